@@ -1,0 +1,49 @@
+# Each target sets up what it needs by itself, again and again without harm.
+#   make demo       the main job, end to end, on the embedded devcluster
+#   make test       the tests: Python and the package registry are enough
+#   make check      format, lint, types, layers, documentation examples
+#   make test-real  the same tests and the conformance suite on the real control plane (needs Go, builds it once)
+#   make bench      comparisons with peers, written to bench/results/
+
+# The first Python on PATH that is new enough; tools/setup.py says so in one line when there is none.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; exit; }; done; echo python3)
+WORKERS ?= 2
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format test-real bench clean
+
+help:
+	@sed -n 's/^#   make/make/p' Makefile
+
+setup:
+	@command -v $(PYTHON) >/dev/null || { echo "kapsa setup: no $(PYTHON) on PATH: install Python 3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) tools/setup.py
+
+demo: setup
+	@$(BIN)/kapsa demo
+
+test: setup
+	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+check: setup
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q tests/docs
+
+format: setup
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+test-real: setup
+	@$(BIN)/kapsa devcluster build
+	@$(BIN)/python -m pytest -n $(WORKERS) --engine real $(ARGS)
+
+bench: setup
+	@$(BIN)/python -m bench $(ARGS)
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
