@@ -1,0 +1,411 @@
+"""Custom resources as Python classes.
+
+    class MyApp(CustomResource[MyAppSpec, MyAppStatus], group="example.com", version="v1"):
+        "An application served by a Deployment."
+
+A resource is read-only. It keeps spec and status as the server sent them and decodes each on first use: what a
+newer version of the model wrote is never lost, because it is never rewritten, and a resource nobody looks into
+costs nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, Never, Self, TypeVar
+
+import msgspec
+
+from kapsa.runtime.conditions import Condition, ConditionStatus
+from kapsa.runtime.metadata import GroupVersionKind, ObjectMeta, OwnerReference
+from kapsa.runtime.model import Field, Part, Rule, Spec, Status, decode_scalar, rule, sealed, to_wire
+
+__all__ = [
+    "Condition",
+    "ConditionStatus",
+    "CustomResource",
+    "Field",
+    "GroupVersionKind",
+    "ModelMismatch",
+    "ObjectMeta",
+    "OwnerReference",
+    "Part",
+    "PrinterColumn",
+    "ResourceDefinition",
+    "Rule",
+    "Scale",
+    "Spec",
+    "Status",
+    "merge_patch",
+    "printer_column",
+    "rule",
+]
+
+SpecT = TypeVar("SpecT", bound=Spec)
+StatusT = TypeVar("StatusT", bound=Status)
+Scope = Literal["Namespaced", "Cluster"]
+
+
+class ModelMismatch(ValueError):  # noqa: N818 - named as what it is, like the errors of errors.py
+    """A stored resource does not fit its class, for instance because an older schema allowed it."""
+
+    def __init__(self, resource: str, field: str, problem: str) -> None:
+        super().__init__(
+            f"{resource} does not fit its model: {field}: {problem}. "
+            "Correct the stored resource, or let the model accept what older versions stored."
+        )
+        self.resource = resource
+        """Kind, namespace and name."""
+        self.field = field
+        """The path of the field, such as spec.backup.schedule."""
+        self.problem = problem
+
+
+class PrinterColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A column of `kubectl get`."""
+
+    name: str
+    type: Literal["string", "integer", "number", "boolean", "date"]
+    json_path: str
+    description: str = ""
+    format: str = ""
+    priority: int = 0
+    """0 is always shown, more only with `-o wide`."""
+
+
+def printer_column(
+    name: str,
+    json_path: str,
+    *,
+    type: Literal["string", "integer", "number", "boolean", "date"] = "string",  # noqa: A002 - the CRD's own name
+    description: str = "",
+    format: str = "",  # noqa: A002 - the CRD's own name
+    priority: int = 0,
+) -> PrinterColumn:
+    """A column of `kubectl get`, such as `printer_column("Ready", ".status.readyReplicas", type="integer")`."""
+    return PrinterColumn(
+        name=name, type=type, json_path=json_path, description=description, format=format, priority=priority
+    )
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Where `kubectl scale` and autoscalers find the replicas."""
+
+    spec_replicas_path: str
+    status_replicas_path: str
+    label_selector_path: str = ""
+
+
+class ResourceDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a resource class declares about its kind, next to the types of its spec and status."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    scope: Scope
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    scale: Scale | None = None
+    served: bool = True
+    storage: bool = True
+    hub: bool = False
+    """Other versions convert to and from this one."""
+    deprecated: str = ""
+    """A warning that clients of this version get; empty if it is not deprecated."""
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        return GroupVersionKind(self.group, self.version, self.kind)
+
+    @property
+    def namespaced(self) -> bool:
+        return self.scope == "Namespaced"
+
+
+class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: ObjectMeta = ObjectMeta()
+    api_version: str = ""
+    kind: str = ""
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_envelopes = msgspec.json.Decoder(_Envelope)
+Content = bytes | msgspec.Raw | Mapping[str, Any]
+"""Spec or status that is not decoded yet: JSON, or JSON's own types."""
+
+
+class CustomResource(Generic[SpecT, StatusT]):
+    """A resource of your own kind: subclass it with a spec, a status, and the group and version.
+
+    Keyword arguments of the class: `group` and `version` make it concrete; `kind` defaults to the class's name,
+    `singular` to the kind in lower case and `plural` to that with an English plural ending.
+    """
+
+    __slots__ = ("_raw_spec", "_raw_status", "_spec", "_status", "metadata")
+
+    definition: ClassVar[ResourceDefinition]
+    spec_type: ClassVar[type[Spec]]
+    status_type: ClassVar[type[Status]]
+    api_version: ClassVar[str]
+    kind: ClassVar[str]
+    gvk: ClassVar[GroupVersionKind]
+
+    metadata: ObjectMeta
+    _raw_spec: Content | None
+    _raw_status: Content | None
+    _spec: SpecT | None
+    _status: StatusT | None
+
+    def __init_subclass__(
+        cls,
+        *,
+        group: str = "",
+        version: str = "",
+        kind: str = "",
+        plural: str = "",
+        singular: str = "",
+        short_names: Sequence[str] = (),
+        categories: Sequence[str] = (),
+        scope: Scope = "Namespaced",
+        columns: Sequence[PrinterColumn] = (),
+        rules: Sequence[Rule] = (),
+        scale: Scale | None = None,
+        served: bool = True,
+        storage: bool = True,
+        hub: bool = False,
+        deprecated: str = "",
+    ) -> None:
+        super().__init_subclass__()
+        _resolve_types(cls)
+        if not group and not version:
+            return
+        _check_declaration(cls, group, version)
+        kind = kind or cls.__name__
+        singular = singular or kind.lower()
+        cls.definition = ResourceDefinition(
+            group=group,
+            version=version,
+            kind=kind,
+            plural=plural or _pluralize(singular),
+            singular=singular,
+            scope=scope,
+            short_names=tuple(short_names),
+            categories=tuple(categories),
+            columns=tuple(columns),
+            rules=tuple(rules),
+            scale=scale,
+            served=served,
+            storage=storage,
+            hub=hub,
+            deprecated=deprecated,
+        )
+        cls.gvk = cls.definition.gvk
+        cls.api_version, cls.kind = cls.gvk.api_version, kind
+
+    def __init__(self, *, metadata: ObjectMeta, spec: SpecT, status: StatusT | None = None) -> None:
+        _fill(self, metadata, None, None if status else b"{}", spec, status)
+
+    @classmethod
+    def from_parts(
+        cls, *, metadata: ObjectMeta, spec: Content | None = None, status: Content | None = None
+    ) -> Self:
+        """Wrap metadata and undecoded spec and status, as a cache keeps them."""
+        resource = cls.__new__(cls)
+        _fill(resource, metadata, spec or b"{}", status or b"{}", None, None)
+        return resource
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read a resource from JSON. Spec and status are checked when they are first used."""
+        try:
+            envelope = _envelopes.decode(data)
+        except msgspec.ValidationError as error:
+            raise _mismatch(cls.kind, "", error) from None
+        return cls.from_parts(metadata=envelope.metadata, spec=envelope.spec, status=envelope.status)
+
+    @classmethod
+    def from_dict(cls, manifest: Mapping[str, Any]) -> Self:
+        """Read a resource from JSON's own types. Spec and status are checked when they are first used."""
+        try:
+            metadata = msgspec.convert(manifest.get("metadata") or {}, ObjectMeta)
+        except msgspec.ValidationError as error:
+            raise _mismatch(cls.kind, "metadata", error) from None
+        return cls.from_parts(metadata=metadata, spec=manifest.get("spec"), status=manifest.get("status"))
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """Empty for cluster-scoped resources."""
+        return self.metadata.namespace
+
+    @property
+    def spec(self) -> SpecT:
+        """What a person asked for."""
+        if self._spec is None:
+            self._put("_spec", self._decode("spec", self._raw_spec, self.spec_type))
+            assert self._spec is not None
+        return self._spec
+
+    @property
+    def status(self) -> StatusT:
+        """What was last written about it; all defaults if nothing was. It refuses changes."""
+        if self._status is None:
+            self._put("_status", self._decode("status", self._raw_status, sealed(self.status_type)))
+            assert self._status is not None
+        return self._status
+
+    def draft_status(self) -> StatusT:
+        """A copy of the status that can be changed and shares nothing with this resource."""
+        raw = to_wire(self._status) if self._raw_status is None else self._raw_status
+        draft: StatusT = self._decode("status", raw, self.status_type)
+        return draft
+
+    def status_patch(self, draft: StatusT) -> dict[str, Any] | None:
+        """The JSON merge patch of the status from what was read to `draft`; None if they are the same.
+
+        Fields that this model doesn't know are in neither, so a patch never touches them.
+        """
+        return merge_patch(to_wire(self.status), to_wire(draft)) or None
+
+    def owner_reference(self, *, controller: bool = True) -> OwnerReference:
+        """What an object owned by this resource carries."""
+        return OwnerReference(
+            api_version=self.api_version,
+            kind=self.kind,
+            name=self.metadata.name,
+            uid=self.metadata.uid,
+            controller=controller,
+            block_owner_deletion=controller,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole resource in JSON's own types; parts that were read come out as they came in."""
+        manifest: dict[str, Any] = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "metadata": msgspec.to_builtins(self.metadata),
+            "spec": to_wire(self._spec) if self._raw_spec is None else _plain(self._raw_spec),
+        }
+        status = to_wire(self._status) if self._raw_status is None else _plain(self._raw_status)
+        if status:
+            manifest["status"] = status
+        return manifest
+
+    def __setattr__(self, name: str, value: Any) -> Never:
+        raise AttributeError(
+            f"{self} is read-only: change the status through ctx.status, the rest by a client"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.metadata}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def _put(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _decode(self, part: str, content: Content | None, kind: Any) -> Any:
+        try:
+            if isinstance(content, Mapping):
+                return msgspec.convert(content, kind, dec_hook=decode_scalar)
+            return _decoder(kind).decode(content or b"{}")
+        except msgspec.ValidationError as error:
+            raise _mismatch(str(self), part, error) from None
+
+
+def _fill(
+    resource: CustomResource[Any, Any],
+    metadata: ObjectMeta,
+    raw_spec: Content | None,
+    raw_status: Content | None,
+    spec: Spec | None,
+    status: Status | None,
+) -> None:
+    put = object.__setattr__
+    put(resource, "metadata", metadata)
+    put(resource, "_raw_spec", raw_spec)
+    put(resource, "_raw_status", raw_status)
+    put(resource, "_spec", spec)
+    put(resource, "_status", status)
+
+
+@functools.cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, dec_hook=decode_scalar)
+
+
+def _plain(content: Content) -> Any:
+    return content if isinstance(content, Mapping) else msgspec.json.decode(content)
+
+
+def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The RFC 7386 patch that turns `before` into `after`; empty if they are the same."""
+    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, new in after.items():
+        old = before.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            if nested := merge_patch(old, new):
+                patch[key] = nested
+        elif key not in before or old != new or type(old) is not type(new):
+            patch[key] = new
+    return patch
+
+
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
+_PATH = re.compile(r" - at `\$([^`]*)`$")
+
+
+def _mismatch(resource: str, part: str, error: msgspec.ValidationError) -> ModelMismatch:
+    """Turn msgspec's message, which names the path from the decoded part, into ours."""
+    problem = str(error)
+    path = part
+    if found := _PATH.search(problem):
+        problem = problem[: found.start()]
+        path = (part + found[1]).lstrip(".")
+    if missing := _MISSING.match(problem):
+        path, problem = f"{path}.{missing[1]}".lstrip("."), "required, but missing"
+    return ModelMismatch(resource, path, problem)
+
+
+def _pluralize(singular: str) -> str:
+    if re.search(r"(s|x|z|ch|sh)$", singular):
+        return singular + "es"
+    if re.search(r"[^aeiou]y$", singular):
+        return singular[:-1] + "ies"
+    return singular + "s"
+
+
+def _resolve_types(cls: type[CustomResource[Any, Any]]) -> None:
+    for base in cls.__dict__.get("__orig_bases__", ()):
+        origin, arguments = typing.get_origin(base), typing.get_args(base)
+        if isinstance(origin, type) and issubclass(origin, CustomResource) and len(arguments) == 2:
+            spec, status = arguments
+            if isinstance(spec, type):
+                cls.spec_type = spec
+            if isinstance(status, type):
+                cls.status_type = status
+
+
+def _check_declaration(cls: type[CustomResource[Any, Any]], group: str, version: str) -> None:
+    if not group or not version:
+        raise TypeError(f"{cls.__name__} needs both group and version, it has {group!r} and {version!r}")
+    if "." not in group:
+        raise TypeError(f"{cls.__name__}: group {group!r} must be a domain name such as 'example.com'")
+    if not hasattr(cls, "spec_type") or not hasattr(cls, "status_type"):
+        raise TypeError(f"{cls.__name__} must derive from CustomResource[YourSpec, YourStatus]")
+    required = [info.name for info in msgspec.structs.fields(cls.status_type) if info.required]
+    if required:
+        raise TypeError(
+            f"{cls.status_type.__name__}.{required[0]} needs a default: a new resource has no status yet"
+        )
