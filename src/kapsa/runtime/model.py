@@ -191,8 +191,7 @@ def wire_name(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
-class _FrozenMeta(msgspec.StructMeta):
+class _ModelMeta(msgspec.StructMeta):
     """Makes every field keyword-only, so that required ones may follow optional ones, and takes `rules`."""
 
     def __new__(
@@ -220,12 +219,8 @@ class _FrozenMeta(msgspec.StructMeta):
         super().__init__(name, bases, namespace)
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=False, field_specifiers=(field,))
-class _DraftMeta(_FrozenMeta):
-    """The same for classes whose instances can be changed."""
-
-
-class Part(msgspec.Struct, metaclass=_FrozenMeta, frozen=True, rename=wire_name):
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+class Part(msgspec.Struct, metaclass=_ModelMeta, frozen=True, rename=wire_name):
     """An object nested in a spec or a status."""
 
     __rules__: typing.ClassVar[tuple[Rule, ...]]
@@ -235,7 +230,8 @@ class Spec(Part):
     """What a person asks for. Subclass it with the fields of your resource."""
 
 
-class Status(msgspec.Struct, metaclass=_DraftMeta, rename=wire_name):
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class Status(msgspec.Struct, metaclass=_ModelMeta, rename=wire_name):
     """What the operator found. Subclass it with more fields; every field needs a default.
 
     A resource that was read has a sealed status; `ctx.status` is a draft of it that can be changed.
@@ -289,7 +285,7 @@ def sealed(status: type[S]) -> type[S]:
         "__qualname__": status.__qualname__,
         "__doc__": status.__doc__,
     }
-    seal: Any = _DraftMeta
+    seal: Any = _ModelMeta
     made: type[S] = seal(status.__name__, (status,), namespace, frozen=True, rules=status.__rules__)
     return made
 
