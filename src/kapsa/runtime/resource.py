@@ -112,8 +112,11 @@ class ResourceDefinition(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[PrinterColumn, ...] = ()
     rules: tuple[Rule, ...] = ()
     scale: Scale | None = None
+    selectable_fields: tuple[str, ...] = ()
+    """JSON paths that field selectors may name, such as .spec.image."""
     served: bool = True
-    storage: bool = True
+    storage: bool | None = None
+    """Whether this version is the stored one; None decides it when that is clear."""
     hub: bool = False
     """Other versions convert to and from this one."""
     deprecated: str = ""
@@ -177,8 +180,9 @@ class CustomResource(Generic[SpecT, StatusT]):
         columns: Sequence[PrinterColumn] = (),
         rules: Sequence[Rule] = (),
         scale: Scale | None = None,
+        selectable_fields: Sequence[str] = (),
         served: bool = True,
-        storage: bool = True,
+        storage: bool | None = None,
         hub: bool = False,
         deprecated: str = "",
     ) -> None:
@@ -201,6 +205,7 @@ class CustomResource(Generic[SpecT, StatusT]):
             columns=tuple(columns),
             rules=tuple(rules),
             scale=scale,
+            selectable_fields=tuple(selectable_fields),
             served=served,
             storage=storage,
             hub=hub,

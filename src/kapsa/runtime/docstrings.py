@@ -1,0 +1,48 @@
+"""Descriptions from source: a class's docstring, and the string literals under its fields."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+
+__all__ = ["class_description", "field_descriptions"]
+
+
+def class_description(cls: type) -> str:
+    """The class's own docstring; empty if it has none, whatever its bases say."""
+    return inspect.cleandoc(cls.__dict__.get("__doc__") or "")
+
+
+@functools.cache
+def field_descriptions(cls: type) -> dict[str, str]:
+    """What stands under each field, by the field's name, including those of the base classes.
+
+    Python drops these strings, so they are read from the source; without source there are none.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        found.update(_own_descriptions(base))
+    return found
+
+
+@functools.cache
+def _own_descriptions(cls: type) -> dict[str, str]:
+    try:
+        source = textwrap.dedent(inspect.getsource(cls))
+        tree = ast.parse(source)
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    body = tree.body[0]
+    if not isinstance(body, ast.ClassDef):
+        return {}
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in zip(body.body, body.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
