@@ -13,7 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]+)\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<info>[^\n`]+)\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
+)
 RUNNABLE = {"python", "sh"}
 
 
@@ -35,4 +37,6 @@ def snippets(page: Path) -> Iterator[Snippet]:
         attributes = dict(word.partition("=")[::2] for word in words)
         if language in RUNNABLE or "file" in attributes:
             line = text.count("\n", 0, match.start()) + 2
-            yield Snippet(language, match["body"], line, attributes.get("file", ""), attributes.get("norun", ""))
+            yield Snippet(
+                language, match["body"], line, attributes.get("file", ""), attributes.get("norun", "")
+            )

@@ -14,7 +14,8 @@ from types import CodeType
 from typing import Any
 
 import pytest
-from snippets import Snippet, snippets
+
+from tests.docs.snippets import Snippet, snippets
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -52,7 +53,11 @@ def test_every_example_of_the_page_runs(page: Path, page_directory: Path) -> Non
 
 def run_shell(page: Path, snippet: Snippet, directory: Path) -> None:
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", snippet.body], cwd=directory, capture_output=True, text=True, timeout=100
+        ["bash", "-euo", "pipefail", "-c", snippet.body],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert done.returncode == 0, f"{page.name}:{snippet.line}\n{snippet.body}\n{done.stdout}\n{done.stderr}"
 

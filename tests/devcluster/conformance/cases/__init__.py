@@ -1,0 +1,1 @@
+"""The hand-written cases, by topic; each module holds `CASES`."""

@@ -1,0 +1,225 @@
+"""Requests and what came back, in a form that two engines can be compared by.
+
+A case is a list of steps. Each step is one HTTP request (or one watch with requests made while it is open); what
+comes back is reduced to what a client can rely on: status, the headers that matter, and the body with uids,
+revisions and times replaced by marks. Two different uids get two different marks, so that "it is the same object"
+and "the revision did not move" are compared although their values are not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+import yaml
+
+HEADERS_THAT_MATTER = ("content-type", "warning", "retry-after", "allow", "vary")
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+GENERATED = re.compile(r"(?<=gen-)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+AGE = re.compile(r"^\d+[smhd](\d+[smhd])?$")
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One request. `{ns}` in path, query and body is the case's own namespace."""
+
+    method: str
+    path: str
+    query: str = ""
+    body: Any = None
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    headers: Mapping[str, str] = {}
+    note: str = ""
+
+
+class Watch(msgspec.Struct, frozen=True, kw_only=True):
+    """A watch held open while `during` is sent; ends after `events` events or when the server ends it."""
+
+    path: str
+    query: str = ""
+    during: Sequence[Call] = ()
+    events: int
+    accept: str = "application/json"
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """A sentence, and the steps that show whether it is true of both engines."""
+
+    name: str
+    steps: Sequence[Call | Watch]
+
+
+class Marks:
+    """Stands in for values that differ between engines: the same value always gets the same mark."""
+
+    def __init__(self, namespace: str, origin: str) -> None:
+        self._namespace = namespace
+        self._origin = origin
+        self._seen: dict[str, dict[str, str]] = {}
+
+    def mark(self, kind: str, value: str) -> str:
+        seen = self._seen.setdefault(kind, {})
+        return seen.setdefault(value, f"<{kind}-{len(seen) + 1}>")
+
+    def text(self, value: str) -> str:
+        value = value.replace(self._namespace, "<ns>").replace(self._origin, "<server>")
+        value = UUID.sub(lambda match: self.mark("uid", match[0]), value)
+        value = GENERATED.sub("<suffix>", value)
+        return TIME.sub("<time>", value)
+
+    def body(self, value: Any, path: tuple[str, ...] = ()) -> Any:
+        if isinstance(value, dict):
+            return {self.text(key): self._field(key, item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.body(item, path) for item in value]
+        if isinstance(value, str):
+            return "<age>" if path[-2:] == ("rows", "cells") and AGE.match(value) else self.text(value)
+        return value
+
+    def _field(self, key: str, value: Any, path: tuple[str, ...]) -> Any:
+        if key == "resourceVersion" and isinstance(value, str) and value:
+            # A list's revision is the store's; other writers move it, so only an object's own is comparable.
+            return (
+                "<revision>"
+                if path == ("metadata", "resourceVersion") and self._list
+                else self.mark("rv", value)
+            )
+        if key == "continue" and value:
+            return "<continue>"
+        if key in ("clusterIP", "clusterIPs", "nodePort", "pod-template-hash"):
+            return f"<{key}>" if value not in (None, "", "None", ["None"]) else value
+        return self.body(value, path)
+
+    _list = False
+
+    def document(self, value: Any) -> Any:
+        kind = value.get("kind", "") if isinstance(value, dict) else ""
+        self._list = kind.endswith("List") or kind == "Table"
+        return self.body(value)
+
+
+class Engine:
+    """One engine under test: its address, its TLS, and the values to carry from one step of a case to the next."""
+
+    def __init__(self, name: str, url: str, session: aiohttp.ClientSession) -> None:
+        self.name = name
+        self.url = url.rstrip("/")
+        self._session = session
+
+    async def play(self, case: Case, namespace: str) -> list[Any]:
+        """Send the case's steps and return their outcomes, masked."""
+        marks = Marks(namespace, self.url)
+        held: dict[str, str] = {"ns": namespace}
+        outcomes: list[Any] = []
+        for step in case.steps:
+            if isinstance(step, Watch):
+                outcomes.append(await self._watch(step, held, marks))
+            else:
+                outcomes.append(await self._call(step, held, marks))
+        return outcomes
+
+    async def _call(self, call: Call, held: dict[str, str], marks: Marks) -> Any:
+        async with self._session.request(
+            call.method,
+            self._url(call, held),
+            data=_payload(call, held),
+            headers=_headers(call),
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=30),
+        ) as response:
+            raw = await response.read()
+            headers = {
+                name: response.headers[name] for name in HEADERS_THAT_MATTER if name in response.headers
+            }
+            document = _parse(raw, response.content_type)
+            _hold(document, held)
+            body = marks.document(document) if not isinstance(document, str) else marks.text(document)
+            return {"status": response.status, "headers": headers, "body": body}
+
+    async def _watch(self, watch: Watch, held: dict[str, str], marks: Marks) -> Any:
+        opened = Call(method="GET", path=watch.path, query=watch.query, accept=watch.accept)
+        events: list[Any] = []
+        async with self._session.get(
+            self._url(opened, held), headers=_headers(opened), timeout=aiohttp.ClientTimeout(total=30)
+        ) as response:
+            if response.status != 200:
+                return {
+                    "status": response.status,
+                    "body": marks.document(_parse(await response.read(), response.content_type)),
+                }
+            during = [await self._call(call, held, marks) for call in watch.during]
+            buffer = b""
+            try:
+                async with asyncio.timeout(10):
+                    async for chunk in response.content.iter_any():
+                        *lines, buffer = (buffer + chunk).split(b"\n")
+                        events += [marks.body(json.loads(line)) for line in lines if line]
+                        if len(events) >= watch.events:
+                            break
+                    else:
+                        events.append("<end>")
+            except TimeoutError:
+                events.append("<nothing more>")
+        return {"status": 200, "during": during, "events": _without_idle_bookmarks(events)}
+
+    def _url(self, call: Call, held: Mapping[str, str]) -> str:
+        query = _fill(call.query, held)
+        return self.url + _fill(call.path, held) + (f"?{query}" if query else "")
+
+
+def _without_idle_bookmarks(events: list[Any]) -> list[Any]:
+    """Periodic bookmarks come when a server likes; only the one that ends the initial events is promised."""
+    return [
+        event
+        for event in events
+        if not isinstance(event, dict)
+        or event.get("type") != "BOOKMARK"
+        or "annotations" in event["object"].get("metadata", {})
+    ]
+
+
+def _fill(text: str, held: Mapping[str, str]) -> str:
+    for key, value in held.items():
+        text = text.replace("{" + key + "}", value)
+    return text
+
+
+def _payload(call: Call, held: Mapping[str, str]) -> bytes | None:
+    if call.body is None:
+        return None
+    if isinstance(call.body, bytes):
+        return call.body
+    text = call.body if isinstance(call.body, str) else json.dumps(call.body)
+    return _fill(text, held).encode()
+
+
+def _headers(call: Call) -> dict[str, str]:
+    headers = {"Accept": call.accept, "User-Agent": "conformance/1", **call.headers}
+    if call.body is not None and call.content_type:
+        headers["Content-Type"] = call.content_type
+    return headers
+
+
+def _parse(raw: bytes, content_type: str) -> Any:
+    if content_type.endswith("yaml"):
+        return yaml.safe_load(raw)
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return raw.decode("utf-8", "replace")
+
+
+def _hold(document: Any, held: dict[str, str]) -> None:
+    """Keep what a later step may refer to: {rv}, {uid}, {name}, {continue} of the newest answer that had one."""
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if not isinstance(metadata, dict):
+        return
+    for key, name in (("resourceVersion", "rv"), ("uid", "uid"), ("name", "name"), ("continue", "continue")):
+        if metadata.get(key):
+            held[name] = metadata[key]

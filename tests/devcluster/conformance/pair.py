@@ -1,0 +1,118 @@
+"""The two engines side by side, and the comparison of what they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import ssl
+import tempfile
+import threading
+from base64 import b64decode
+from collections.abc import Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+
+from kapsa.devcluster import DevCluster
+from tests.devcluster.conformance.cases.definitions import DEFINITIONS
+from tests.devcluster.conformance.cases.words import CRDS, get, post
+from tests.devcluster.conformance.exchange import Case, Engine
+
+T = TypeVar("T")
+
+
+class Pair:
+    """Both engines, without controllers, so that nothing but the requests moves anything."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, embedded: Engine, real: Engine) -> None:
+        self._loop = loop
+        self._embedded = embedded
+        self._real = real
+        self._numbers = itertools.count(1)
+
+    def compare(self, case: Case) -> tuple[list[Any], list[Any]]:
+        """What the embedded engine answered, and what the real one did."""
+        return self._wait(self._compare(case))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=110)
+
+    async def _compare(self, case: Case) -> tuple[list[Any], list[Any]]:
+        namespace = f"case-{next(self._numbers)}"
+        embedded, real = await asyncio.gather(
+            *(_play_in(engine, case, namespace) for engine in (self._embedded, self._real))
+        )
+        return embedded, real
+
+
+async def _play_in(engine: Engine, case: Case, namespace: str) -> list[Any]:
+    steps = [
+        post("/api/v1/namespaces", {"metadata": {"name": "{ns}"}}),
+        # Without its controller nobody makes the account that admission wants every pod to run as.
+        post("/api/v1/namespaces/{ns}/serviceaccounts", {"metadata": {"name": "default"}}),
+    ]
+    await engine.play(Case(name="setup", steps=steps), namespace)
+    return await engine.play(case, namespace)
+
+
+@contextmanager
+def engines() -> Iterator[Pair]:
+    """Start both; a thread of its own runs their loop, so that ordinary and generated tests can share them."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    stack = AsyncExitStack()
+
+    def wait(work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(timeout=110)
+
+    try:
+        embedded, real = wait(_start(stack))
+        yield Pair(loop, embedded, real)
+    finally:
+        wait(stack.aclose())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _start(stack: AsyncExitStack) -> tuple[Engine, Engine]:
+    found = []
+    for name in ("embedded", "real"):
+        cluster = await stack.enter_async_context(DevCluster(engine=name, controllers=False))
+        connector = aiohttp.TCPConnector(ssl=_tls(cluster.kubeconfig_data))
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        engine = Engine(name, cluster.url, session)
+        await _install(engine)
+        found.append(engine)
+    return found[0], found[1]
+
+
+async def _install(engine: Engine) -> None:
+    """Create the custom kinds and wait until their objects can be listed."""
+    await engine.play(
+        Case(name="install", steps=[post(CRDS, definition) for definition in DEFINITIONS]), "none"
+    )
+    group = DEFINITIONS[0]["spec"]["group"]
+    lists = [get(f"/apis/{group}/v1/{definition['spec']['names']['plural']}") for definition in DEFINITIONS]
+    for _ in range(100):
+        answers = await engine.play(Case(name="ready", steps=lists), "none")
+        if all(answer["status"] == 200 for answer in answers):
+            return
+        await asyncio.sleep(0.1)
+    raise RuntimeError(f"the custom kinds did not become available on the {engine.name} engine: {answers}")
+
+
+def _tls(kubeconfig: dict[str, Any]) -> ssl.SSLContext | bool:
+    cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
+    if not cluster["server"].startswith("https"):
+        return True
+    context = ssl.create_default_context(cadata=b64decode(cluster["certificate-authority-data"]).decode())
+    with tempfile.TemporaryDirectory() as directory:
+        certificate, key = Path(directory) / "crt", Path(directory) / "key"
+        certificate.write_bytes(b64decode(user["client-certificate-data"]))
+        key.write_bytes(b64decode(user["client-key-data"]))
+        context.load_cert_chain(certificate, key)
+    return context

@@ -1,0 +1,33 @@
+"""Writes docs/devcluster-conformance.md from what a whole run found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.devcluster.conformance.divergences import KNOWN
+
+HEAD = """# Devcluster conformance
+
+Written by `make test-real`; do not edit. Each case is sent to the embedded engine and to a real kube-apiserver; status code, headers that matter, body and watch stream are compared after masking uids, revisions and times. The cases are under `tests/devcluster/conformance`.
+
+"""
+
+
+def write_report(page: Path, cases: Sequence[Any], programs: Sequence[Any], *, whole: bool) -> None:
+    """Write the page when a run was whole: part of the cases, or a failed run, says nothing about conformance."""
+    if not whole or not programs or len(cases) < 300:
+        return
+    topics = Counter(topic for topic, _, _ in cases)
+    matches = Counter(topic for topic, _, outcome in cases if outcome == "matches")
+    lines = ["| topic | cases | match |", "|---|---|---|"]
+    lines += [f"| {topic} | {topics[topic]} | {matches[topic]} |" for topic in sorted(topics)]
+    lines += [f"| **hand-written** | **{len(cases)}** | **{matches.total()}** |"]
+    lines += [
+        f"| generated: histories of {kind} | {played} | {played} |" for kind, played in sorted(programs)
+    ]
+    lines += ["", "## Known divergences", ""]
+    lines += [f"- *{name}*: {reason}" for name, reason in sorted(KNOWN.items())] or ["None."]
+    page.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
