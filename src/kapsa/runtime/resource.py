@@ -322,9 +322,9 @@ class CustomResource(Generic[SpecT, StatusT]):
 
     def _decode(self, part: str, content: Content | None, kind: Any) -> Any:
         try:
-            if isinstance(content, Mapping):
-                return msgspec.convert(content, kind, dec_hook=decode_scalar)
-            return _decoder(kind).decode(content or b"{}")
+            if isinstance(content, (bytes, msgspec.Raw)):
+                return _decoder(kind).decode(content if bytes(content) != b"null" else b"{}")
+            return msgspec.convert(content, kind, dec_hook=decode_scalar)
         except msgspec.ValidationError as error:
             raise _mismatch(str(self), part, error) from None
 
@@ -351,7 +351,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _plain(content: Content) -> Any:
-    return content if isinstance(content, Mapping) else msgspec.json.decode(content)
+    return msgspec.json.decode(content) if isinstance(content, (bytes, msgspec.Raw)) else content
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
