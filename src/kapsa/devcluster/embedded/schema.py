@@ -40,7 +40,8 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, eq=False, weakref=True):
     patch_strategy: str = ""
     """Comma-joined: merge, replace, retainKeys. Built-in kinds only."""
     patch_merge_key: str = ""
-    unions: tuple[Union, ...] = ()
+    name: str = ""
+    """Of a built-in definition, such as io.k8s.api.apps.v1.DeploymentSpec."""
 
     format: str = ""
     pattern: str = ""
@@ -79,13 +80,6 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, eq=False, weakref=True):
     def child(self, name: str) -> Schema | None:
         """Schema of the value under `name`, if the schema knows it."""
         return self.properties.get(name, self.additional)
-
-
-class Union(msgspec.Struct, frozen=True):
-    """A discriminated union (`x-kubernetes-unions`) of a built-in kind."""
-
-    discriminator: str = ""
-    fields: dict[str, str] = {}
 
 
 def walk(schema: Schema) -> Iterator[Schema]:

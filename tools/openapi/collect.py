@@ -1,0 +1,130 @@
+"""Writes the embedded server's data file of built-in kinds from a running real API server.
+
+    python tools/openapi/collect.py --kubeconfig FILE
+
+Reads discovery and OpenAPI v3 with kubectl, strips descriptions, keeps what a server needs (types, formats,
+list types, map and merge keys, defaults, required fields) and writes one compressed file named after the
+server's minor version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parents[2] / "src/kapsa/devcluster/embedded/data"
+PREFIX = "#/components/schemas/"
+NOT_SERVED = {
+    # An object of one version would have to be converted to the other; autoscaling/v2 is what clients use.
+    ("autoscaling", "v1"),
+}
+PER_GROUP_KINDS = {
+    # Kinds that every group lists as its own; the embedded server adds them where they belong.
+    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
+}
+
+
+class Cluster:
+    """Raw GET requests through kubectl, which brings the credentials."""
+
+    def __init__(self, kubectl: str, kubeconfig: str) -> None:
+        self._command = [kubectl, "--kubeconfig", kubeconfig, "get", "--raw"]
+
+    def get(self, path: str) -> Any:
+        done = subprocess.run([*self._command, path], check=True, capture_output=True)
+        return json.loads(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--kubeconfig", required=True, help="of the real cluster")
+    parser.add_argument("--kubectl", default="kubectl")
+    arguments = parser.parse_args()
+    cluster = Cluster(arguments.kubectl, arguments.kubeconfig)
+    version = cluster.get("/version")
+    data = {
+        "version": {key: version[key] for key in ("major", "minor", "gitVersion", "gitCommit", "buildDate")},
+        "groups": groups(cluster),
+        "definitions": definitions(cluster),
+    }
+    target = DATA / f"kubernetes-{version['major']}.{version['minor']}.json.gz"
+    text = json.dumps(data, separators=(",", ":"), sort_keys=True).encode()
+    with target.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
+        packed.write(text)
+    print(
+        f"{target.name}: {len(data['definitions'])} definitions, {len(text)} bytes, {target.stat().st_size} packed"
+    )
+
+
+def groups(cluster: Cluster) -> list[dict[str, Any]]:
+    """Every group-version with its resources, in the server's order; core first."""
+    found = [{"name": "", "version": "v1", "resources": resources(cluster, "/api/v1")}]
+    for group in cluster.get("/apis")["groups"]:
+        for version in group["versions"]:
+            if (group["name"], version["version"]) in NOT_SERVED:
+                continue
+            path = f"/apis/{version['groupVersion']}"
+            found.append(
+                {
+                    "name": group["name"],
+                    "version": version["version"],
+                    "resources": resources(cluster, path),
+                }
+            )
+    return found
+
+
+def resources(cluster: Cluster, path: str) -> list[dict[str, Any]]:
+    kept = (
+        "name",
+        "kind",
+        "singularName",
+        "namespaced",
+        "verbs",
+        "shortNames",
+        "categories",
+        "group",
+        "version",
+    )
+    return [
+        {key: resource[key] for key in kept if resource.get(key)}
+        for resource in cluster.get(path)["resources"]
+    ]
+
+
+def definitions(cluster: Cluster) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for document in cluster.get("/openapi/v3")["paths"].values():
+        schemas = cluster.get(document["serverRelativeURL"]).get("components", {}).get("schemas", {})
+        for definition, schema in schemas.items():
+            compact = strip(schema)
+            if definition in PER_GROUP_KINDS:
+                compact.pop("x-kubernetes-group-version-kind", None)
+            found[definition] = compact
+    return found
+
+
+def strip(schema: dict[str, Any]) -> dict[str, Any]:
+    """One schema node without descriptions; a reference wrapped in a single allOf becomes a plain one."""
+    kept = {key: value for key, value in schema.items() if key != "description"}
+    wrapped = kept.pop("allOf", None)
+    if wrapped is not None:
+        (reference,) = wrapped
+        kept |= reference
+    if "$ref" in kept:
+        kept["$ref"] = kept["$ref"].removeprefix(PREFIX)
+    if "properties" in kept:
+        kept["properties"] = {name: strip(child) for name, child in kept["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(kept.get(key), dict):
+            kept[key] = strip(kept[key])
+    return kept
+
+
+if __name__ == "__main__":
+    main()
