@@ -39,6 +39,7 @@ __all__ = [
     "Spec",
     "Status",
     "merge_patch",
+    "pluralize",
     "printer_column",
     "rule",
 ]
@@ -197,7 +198,7 @@ class CustomResource(Generic[SpecT, StatusT]):
             group=group,
             version=version,
             kind=kind,
-            plural=plural or _pluralize(singular),
+            plural=plural or pluralize(singular),
             singular=singular,
             scope=scope,
             short_names=tuple(short_names),
@@ -383,7 +384,8 @@ def _mismatch(resource: str, part: str, error: msgspec.ValidationError) -> Model
     return ModelMismatch(resource, path, problem)
 
 
-def _pluralize(singular: str) -> str:
+def pluralize(singular: str) -> str:
+    """The English plural, as Kubernetes guesses it."""
     if re.search(r"(s|x|z|ch|sh)$", singular):
         return singular + "es"
     if re.search(r"[^aeiou]y$", singular):
