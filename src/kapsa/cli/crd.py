@@ -1,0 +1,75 @@
+"""`kapsa crd`: the CustomResourceDefinitions of a module's resource classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+
+from kapsa.cli.target import TargetError, find
+
+__all__ = ["command"]
+
+
+def command(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE[:NAME]",
+            help="A module, or a resource class or operator in it. A path to a .py file works, too.",
+        ),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all of them to one file.")
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--directory", "-d", metavar="DIR", help="Write a file for each, by its name."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 1 if a file is out of date.")
+    ] = False,
+) -> None:
+    """Write the CustomResourceDefinitions of a module's resource classes as YAML."""
+    from kapsa.cli.output import write
+    from kapsa.runtime.crd import custom_resource_definitions
+    from kapsa.runtime.manifest import to_yaml
+    from kapsa.runtime.schema import SchemaError
+
+    if output and directory:
+        raise TargetError("give --output or --directory, not both")
+    if check and not (output or directory):
+        raise TargetError("--check needs the file or directory to look at: give --output or --directory")
+    module, found = find(target)
+    try:
+        definitions = custom_resource_definitions(_resource_classes(target, module, found))
+    except SchemaError as error:
+        raise TargetError(str(error)) from error
+    if directory is None:
+        write(to_yaml(definitions), output, check=check)
+        return
+    for definition in definitions:
+        write(to_yaml([definition]), directory / f"{definition['metadata']['name']}.yaml", check=check)
+
+
+def _resource_classes(target: str, module: ModuleType, found: Any) -> list[Any]:
+    from kapsa.runtime.resource import CustomResource
+
+    def is_kind(value: Any) -> bool:
+        return isinstance(value, type) and issubclass(value, CustomResource) and "definition" in vars(value)
+
+    if found is None:
+        classes = {id(value): value for value in vars(module).values() if is_kind(value)}
+    elif is_kind(found):
+        classes = {id(found): found}
+    else:
+        resources = [controller.resource for controller in getattr(found, "controllers", ())]
+        classes = {id(value): value for value in resources if is_kind(value)}
+    if not classes:
+        raise TargetError(
+            f"{target} has no resource class: one derives from CustomResource[YourSpec, YourStatus] "
+            "and has a group and a version"
+        )
+    return list(classes.values())

@@ -1,0 +1,27 @@
+"""Writes generated manifests to standard output or a file, or checks that a file is up to date."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+__all__ = ["write"]
+
+
+def write(text: str, path: Path | None, *, check: bool = False) -> None:
+    """Write `text` where it belongs. With `check`, write nothing and exit 1 if the file differs."""
+    if path is None:
+        sys.stdout.write(text)
+        return
+    current = path.read_text(encoding="utf-8") if path.is_file() else None
+    if check:
+        if current != text:
+            typer.echo(f"{path} is out of date: run the same command without --check", err=True)
+            raise typer.Exit(1)
+        return
+    if current != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    typer.echo(f"{path}{'' if current != text else ' (unchanged)'}", err=True)

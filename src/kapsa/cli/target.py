@@ -1,0 +1,64 @@
+"""Finds what a MODULE or MODULE:NAME argument names."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+__all__ = ["TargetError", "find", "load_module"]
+
+
+class TargetError(Exception):
+    """An argument that names nothing usable."""
+
+    for_the_user = True
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a dotted module name, seen from the current directory, or a path to a .py file."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    if name.endswith(".py"):
+        return _load_file(Path(name))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(error.name + ".")):
+            raise TargetError(
+                f"no module {name!r} here or among the installed packages; "
+                "run this in the folder that holds it, or give a path such as myapp/myapp.py"
+            ) from None
+        raise TargetError(f"{name} cannot be imported: {error}") from error
+    except ValueError as error:
+        raise TargetError(f"{name!r} is no module name: {error}") from None
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise TargetError(f"no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise TargetError(f"{path} is not a Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def find(target: str) -> tuple[ModuleType, Any]:
+    """The module of MODULE[:NAME], and the object NAME in it (None without a NAME)."""
+    module_name, _, attribute = target.partition(":")
+    module = load_module(module_name)
+    if not attribute:
+        return module, None
+    found: Any = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise TargetError(f"{module_name} has no {attribute!r}")
+        found = getattr(found, part)
+    return module, found
