@@ -9,13 +9,17 @@ namespaces unless told one.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from pathlib import Path
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from kapsa.runtime.binding import Manifest, encode, identity_of
+from kapsa.runtime.clock import Clock
+from kapsa.runtime.connect import load_config
 from kapsa.runtime.dispatch import WriteGate
 from kapsa.runtime.errors import NotFound
 from kapsa.runtime.reader import Kind, Reader, call_of
 from kapsa.runtime.selector import LabelSelector, selector_text
+from kapsa.runtime.transport import HttpTransport
 
 __all__ = ["Client", "DeleteOptions", "PatchType", "Propagation", "WriteOptions"]
 
@@ -70,6 +74,22 @@ class Client(Reader):
     429, 503, 504 and broken connections are retried within a budget, honouring Retry-After, where repeating is
     safe: see `kapsa.runtime.retry`. Every write passes `before_write`, which can keep it from leaving.
     """
+
+    @classmethod
+    def connect(
+        cls,
+        *,
+        kubeconfig: Path | str | None = None,
+        context: str | None = None,
+        field_manager: str = "kapsa",
+        connections: int = 32,
+        clock: Clock | None = None,
+    ) -> Self:
+        """A client for the cluster meant: the kubeconfig named, else `KUBECONFIG`, else the cluster of the pod we
+        run in, else `~/.kube/config`."""
+        target = load_config(kubeconfig=kubeconfig, context=context, clock=clock)
+        transport = HttpTransport(target.access, connections=connections, user_agent=field_manager)
+        return cls(transport, clock=clock, field_manager=field_manager, namespace=target.namespace)
 
     def derive(self, *, field_manager: str | None = None, before_write: WriteGate | None = None) -> "Client":
         """A client on the same connections, with a field manager and a write gate of its own."""
@@ -234,22 +254,29 @@ class Client(Reader):
         True if the server took it; False, with `missing_ok`, if there was nothing to delete.
         `Conflict` if the object is not the one that `uid` or `resource_version` name.
         """
-        binding = await self._bind(kind, None)
-        namespace = self._namespace(binding, options.get("namespace", ""))
         try:
-            await self._dispatcher.send(
-                call_of("delete", binding, namespace, name),
-                "DELETE",
-                binding.object_path(name, namespace),
-                headers=_WRITE,
-                body=_delete_body(options),
-                idempotent=True,
-            )
+            await self.delete_object(kind, name, **options)
         except NotFound:
             if not missing_ok:
                 raise
             return False
         return True
+
+    async def delete_object(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Manifest | None:
+        """The same as `delete`, and what is left: the object, while finalizers or a grace period hold it, or None."""
+        binding = await self._bind(kind, None)
+        namespace = self._namespace(binding, options.get("namespace", ""))
+        response = await self._dispatcher.send(
+            call_of("delete", binding, namespace, name),
+            "DELETE",
+            binding.object_path(name, namespace),
+            headers=_WRITE,
+            body=_delete_body(options),
+            idempotent=True,
+        )
+        answer: Manifest = binding.into(dict).decode(response.body)
+        # Some kinds answer with the object as it was: only a deletion timestamp says that it is still there.
+        return answer if (answer.get("metadata") or {}).get("deletionTimestamp") else None
 
     async def delete_collection(
         self,

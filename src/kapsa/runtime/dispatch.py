@@ -20,7 +20,7 @@ permission still lasts (None: no limit); a write that has not left by then is gi
 
 
 class Call(msgspec.Struct, frozen=True):
-    """What is asked of the API server, in the words of RBAC."""
+    """What is asked of the API server, in the words of RBAC. A path that is no resource has none."""
 
     verb: Verb
     group: str = ""

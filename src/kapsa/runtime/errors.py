@@ -10,6 +10,7 @@ The tree; `retryable` says whether the same call can succeed later with nothing 
     ├── WriteRefused             the write gate is closed: this process may not write
     ├── TransportError           no answer: refused, reset, cut                        retryable
     │   ├── CertificateError     TLS trust failed
+    │   ├── ForbiddenAddress     the server's name led to where no cluster may be
     │   ├── ResponseTooLarge     the answer is larger than this client accepts
     │   └── NoResponse           no answer in time                                     retryable
     └── ApiError                 the server answered with a Status
@@ -51,6 +52,7 @@ __all__ = [
     "DecodeError",
     "Expired",
     "Forbidden",
+    "ForbiddenAddress",
     "InternalError",
     "Invalid",
     "MethodNotAllowed",
@@ -117,6 +119,12 @@ class TransportError(ClientError):
 
 class CertificateError(TransportError):
     """TLS trust failed: the server's certificate, its name, or ours."""
+
+    retryable = False
+
+
+class ForbiddenAddress(TransportError):
+    """The name of a server that we do not trust led to an address where no cluster may be."""
 
     retryable = False
 

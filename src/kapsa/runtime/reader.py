@@ -328,8 +328,7 @@ class Reader:
 
     async def _fetch(self, path: str, accept: str) -> bytes:
         headers = {"Accept": accept, "Accept-Encoding": "gzip"}
-        call = Call("get", resource="discovery")
-        response = await self._dispatcher.send(call, "GET", path, headers=headers, idempotent=True)
+        response = await self._dispatcher.send(Call("get"), "GET", path, headers=headers, idempotent=True)
         return response.body
 
     async def _bind(self, kind: Kind, into: type[Any] | None) -> Binding:

@@ -5,6 +5,7 @@ and cut any request in half.
 """
 
 import functools
+import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,9 +14,11 @@ from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractResolver, ResolveResult
+from multidict import CIMultiDict
 from yarl import URL
 
-from kapsa.runtime.auth import Access, Authorization
+from kapsa.runtime.auth import Access, AddressGuard, Authorization
 from kapsa.runtime.errors import CertificateError, NoResponse, ResponseTooLarge, TransportError
 
 __all__ = ["HttpTransport", "Response", "StreamResponse", "Transport"]
@@ -178,12 +181,14 @@ class HttpTransport:
         limits: aiohttp.ClientTimeout,
         authorization: Authorization,
     ) -> aiohttp.ClientResponse:
+        carried = CIMultiDict(headers)
+        carried.extend(authorization.headers)
         try:
             return await session.request(
                 method,
                 url,
                 data=body or None,
-                headers={**headers, **authorization.headers},
+                headers=carried,
                 timeout=limits,
                 ssl=authorization.tls,
                 server_hostname=self._server_name,
@@ -214,7 +219,13 @@ class HttpTransport:
     def _session(self, *, limit: int) -> aiohttp.ClientSession:
         # The API server closes idle connections after 90 s; closing ours earlier means never writing
         # a request into one that is just being closed.
-        connector = aiohttp.TCPConnector(limit=limit, keepalive_timeout=30, ttl_dns_cache=30)
+        guard = self._access.address_guard
+        connector = aiohttp.TCPConnector(
+            limit=limit,
+            keepalive_timeout=30,
+            ttl_dns_cache=30,
+            resolver=_GuardedResolver(guard) if guard is not None else None,
+        )
         return aiohttp.ClientSession(
             connector=connector,
             headers=self._headers,
@@ -231,6 +242,25 @@ class HttpTransport:
         if query:
             text = f"{text}?{_encode(tuple(query))}"
         return URL(text, encoded=True)
+
+
+class _GuardedResolver(AbstractResolver):
+    """Resolves names, and lets the guard judge every address before a connection goes there."""
+
+    def __init__(self, guard: AddressGuard) -> None:
+        self._guard = guard
+        self._resolver = aiohttp.ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await self._resolver.resolve(host, port, family)
+        for result in found:
+            self._guard(result["host"])
+        return found
+
+    async def close(self) -> None:
+        await self._resolver.close()
 
 
 class _HttpStream:
