@@ -1,0 +1,163 @@
+"""A cluster's own certificate authority: one server certificate, a client certificate per component, one signing key."""
+
+import base64
+import datetime
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_VALIDITY = datetime.timedelta(days=365)
+_CLOCK_SKEW = datetime.timedelta(hours=1)
+
+
+class KeyPair(msgspec.Struct, frozen=True):
+    """A certificate and its private key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def write(self, directory: Path, name: str) -> tuple[Path, Path]:
+        """Write `name.crt` and `name.key`; the key is readable by its owner only."""
+        certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
+        certificate.write_bytes(self.certificate)
+        write_private(key, self.key)
+        return certificate, key
+
+
+class Authority:
+    """A certificate authority that lives as long as its cluster. P-256 throughout: a key takes microseconds."""
+
+    def __init__(self, name: str = "kapsa-devcluster") -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self._identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        certificate = (
+            self._builder(self._name, self._key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(signs_certificates=True), critical=True)
+            .add_extension(self._identifier, critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.pair = KeyPair(certificate.public_bytes(serialization.Encoding.PEM), _pem(self._key))
+
+    def issue_server(self, hosts: Sequence[str]) -> KeyPair:
+        """A server certificate for DNS names and IP addresses."""
+        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        return self._issue(_subject(hosts[0]), ExtendedKeyUsageOID.SERVER_AUTH, names)
+
+    def issue_client(self, user: str, groups: Sequence[str] = ()) -> KeyPair:
+        """A client certificate that the API server reads as this user in these groups."""
+        return self._issue(_subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, None)
+
+    def _issue(
+        self, subject: x509.Name, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None
+    ) -> KeyPair:
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = (
+            self._builder(subject, key.public_key())
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._identifier),
+                critical=False,
+            )
+        )
+        if names is not None:
+            builder = builder.add_extension(names, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
+
+    def _builder(self, subject: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _CLOCK_SKEW)
+            .not_valid_after(now + _VALIDITY)
+        )
+
+
+def signing_key() -> KeyPair:
+    """A key pair for service account tokens; `certificate` holds the bare public key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return KeyPair(public, _pem(key))
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, from its first byte on."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_bytes(content)
+
+
+def kubeconfig(
+    url: str, authority: bytes, client: KeyPair, *, name: str = "devcluster", user: str = "admin"
+) -> dict[str, object]:
+    """A kubeconfig with its certificates inside, so that the file alone is enough."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": name, "cluster": {"server": url, "certificate-authority-data": _base64(authority)}},
+        ],
+        "users": [
+            {
+                "name": user,
+                "user": {
+                    "client-certificate-data": _base64(client.certificate),
+                    "client-key-data": _base64(client.key),
+                },
+            },
+        ],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user, "namespace": "default"}}],
+        "current-context": name,
+    }
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _subject(user: str, groups: Sequence[str] = ()) -> x509.Name:
+    organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, user)])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -1,0 +1,109 @@
+"""What turns a bare control plane into a cluster: nodes and a storage class, made through its own API."""
+
+import ssl
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+
+from kapsa.devcluster.errors import DevClusterError
+from kapsa.devcluster.stages import STORAGE_PROVISIONER
+
+NODE_RESOURCES = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "1000"}
+
+STORAGE_CLASS: dict[str, Any] = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {
+        "name": "standard",
+        "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+    },
+    "provisioner": STORAGE_PROVISIONER,
+    "reclaimPolicy": "Delete",
+    "volumeBindingMode": "Immediate",
+}
+
+_REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=5)
+
+
+def node(number: int) -> dict[str, Any]:
+    """The nth node, counted from 1. kwok keeps it alive from here on."""
+    name = f"node-{number}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "node-role.kubernetes.io/worker": "",
+            },
+        },
+        "status": {
+            "capacity": NODE_RESOURCES,
+            "allocatable": NODE_RESOURCES,
+            "addresses": [
+                {"type": "InternalIP", "address": f"10.0.{number // 250}.{number % 250 + 1}"},
+                {"type": "Hostname", "address": name},
+            ],
+        },
+    }
+
+
+class Administrator:
+    """The few API calls a new cluster needs before it has any other client."""
+
+    def __init__(self, url: str, context: ssl.SSLContext) -> None:
+        self._session = aiohttp.ClientSession(
+            url, connector=aiohttp.TCPConnector(ssl=context), timeout=_REQUEST_TIMEOUT
+        )
+
+    async def __aenter__(self) -> "Administrator":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._session.close()
+
+    async def is_ready(self) -> bool:
+        return await self.exists("/readyz")
+
+    async def exists(self, path: str) -> bool:
+        return await self._get(path) is not None
+
+    async def is_schedulable(self, node_name: str) -> bool:
+        """Whether a node is Ready and its start-up taint is gone."""
+        found = await self._get(f"/api/v1/nodes/{node_name}")
+        if found is None:
+            return False
+        ready = {
+            condition["type"]: condition["status"] for condition in found["status"].get("conditions", ())
+        }
+        return ready.get("Ready") == "True" and not found["spec"].get("taints")
+
+    async def create(self, path: str, body: dict[str, Any]) -> None:
+        async with self._session.post(path, json=body) as response:
+            if response.status != 201:
+                reason = (await response.text())[:400]
+                raise DevClusterError(
+                    f"The new cluster refused its {body['kind']} {body['metadata']['name']}: {reason}"
+                )
+
+    async def _get(self, path: str) -> dict[str, Any] | None:
+        try:
+            async with self._session.get(path) as response:
+                if response.status != 200:
+                    return None
+                if response.content_type != "application/json":
+                    return {}
+                found: dict[str, Any] = await response.json()
+                return found
+        except (aiohttp.ClientError, TimeoutError):
+            # Not listening yet, or still busy with its own start.
+            return None

@@ -1,0 +1,254 @@
+"""The real engine: etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as processes of this machine."""
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kapsa.devcluster import certificates, components, furnishing, stages
+from kapsa.devcluster.certificates import Authority, KeyPair
+from kapsa.devcluster.components import (
+    API_SERVER,
+    CONTROLLER_MANAGER,
+    ETCD,
+    KWOK,
+    LOCALHOST,
+    SCHEDULER,
+    Files,
+)
+from kapsa.devcluster.errors import ComponentFailed, DevClusterError, PortBusy
+from kapsa.devcluster.furnishing import Administrator
+from kapsa.devcluster.processes import Component, Supervisor
+
+__all__ = ["RealControlPlane"]
+
+_READY_SECONDS = 90.0
+_POLL_SECONDS = 0.05
+_PORT_ATTEMPTS = 5
+_MADE_BY_CONTROLLERS = (
+    "/api/v1/namespaces/default/serviceaccounts/default",
+    "/api/v1/namespaces/default/configmaps/kube-root-ca.crt",
+)
+_CLIENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "admin": ("kubernetes-admin", ("system:masters",)),
+    CONTROLLER_MANAGER: ("system:kube-controller-manager", ()),
+    SCHEDULER: ("system:kube-scheduler", ()),
+    # kwok stands in for every kubelet, and impersonates at will.
+    KWOK: ("system:kwok", ("system:masters",)),
+}
+
+
+class RealControlPlane:
+    """A Kubernetes control plane in separate processes, with its own certificates, data and port.
+
+    Nothing of it outlives this process: `stop()`, a normal exit and a SIGKILL all end in no process and no directory.
+    """
+
+    def __init__(
+        self,
+        *,
+        binaries: Mapping[str, Path],
+        controllers: bool = True,
+        nodes: int = 1,
+        port: int = 0,
+    ) -> None:
+        """`binaries` maps each component's name to its executable.
+
+        Without `controllers` only etcd and the API server run, which is what a test of the API itself wants.
+        A `port` of 0 means any free one.
+        """
+        self._binaries = binaries
+        self._controllers = controllers
+        self._nodes = nodes if controllers else 0
+        self._wanted_port = port
+        self._supervisor: Supervisor | None = None
+        self._components: dict[str, Component] = {}
+        self._clients: dict[str, KeyPair] = {}
+        self._authority = Authority()
+        self._port = 0
+        self._deadline = 0.0
+        self.startup_seconds = 0.0
+        """How long `start()` took, from its call until a pod could be scheduled."""
+
+    @property
+    def url(self) -> str:
+        return f"https://{LOCALHOST}:{self._port}"
+
+    @property
+    def directory(self) -> Path:
+        """Certificates, data and logs; gone after `stop()`."""
+        if self._supervisor is None:
+            raise DevClusterError("The control plane is not running; start it first")
+        return self._supervisor.directory
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig file."""
+        return Files(self.directory).kubeconfig("admin")
+
+    @property
+    def kubeconfig_data(self) -> dict[str, Any]:
+        """The administrator's kubeconfig, certificates included."""
+        return self._kubeconfig_of("admin")
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process of each running component."""
+        return {name: component.pid for name, component in self._components.items() if component.running}
+
+    async def start(self) -> None:
+        """Start everything and return once a pod could be scheduled. On failure nothing is left behind."""
+        began = time.monotonic()
+        self._deadline = began + _READY_SECONDS
+        try:
+            self._supervisor = await Supervisor.start()
+            await self._start_components(Files(self._supervisor.directory))
+        except BaseException as error:
+            await self.stop()
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise DevClusterError(
+                    f"No space left for the cluster's files ({error.filename}); free some and try again"
+                ) from error
+            raise
+        self.startup_seconds = time.monotonic() - began
+
+    async def stop(self) -> None:
+        """End every process and remove the directory. Safe to call again."""
+        if self._supervisor is not None:
+            stopping, self._supervisor = self._supervisor, None
+            await asyncio.shield(stopping.close())
+        self._components.clear()
+
+    async def wait_for_failure(self) -> ComponentFailed:
+        """Return why, when a component ends on its own."""
+        running = list(self._components.values())
+        await asyncio.wait([component.exited for component in running], return_when=asyncio.FIRST_COMPLETED)
+        return next(component.failure() for component in running if not component.running)
+
+    async def remove_at_end(self, path: Path) -> None:
+        """Have this file removed when the control plane ends, however it ends."""
+        if self._supervisor is not None:
+            await self._supervisor.remove_at_end(path)
+
+    async def _start_components(self, files: Files) -> None:
+        await self._run(ETCD, components.etcd(files), files)
+        await asyncio.to_thread(self._write_credentials, files)
+        await self._start_api_server(files)
+        for name in self._clients:
+            certificates.write_private(
+                files.kubeconfig(name), yaml.safe_dump(self._kubeconfig_of(name)).encode()
+            )
+        async with self._administrator(files) as api:
+            if self._controllers:
+                await self._start_controllers(files)
+            await self._until(API_SERVER, api.is_ready)
+            await self._until(API_SERVER, partial(api.exists, "/api/v1/namespaces/default"))
+            if self._controllers:
+                await self._furnish(api)
+
+    async def _start_controllers(self, files: Files) -> None:
+        (files.directory / "stages.yaml").write_text(yaml.safe_dump_all(stages.all_stages()))
+        await self._run(CONTROLLER_MANAGER, components.controller_manager(files), files)
+        await self._run(SCHEDULER, components.scheduler(files), files)
+        await self._run(KWOK, components.kwok(files), files)
+
+    async def _furnish(self, api: Administrator) -> None:
+        nodes = [furnishing.node(number) for number in range(1, self._nodes + 1)]
+        for node in nodes:
+            await api.create("/api/v1/nodes", node)
+        await api.create("/apis/storage.k8s.io/v1/storageclasses", furnishing.STORAGE_CLASS)
+        for path in _MADE_BY_CONTROLLERS:
+            await self._until(CONTROLLER_MANAGER, partial(api.exists, path))
+        for node in nodes:
+            await self._until(KWOK, partial(api.is_schedulable, node["metadata"]["name"]))
+
+    async def _start_api_server(self, files: Files) -> None:
+        for _ in range(_PORT_ATTEMPTS):
+            self._port = self._wanted_port or _free_port()
+            _refuse_busy_port(self._port)
+            component = await self._run(API_SERVER, components.api_server(files, self._port), files)
+            if await self._listens(component):
+                return
+            if "address already in use" not in component.log.read_text(errors="replace"):
+                raise component.failure()
+            # Someone took the port between our look and the server's; the next log must not tell of this one.
+            component.log.unlink()
+        raise PortBusy(
+            f"No free port on {LOCALHOST} in {_PORT_ATTEMPTS} attempts; stop what takes them, or name one"
+        )
+
+    async def _listens(self, component: Component) -> bool:
+        while component.running:
+            etcd = self._components[ETCD]
+            if not etcd.running:
+                raise etcd.failure()
+            try:
+                _, writer = await asyncio.open_connection(LOCALHOST, self._port)
+            except ConnectionRefusedError:
+                await asyncio.sleep(_POLL_SECONDS)
+            else:
+                writer.close()
+                return True
+        return False
+
+    async def _run(self, name: str, arguments: Sequence[str], files: Files) -> Component:
+        assert self._supervisor is not None
+        # A home of its own: no component may read or leave anything in the user's.
+        env = {"PATH": os.environ.get("PATH", ""), "HOME": str(files.directory)}
+        component = await self._supervisor.run(name, [str(self._binaries[name]), *arguments], env)
+        self._components[name] = component
+        return component
+
+    async def _until(self, responsible: str, is_done: Callable[[], Awaitable[bool]]) -> None:
+        while not await is_done():
+            for component in self._components.values():
+                if not component.running:
+                    raise component.failure()
+            if time.monotonic() > self._deadline:
+                raise self._components[responsible].failure()
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _write_credentials(self, files: Files) -> None:
+        self._authority.pair.write(files.directory, "ca")
+        self._authority.issue_server(components.SERVER_NAMES).write(files.directory, "server")
+        certificates.signing_key().write(files.directory, "service-account")
+        for name, (user, groups) in _CLIENTS.items():
+            self._clients[name] = self._authority.issue_client(user, groups)
+        self._clients["admin"].write(files.directory, "admin")
+
+    def _kubeconfig_of(self, name: str) -> dict[str, Any]:
+        return certificates.kubeconfig(
+            self.url, self._authority.pair.certificate, self._clients[name], user=name
+        )
+
+    def _administrator(self, files: Files) -> Administrator:
+        context = ssl.create_default_context(cafile=files / "ca.crt")
+        context.load_cert_chain(files / "admin.crt", files / "admin.key")
+        return Administrator(self.url, context)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOCALHOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _refuse_busy_port(port: int) -> None:
+    with socket.socket() as probe:
+        # As Go's listeners do: a connection that lingers from an earlier server is no obstacle.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOCALHOST, port))
+        except OSError as error:
+            raise PortBusy(
+                f"Port {port} on {LOCALHOST} cannot be used: {error.strerror}. Choose another, or none for any free one"
+            ) from None
