@@ -1,1 +1,10 @@
-"""The embedded engine: a Kubernetes API server with its controllers in one Python process."""
+"""The embedded engine: a Kubernetes API server with its controllers in one Python process.
+
+:class:`Server` is the whole of it: :meth:`Server.handle` takes a :class:`Request` and gives a :class:`Reply`.
+``http_front`` puts a socket before it; simulations call it directly.
+"""
+
+from .exchange import ADMIN, Reply, Request, UserInfo
+from .server import Server
+
+__all__ = ["ADMIN", "Reply", "Request", "Server", "UserInfo"]

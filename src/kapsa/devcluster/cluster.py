@@ -1,0 +1,189 @@
+"""A control plane with a beginning and an end: ``async with DevCluster() as cluster``."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import yaml
+
+from .clock import Clock
+from .faults import FaultPlan
+
+if TYPE_CHECKING:
+    from .embedded.backend import Policy
+    from .embedded.server import Server
+    from .real import RealControlPlane
+
+__all__ = ["DevCluster", "EngineName"]
+
+EngineName = Literal["embedded", "real"]
+
+
+class DevCluster:
+    """A Kubernetes control plane for development and tests.
+
+    ``embedded`` is this process: pure Python, ready in milliseconds, on any clock. ``real`` is etcd, kube-apiserver
+    and the rest as processes. Both are used the same way.
+    """
+
+    def __init__(
+        self,
+        engine: EngineName = "embedded",
+        *,
+        clock: Clock | None = None,
+        faults: FaultPlan | None = None,
+        http: bool = True,
+        port: int = 0,
+        controllers: bool = True,
+        policy: Policy | None = None,
+        seed: int | None = None,
+        binaries: dict[str, Path] | None = None,
+    ) -> None:
+        """
+        :param engine: ``embedded`` or ``real``.
+        :param clock: where the embedded engine reads the time; the system's by default.
+        :param faults: what goes wrong, and when; with the real engine a proxy stands before it.
+        :param http: whether the embedded engine listens on a socket at all. A simulation does not need one.
+        :param port: the port to listen on; any free one by default.
+        :param controllers: whether workloads live: Deployments make pods, garbage is collected.
+        :param policy: who may do what, embedded only; everyone may do everything by default.
+        :param seed: makes uids and generated names of the embedded engine repeat.
+        :param binaries: executables of the real engine; found or built when not given.
+        """
+        if engine not in ("embedded", "real"):
+            raise ValueError(f"engine must be 'embedded' or 'real', not {engine!r}")
+        self.engine: EngineName = engine
+        self.faults = faults
+        self._clock = clock
+        self._http = http
+        self._port = port
+        self._controllers = controllers
+        self._policy = policy
+        self._seed = seed
+        self._binaries = binaries
+        self._server: Server | None = None
+        self._real: RealControlPlane | None = None
+        self._url = ""
+        self._stack = contextlib.AsyncExitStack()
+        self._kubeconfig: Path | None = None
+        self._kubeconfig_data: dict[str, Any] = {}
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def server(self) -> Server:
+        """The embedded server itself, for doors without sockets."""
+        if self._server is None:
+            raise RuntimeError(
+                f"the {self.engine} devcluster has no embedded server; use its url, or start an embedded one"
+            )
+        return self._server
+
+    @property
+    def url(self) -> str:
+        """Where the API server listens."""
+        if not self._url:
+            raise RuntimeError(
+                "the devcluster does not listen: it is not started, or was started with http=False"
+            )
+        return self._url
+
+    @property
+    def kubeconfig_data(self) -> dict[str, Any]:
+        """The administrator's kubeconfig."""
+        if not self._kubeconfig_data:
+            raise RuntimeError(
+                "there is no kubeconfig: the devcluster is not started, or was started with http=False"
+            )
+        return self._kubeconfig_data
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig as a file, for kubectl and its like."""
+        if self._kubeconfig is None:
+            directory = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kapsa-devcluster-"))
+            self._kubeconfig = Path(directory) / "kubeconfig"
+            self._kubeconfig.write_text(yaml.safe_dump(self.kubeconfig_data))
+            self._kubeconfig.chmod(0o600)
+        return self._kubeconfig
+
+    async def start(self) -> None:
+        """Start; returns when the API serves."""
+        try:
+            if self.engine == "embedded":
+                await self._start_embedded()
+            else:
+                await self._start_real()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop everything and remove its files. Safe to call again."""
+        self._server = None
+        self._real = None
+        self._url = ""
+        self._kubeconfig = None
+        self._kubeconfig_data = {}
+        stack, self._stack = self._stack, contextlib.AsyncExitStack()
+        await stack.aclose()
+
+    async def _start_embedded(self) -> None:
+        from .embedded.backend import Backend
+        from .embedded.server import Server
+
+        backend = Backend(clock=self._clock, policy=self._policy, seed=self._seed)
+        self._server = Server(backend, faults=self.faults)
+        if self._http:
+            from .embedded.http_front import HttpFront
+
+            front = HttpFront(self._server, port=self._port)
+            self._stack.push_async_callback(front.close)
+            await front.start()
+            self._listen_at(front.url)
+
+    async def _start_real(self) -> None:
+        from .binaries import find_binaries
+        from .real import RealControlPlane
+
+        binaries = self._binaries or find_binaries()
+        real = RealControlPlane(binaries=binaries, controllers=self._controllers, port=self._port)
+        self._stack.push_async_callback(real.stop)
+        await real.start()
+        self._real = real
+        self._url = real.url
+        self._kubeconfig_data = real.kubeconfig_data
+        if self.faults is not None:
+            from .proxy import FaultProxy
+
+            proxy = FaultProxy(real.url, real.kubeconfig_data, self.faults)
+            self._stack.push_async_callback(proxy.close)
+            await proxy.start()
+            self._listen_at(proxy.url)
+
+    def _listen_at(self, url: str) -> None:
+        self._url = url
+        self._kubeconfig_data = _open_kubeconfig(url)
+
+
+def _open_kubeconfig(url: str) -> dict[str, Any]:
+    """A kubeconfig for a server on the loopback that asks for no credentials."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "devcluster", "cluster": {"server": url}}],
+        "users": [{"name": "admin", "user": {}}],
+        "contexts": [{"name": "devcluster", "context": {"cluster": "devcluster", "user": "admin"}}],
+        "current-context": "devcluster",
+    }

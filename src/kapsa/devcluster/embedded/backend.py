@@ -1,0 +1,111 @@
+"""What every verb works on: the store, the registry, the clock, and where names and uids come from."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..clock import Clock, SystemClock
+from .builtins import builtin_resources
+from .exchange import UserInfo
+from .metadata import timestamp
+from .registry import Registry, ResourceInfo
+from .storage import Collection, Store, Stored
+from .strategy import Strategy
+
+if TYPE_CHECKING:
+    from .deletion import Deletion
+    from .writes import Write
+
+__all__ = ["Admission", "Attributes", "Backend", "Policy"]
+
+
+Object = dict[str, Any]
+
+
+class Attributes:
+    """What an authorization policy decides on."""
+
+    __slots__ = ("group", "name", "namespace", "path", "resource", "subresource", "user", "verb", "version")
+
+    def __init__(
+        self,
+        *,
+        user: UserInfo,
+        verb: str,
+        group: str = "",
+        version: str = "",
+        resource: str = "",
+        subresource: str = "",
+        namespace: str = "",
+        name: str = "",
+        path: str = "",
+    ) -> None:
+        self.user = user
+        self.verb = verb
+        self.group = group
+        self.version = version
+        self.resource = resource
+        self.subresource = subresource
+        self.namespace = namespace
+        self.name = name
+        self.path = path
+
+
+Policy = Callable[[Attributes], bool]
+"""Whether a user may do a thing. The devcluster's default allows all."""
+
+
+class Admission(Protocol):
+    """What may change or refuse a write on its way to storage."""
+
+    async def mutate(self, write: Write, obj: Object, old: Object | None) -> Object: ...
+
+    async def validate(self, write: Write, obj: Object, old: Object | None) -> None: ...
+
+    async def validate_deletion(self, deletion: Deletion, obj: Object) -> None: ...
+
+
+class Backend:
+    """The state of one embedded control plane."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        store: Store | None = None,
+        registry: Registry | None = None,
+        policy: Policy | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.store = store or Store()
+        self.registry = registry or Registry(builtin_resources())
+        self.policy = policy
+        self.random: Random = SystemRandom() if seed is None else Random(seed)  # noqa: S311  a seed replays a simulation
+
+        self.admission: list[Admission] = []
+        """Asked in order: what may refuse a write before webhooks comes first."""
+        self.on_removed: list[Callable[[ResourceInfo, Stored], None]] = []
+        """Told of every object that has left the store."""
+        self._strategies: dict[ResourceInfo, Strategy] = {}
+
+    def strategy(self, info: ResourceInfo) -> Strategy:
+        found = self._strategies.get(info)
+        if found is None:
+            found = self._strategies[info] = Strategy(info)
+        return found
+
+    def collection(self, info: ResourceInfo) -> Collection:
+        return self.store.collection(
+            info.group if info.storage_group is None else info.storage_group, info.resource
+        )
+
+    def now(self) -> str:
+        """The time as objects carry it."""
+        return timestamp(self.clock.now())
+
+    def new_uid(self) -> str:
+        return str(uuid.UUID(int=self.random.getrandbits(128), version=4))

@@ -1,0 +1,61 @@
+"""From a request's path to what it names."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+import msgspec
+
+__all__ = ["Route", "parse"]
+
+_NAMESPACE_SUBRESOURCES = ("status", "finalize")
+
+
+class Route(msgspec.Struct, frozen=True, gc=False):
+    """A path under ``/api`` or ``/apis`` that names a resource."""
+
+    group: str
+    version: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    rest: str = ""
+    """What follows the subresource, such as the path of a proxied request."""
+    watch: bool = False
+    """The deprecated ``/watch/`` paths."""
+
+
+def parse(path: str) -> Route | None:
+    """The resource a path names; None when it names none (discovery, health, unknown paths)."""
+    parts = path.strip("/").split("/")
+    if len(parts) >= 3 and parts[0] == "api":
+        group, version, rest = "", parts[1], parts[2:]
+    elif len(parts) >= 4 and parts[0] == "apis":
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    watch = False
+    if rest[0] == "watch" and len(rest) > 1:
+        watch, rest = True, rest[1:]
+    if "%" in path:
+        rest = [unquote(part) for part in rest]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and (rest[2] not in _NAMESPACE_SUBRESOURCES or group):
+            rest = rest[2:]
+    count = len(rest)
+    if rest[0] == "namespaces" and not group:
+        # A namespace is itself; requests about it carry no namespace.
+        namespace = ""
+    return Route(
+        group,
+        version,
+        rest[0],
+        namespace,
+        rest[1] if count > 1 else "",
+        rest[2] if count > 2 else "",
+        "/".join(rest[3:]) if count > 3 else "",
+        watch,
+    )

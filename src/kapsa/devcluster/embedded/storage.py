@@ -1,0 +1,282 @@
+"""Objects, their revisions, and the windows of changes that watches read.
+
+An object is kept as the immutable JSON bytes it is served as. One counter gives every change of the whole store
+its revision. Each resource's changes go into an append-only window: a watcher is a position in it, so a slow
+watcher costs no memory, and falls out of the window instead of filling a queue. Compaction moves the window's
+start; what is before it can no longer be listed or watched (410 Gone).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+__all__ = ["Change", "ChangeType", "Collection", "CompactedError", "FutureRevisionError", "Store", "Stored"]
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+CollectionKey = tuple[str, str]
+"""Group and resource, as in ("apps", "deployments")."""
+
+
+class CompactedError(Exception):
+    """A revision before the window's start was asked for."""
+
+    def __init__(self, requested: int, oldest: int) -> None:
+        super().__init__(f"revision {requested} has been compacted; the oldest kept is {oldest}")
+        self.requested = requested
+        self.oldest = oldest
+
+
+class FutureRevisionError(Exception):
+    """A revision that has not happened yet was asked for."""
+
+    def __init__(self, requested: int, current: int) -> None:
+        super().__init__(f"revision {requested} is ahead of the current revision {current}")
+        self.requested = requested
+        self.current = current
+
+
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """An object at one revision."""
+
+    key: str
+    """``namespace/name``, or ``name`` where the resource is not namespaced: the order of lists."""
+    namespace: str
+    name: str
+    uid: str
+    revision: int
+    labels: dict[str, str]
+    body: bytes
+    """Canonical JSON: apiVersion, kind and metadata come first, in that order."""
+
+
+class Change(msgspec.Struct, gc=False):
+    """One step of a resource's history."""
+
+    type: ChangeType
+    revision: int
+    object: Stored
+    """The object after the change; of a deletion, its last state at the revision of the deletion."""
+    previous: Stored | None
+    frame: bytes = b""
+    """The event as plain JSON, filled by the first watcher that needs it and shared by the rest."""
+
+
+class Collection:
+    """All objects of one resource, and the window of their changes."""
+
+    def __init__(self, key: CollectionKey, store: Store) -> None:
+        self.key = key
+        self._store = store
+        self._objects: dict[str, Stored] = {}
+        self._keys: list[str] = []
+        self._changes: list[Change] = []
+        self._dropped = 0
+        self._window_bytes = 0
+        self._compacted = 0
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def get(self, key: str) -> Stored | None:
+        return self._objects.get(key)
+
+    @property
+    def compacted_revision(self) -> int:
+        """The oldest revision whose state can still be restored; 0 when nothing was compacted."""
+        return self._compacted
+
+    # Reading
+
+    def keys(self, prefix: str = "", after: str = "") -> Iterator[str]:
+        """Keys under a prefix in order, from ``after`` (inclusive) on."""
+        keys = self._keys
+        start = bisect_left(keys, max(prefix, after))
+        end = bisect_left(keys, prefix + "\U0010ffff") if prefix else len(keys)
+        return iter(keys[start:end])
+
+    def current(self, prefix: str = "", after: str = "") -> list[Stored]:
+        """The objects as they are now, in key order."""
+        if not prefix and not after:
+            return [self._objects[key] for key in self._keys]
+        return [self._objects[key] for key in self.keys(prefix, after)]
+
+    def at(self, revision: int, prefix: str = "", after: str = "") -> list[Stored]:
+        """The objects as they were at a revision, restored by undoing the changes since.
+
+        :raises CompactedError: when the window no longer reaches back that far.
+        :raises FutureRevisionError: when the store has not come that far.
+        """
+        self.check(revision)
+        since = self._changes[self._index_after(revision) :]
+        if not since:
+            return self.current(prefix, after)
+        objects = {key: self._objects[key] for key in self.keys(prefix, after)}
+        start = max(prefix, after)
+        for change in reversed(since):
+            key = change.object.key
+            if key < start or not key.startswith(prefix):
+                continue
+            if change.previous is None:
+                objects.pop(key, None)
+            else:
+                objects[key] = change.previous
+        return [objects[key] for key in sorted(objects)]
+
+    def get_at(self, revision: int, key: str) -> Stored | None:
+        """One object as it was at a revision."""
+        self.check(revision)
+        for change in self._changes[self._index_after(revision) :]:
+            if change.object.key == key:
+                return change.previous
+        return self._objects.get(key)
+
+    def check(self, revision: int) -> None:
+        """Raise unless the state at ``revision`` can be restored."""
+        if revision > self._store.revision:
+            raise FutureRevisionError(revision, self._store.revision)
+        if revision < self._compacted:
+            raise CompactedError(revision, self._compacted)
+
+    # Watching
+
+    @property
+    def end(self) -> int:
+        """The position after the newest change."""
+        return self._dropped + len(self._changes)
+
+    def position_after(self, revision: int) -> int:
+        """The position of the first change after a revision.
+
+        :raises CompactedError: when changes after it may have left the window.
+        """
+        if revision < self._compacted:
+            raise CompactedError(revision, self._compacted)
+        return self._dropped + self._index_after(revision)
+
+    def read(self, position: int) -> list[Change]:
+        """The changes from a position to the end.
+
+        :raises CompactedError: when the reader has fallen out of the window.
+        """
+        index = position - self._dropped
+        if index < 0:
+            raise CompactedError(self._compacted - 1, self._compacted)
+        return self._changes[index:]
+
+    def changed(self) -> asyncio.Future[None]:
+        """A future that completes with the next change (or a compaction)."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return waiter
+
+    def forget(self, waiter: asyncio.Future[None]) -> None:
+        """Withdraw a future of :meth:`changed` that nobody waits for any more."""
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+
+    # Writing
+
+    def put(self, stored: Stored) -> Change:
+        """Add or replace an object. Its revision must be the store's next one."""
+        previous = self._objects.get(stored.key)
+        if previous is None:
+            insort(self._keys, stored.key)
+        self._objects[stored.key] = stored
+        return self._append(
+            Change("ADDED" if previous is None else "MODIFIED", stored.revision, stored, previous)
+        )
+
+    def remove(self, last: Stored) -> Change:
+        """Remove an object; ``last`` is its last state at the revision of the deletion."""
+        previous = self._objects.pop(last.key)
+        del self._keys[bisect_left(self._keys, last.key)]
+        return self._append(Change("DELETED", last.revision, last, previous))
+
+    def _append(self, change: Change) -> Change:
+        self._store.commit(change.revision)
+        self._changes.append(change)
+        self._window_bytes += len(change.object.body)
+        if len(self._changes) > self._store.window_changes or self._window_bytes > self._store.window_bytes:
+            self._drop_oldest_quarter()
+        self._wake()
+        return change
+
+    def _drop_oldest_quarter(self) -> None:
+        # A quarter at a time, so that the cost of moving the list is spread over many changes.
+        self._drop(max(1, len(self._changes) // 4))
+
+    def _drop(self, count: int) -> None:
+        gone = self._changes[:count]
+        if not gone:
+            return
+        del self._changes[:count]
+        self._dropped += count
+        self._window_bytes -= sum(len(change.object.body) for change in gone)
+        self._compacted = max(self._compacted, gone[-1].revision)
+
+    def compact(self, revision: int) -> None:
+        """Forget the changes up to and including a revision."""
+        self._drop(self._index_after(revision))
+        self._compacted = max(self._compacted, revision)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiters:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _index_after(self, revision: int) -> int:
+        return bisect_right(self._changes, revision, key=_revision_of)
+
+
+def _revision_of(change: Change) -> int:
+    return change.revision
+
+
+class Store:
+    """Every collection, and the revision they share."""
+
+    def __init__(self, *, window_changes: int = 10_000, window_bytes: int = 64 * 1024 * 1024) -> None:
+        self.revision = 1
+        self.window_changes = window_changes
+        self.window_bytes = window_bytes
+        self._collections: dict[CollectionKey, Collection] = {}
+
+    @property
+    def next_revision(self) -> int:
+        """The revision the next change must carry."""
+        return self.revision + 1
+
+    def collection(self, group: str, resource: str) -> Collection:
+        key = (group, resource)
+        found = self._collections.get(key)
+        if found is None:
+            found = self._collections[key] = Collection(key, self)
+        return found
+
+    def collections(self) -> list[Collection]:
+        return list(self._collections.values())
+
+    def commit(self, revision: int) -> None:
+        """Move the counter to a change's revision; called by the collection that holds the change."""
+        if revision != self.revision + 1:
+            raise RuntimeError(f"change carries revision {revision}, but the next one is {self.revision + 1}")
+        self.revision = revision
+
+    def compact(self, revision: int | None = None) -> None:
+        """Forget every change up to a revision (by default: all of them), as etcd's compaction does."""
+        upto = self.revision if revision is None else revision
+        for collection in self._collections.values():
+            collection.compact(upto)
+
+    def drop(self, group: str, resource: str) -> None:
+        """Forget a whole collection: its resource is no longer served."""
+        self._collections.pop((group, resource), None)

@@ -1,0 +1,225 @@
+"""Create and update: from a decoded body to a committed change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from . import errors, field_errors, metadata, names
+from .backend import Backend
+from .defaulting import apply_defaults
+from .deletion import finish_if_released
+from .exchange import ADMIN, UserInfo
+from .options import WriteOptions
+from .pruning import prune
+from .registry import ResourceInfo
+from .storage import Stored
+from .stored_form import decode, stored_form, with_revision
+from .validation import unknown_fields, validate, validate_status
+
+__all__ = ["Write", "create", "update"]
+
+Object = dict[str, Any]
+Transform = Callable[[Object | None], Object]
+"""From the live object (None: there is none) to the wanted one. Called again when the live object moves on."""
+
+_ATTEMPTS = 5
+
+
+class Write(msgspec.Struct, kw_only=True):
+    """One write in flight."""
+
+    info: ResourceInfo
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    options: WriteOptions = WriteOptions()
+    user: UserInfo = ADMIN
+    warnings: list[str] = []
+    created: bool = False
+    """Set when an update or apply turned out to be a create."""
+
+    @property
+    def key(self) -> str:
+        return self.info.object_key(self.namespace, self.name)
+
+
+async def create(backend: Backend, write: Write, obj: Object) -> Stored:
+    """Store a new object.
+
+    :raises ApiError: as the real server's create would.
+    """
+    info = write.info
+    strategy = backend.strategy(info)
+    metadata.check_namespace(info, obj, write.namespace)
+    meta = obj["metadata"]
+    if meta.get("resourceVersion"):
+        raise errors.ApiError(
+            500, "InternalError", "resourceVersion should not be set on objects to be created"
+        )
+    generated = not meta.get("name") and meta.get("generateName")
+    if generated:
+        meta["name"] = names.generate(meta["generateName"], backend.random)
+    write.name = meta.get("name") or ""
+    metadata.initialize(obj, uid=backend.new_uid(), now=backend.now())
+    _decode_into_schema(write, obj)
+    strategy.reset_for_create(obj)
+    for admission in backend.admission:
+        obj = await admission.mutate(write, obj, None)
+    strategy.prepare_for_create(obj)
+    if strategy.counts_generations:
+        obj["metadata"]["generation"] = 1
+    problems = [
+        *metadata.validate(info, obj, names.validator_of(info)),
+        *validate(info.schema if info.is_custom else None, obj),
+        *strategy.validate_create(obj),
+    ]
+    if problems:
+        raise errors.invalid(info, write.name, problems)
+    for admission in backend.admission:
+        await admission.validate(write, obj, None)
+    write.warnings.extend(strategy.warnings(obj, None))
+    if backend.collection(info).get(write.key) is not None:
+        raise (errors.generate_name_conflict if generated else errors.already_exists)(info, write.name)
+    return _commit_create(backend, write, obj)
+
+
+async def update(backend: Backend, write: Write, transform: Transform) -> Stored:
+    """Replace an object by what ``transform`` makes of it.
+
+    :raises ApiError: as the real server's update and patch would.
+    """
+    collection = backend.collection(write.info)
+    for _ in range(_ATTEMPTS):
+        live = collection.get(write.key)
+        if live is None:
+            return await _create_by_update(backend, write, transform)
+        old = decode(live)
+        obj = transform(decode(live))
+        _check_identity(write, obj)
+        obj, conditional = _check_revision(backend, write, obj, old)
+        obj = await _prepare_update(backend, write, obj, old)
+        if collection.get(write.key) is live:
+            return _commit_update(backend, write, obj, live)
+        if conditional:
+            break
+    raise errors.conflict(write.info, write.name)
+
+
+async def _create_by_update(backend: Backend, write: Write, transform: Transform) -> Stored:
+    if not backend.strategy(write.info).allows_create_on_update or write.subresource:
+        raise errors.not_found(write.info, write.name)
+    obj = transform(None)
+    _check_identity(write, obj)
+    write.created = True
+    return await create(backend, write, obj)
+
+
+def _check_identity(write: Write, obj: Object) -> None:
+    name = obj["metadata"].get("name") or ""
+    if not name:
+        raise errors.bad_request("name must be provided")
+    if name != write.name:
+        raise errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({write.name})"
+        )
+    metadata.check_namespace(write.info, obj, write.namespace)
+
+
+def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) -> tuple[Object, bool]:
+    """Optimistic locking: whether the update carries a resourceVersion, and that it is the live one."""
+    meta, live = obj["metadata"], old["metadata"]
+    if meta.get("uid") and meta["uid"] != live["uid"]:
+        why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {live['uid']}"
+        raise errors.conflict(write.info, write.name, why)
+    given = meta.get("resourceVersion") or ""
+    if not given or given == "0":
+        if not backend.strategy(write.info).allows_unconditional_update:
+            problem = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.invalid(write.info, write.name, [problem])
+        meta["resourceVersion"] = live["resourceVersion"]
+        return obj, False
+    if not given.isdigit():
+        detail = f"strconv.ParseUint: parsing {field_errors.quote(given)}: invalid syntax"
+        problem = field_errors.invalid("metadata.resourceVersion", given, detail)
+        raise errors.invalid(write.info, write.name, [problem])
+    if given != live["resourceVersion"]:
+        raise errors.conflict(write.info, write.name)
+    return obj, True
+
+
+async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Object) -> Object:
+    info = write.info
+    strategy = backend.strategy(info)
+    is_status = write.subresource == "status"
+    metadata.keep_system_fields(obj, old)
+    _decode_into_schema(write, obj)
+    if is_status:
+        strategy.reset_for_status(obj, old)
+    else:
+        strategy.reset_for_update(obj, old)
+    for admission in backend.admission:
+        obj = await admission.mutate(write, obj, old)
+    metadata.keep_system_fields(obj, old)
+    if not is_status:
+        strategy.prepare_for_update(obj, old)
+        if strategy.counts_generations and strategy.raises_generation(obj, old):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    problems = [
+        *metadata.validate(info, obj, names.path_segment),
+        *metadata.validate_update(obj, old),
+        *_validate_update(info, obj, old, is_status),
+        *(strategy.validate_status(obj, old) if is_status else strategy.validate_update(obj, old)),
+    ]
+    if problems:
+        raise errors.invalid(info, write.name, problems)
+    for admission in backend.admission:
+        await admission.validate(write, obj, old)
+    write.warnings.extend(strategy.warnings(obj, old))
+    return obj
+
+
+def _validate_update(
+    info: ResourceInfo, obj: Object, old: Object, is_status: bool
+) -> list[field_errors.FieldError]:
+    if not info.is_custom:
+        return []
+    return validate_status(info.schema, obj, old) if is_status else validate(info.schema, obj, old)
+
+
+def _decode_into_schema(write: Write, obj: Object) -> None:
+    """Name, then drop, the fields that the kind does not have; fill its defaults."""
+    schema = write.info.schema
+    if schema is None:
+        return
+    directive = write.options.field_validation
+    if directive != "Ignore":
+        unknown = unknown_fields(schema, obj)
+        if unknown and directive == "Strict":
+            raise errors.bad_request(f"strict decoding error: {', '.join(unknown)}")
+        write.warnings.extend(unknown)
+    prune(schema, obj)
+    apply_defaults(schema, obj)
+
+
+def _commit_create(backend: Backend, write: Write, obj: Object) -> Stored:
+    revision = backend.store.next_revision
+    if write.options.dry_run:
+        return stored_form(write.info, obj, 0)
+    obj["metadata"]["resourceVersion"] = str(revision)
+    stored = stored_form(write.info, obj, revision)
+    backend.collection(write.info).put(stored)
+    return stored
+
+
+def _commit_update(backend: Backend, write: Write, obj: Object, live: Stored) -> Stored:
+    unchanged = stored_form(write.info, obj, live.revision)
+    if write.options.dry_run or unchanged.body == live.body:
+        return unchanged
+    if finish_if_released(backend, write.info, obj, live):
+        return unchanged
+    stored = with_revision(unchanged, backend.store.next_revision)
+    backend.collection(write.info).put(stored)
+    return stored

@@ -1,0 +1,61 @@
+"""Which engine the tests run on, the cluster they get, and virtual time for those that ask for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import pytest
+import pytest_asyncio
+
+from kapsa.devcluster import DevCluster, VirtualClock, VirtualTimeLoop
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--engine",
+        choices=("embedded", "real"),
+        default=os.environ.get("KAPSA_TEST_ENGINE", "embedded"),
+        help="the control plane the tests run on (default: embedded, or KAPSA_TEST_ENGINE)",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    real = config.getoption("--engine") == "real"
+    for item in items:
+        if item.get_closest_marker("real") and not real:
+            item.add_marker(pytest.mark.skip(reason="needs the real control plane: run with --engine real"))
+        if item.get_closest_marker("virtual_time") and real:
+            item.add_marker(pytest.mark.skip(reason="virtual time needs the embedded engine"))
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    if item.get_closest_marker("virtual_time"):
+        return {"virtual": VirtualTimeLoop}
+    return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest.fixture(scope="session")
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.config.getoption("--engine"))
+
+
+@pytest_asyncio.fixture
+async def cluster(engine: str, request: pytest.FixtureRequest) -> AsyncIterator[DevCluster]:
+    """A cluster of the engine under test: a fresh embedded one, or the session's real one."""
+    if engine == "real":
+        yield request.getfixturevalue("real_cluster")
+        return
+    virtual = request.node.get_closest_marker("virtual_time") is not None
+    async with DevCluster(clock=VirtualClock() if virtual else None, http=not virtual) as embedded:
+        yield embedded
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def real_cluster() -> AsyncIterator[DevCluster]:
+    """One real cluster for all tests of a session: starting it takes seconds."""
+    async with DevCluster(engine="real") as real:
+        yield real
