@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from kapsa.devcluster import DevCluster, VirtualClock, VirtualTimeLoop
+from tests.devcluster.conformance.report import ConformanceRecorder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,13 +22,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # the process that reports, not one that xdist started
+        config.pluginmanager.register(ConformanceRecorder(), "conformance-recorder")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    real = config.getoption("--engine") == "real"
-    for item in items:
-        if item.get_closest_marker("real") and not real:
-            item.add_marker(pytest.mark.skip(reason="needs the real control plane: run with --engine real"))
-        if item.get_closest_marker("virtual_time") and real:
-            item.add_marker(pytest.mark.skip(reason="virtual time needs the embedded engine"))
+    """Leave out what the engine under test cannot run: the real control plane has no virtual clock."""
+    left_out = "virtual_time" if config.getoption("--engine") == "real" else "real"
+    chosen = [item for item in items if item.get_closest_marker(left_out) is None]
+    if len(chosen) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
 
 
 def pytest_asyncio_loop_factories(

@@ -1,4 +1,4 @@
-"""Writes docs/devcluster-conformance.md from what a whole run found."""
+"""Gathers what the tests of all processes found, and writes docs/devcluster-conformance.md after a whole run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,38 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.devcluster.conformance.divergences import KNOWN
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "devcluster-conformance.md"
 HEAD = """# Devcluster conformance
 
 Written by `make test-real`; do not edit. Each case is sent to the embedded engine and to a real kube-apiserver; status code, headers that matter, body and watch stream are compared after masking uids, revisions and times. The cases are under `tests/devcluster/conformance`.
 
 """
+
+
+class ConformanceRecorder:
+    """A pytest plugin: in the process that reports, it sees every other process's results."""
+
+    def __init__(self) -> None:
+        self.cases: list[list[Any]] = []
+        self.programs: list[list[Any]] = []
+        self.failed = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when != "call":
+            return
+        for name, value in report.user_properties:
+            if name == "conformance":
+                self.cases.append(list(value))  # type: ignore[call-overload]
+                self.failed |= report.failed
+            elif name == "programs":
+                self.programs.append(list(value))  # type: ignore[call-overload]
+
+    def pytest_sessionfinish(self) -> None:
+        write_report(PAGE, self.cases, self.programs, whole=not self.failed)
 
 
 def write_report(page: Path, cases: Sequence[Any], programs: Sequence[Any], *, whole: bool) -> None:
