@@ -170,3 +170,10 @@ def test_yaml_is_the_same_every_time_and_reads_back() -> None:
     assert text == to_yaml(custom_resource_definitions([*versions(v2={}, v1={"hub": True}), Tool]))
     assert list(yaml.safe_load_all(text)) == crds
     assert "&id" not in text
+
+
+@pytest.mark.parametrize(
+    "text", ["y", "N", "yes", "1e3", "0x1f", "1_000", ".5", "12", "true", "null", "", "2026-01-01"]
+)
+def test_text_that_kubernetes_would_take_for_something_else_is_quoted(text: str) -> None:
+    assert to_yaml([{"text": text}]) == f"text: '{text}'\n"

@@ -151,6 +151,7 @@ def test_a_struct_is_an_object_with_descriptions_defaults_and_required_fields() 
         A full reference.
         """
         open_ports: list[int] = msgspec.field(default_factory=list)
+        payload: bytes = b""
         first: Entry = Entry(name="one")
         """The first entry."""
         second: Entry | None = None
@@ -168,6 +169,7 @@ def test_a_struct_is_an_object_with_descriptions_defaults_and_required_fields() 
         "properties": {
             "image": {"description": "What to run.\n\nA full reference.", "type": "string"},
             "openPorts": {"type": "array", "items": {"type": "integer"}},
+            "payload": {"type": "string", "format": "byte"},
             "first": {"description": "The first entry.", "default": {"name": "one", "size": 1}, **entry},
             "second": {"description": "An entry.", **entry},
             "third": {"description": "Said in the annotation.", "type": "string", "default": "x"},
@@ -187,6 +189,7 @@ def test_optional_and_nullable_are_told_apart() -> None:
         nullable: str | None
         both: Annotated[str | None, Field(nullable=True)] = None
         unset: str | msgspec.UnsetType = msgspec.UNSET
+        choice: Literal["a", "b"] | None
 
     made = schema(Told)
     assert made["properties"] == {
@@ -194,8 +197,13 @@ def test_optional_and_nullable_are_told_apart() -> None:
         "nullable": {"type": "string", "nullable": True},
         "both": {"type": "string", "nullable": True},
         "unset": {"type": "string"},
+        "choice": {
+            "type": "string",
+            "nullable": True,
+            RULES: [{"rule": 'self in ["a","b"]', "message": "must be null or one of a, b"}],
+        },
     }
-    assert made["required"] == ["nullable"]
+    assert made["required"] == ["nullable", "choice"]
 
 
 def test_a_list_with_map_keys_is_a_keyed_list() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,8 +21,13 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
+# Kubernetes' YAML parser reads these as booleans and numbers where PyYAML reads, and therefore writes, plain text.
+_MISREAD = re.compile(r"[yYnN]|[-+]?(\d[\d_]*)?\.?\d*([eE][-+]?\d+)?|[-+]?0[xobXOB][\da-fA-F_]+")
+
+
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    style = "|" if "\n" in text else "'" if _MISREAD.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _represent_text)

@@ -48,6 +48,7 @@ _SIMPLE: dict[Any, JSON] = {
 }
 _ARRAYS = (list, tuple, set, frozenset, Sequence, MutableSequence)
 _MAPS = (dict, Mapping, MutableMapping)
+_COLLECTIONS = (list, dict, set, frozenset, tuple, bytes)
 _KEY_ORDER = (
     "description",
     "title",
@@ -300,7 +301,7 @@ def _struct(hint: Any, kind: type[msgspec.Struct], place: _Place) -> JSON:
         if info.required:
             required.append(info.encode_name)
         if _is_nullable(hints[info.name], required=info.required):
-            node["nullable"] = True
+            _set_nullable(node)
         if place.defaults:
             _set_default(node, info, below)
         if _is_immutable(hints[info.name]) and not info.required and "default" not in node:
@@ -346,6 +347,18 @@ def _is_nullable(hint: Any, *, required: bool) -> bool:
     return required and types.NoneType in typing.get_args(hint)
 
 
+def _set_nullable(node: JSON) -> None:
+    """Allow null. The server holds null against an enum, whatever the enum lists; a rule is not run on it."""
+    node["nullable"] = True
+    if "enum" in node:
+        values = node.pop("enum")
+        listed = ", ".join(str(value) for value in values)
+        rule = Rule(
+            rule=f"self in {msgspec.json.encode(values).decode()}", message=f"must be null or one of {listed}"
+        )
+        node.setdefault("x-kubernetes-validations", []).append(msgspec.to_builtins(rule))
+
+
 def _has_description(hint: Any) -> bool:
     return any(meta.description for meta in _metas(hint))
 
@@ -362,7 +375,7 @@ def _set_default(node: JSON, info: msgspec.structs.FieldInfo, place: _Place) -> 
         value = info.default_factory()
     else:
         return
-    if value is None or value is msgspec.UNSET or (isinstance(value, (list, dict, set, tuple)) and not value):
+    if value is None or value is msgspec.UNSET or (isinstance(value, _COLLECTIONS) and not value):
         return
     default = to_wire(value)
     if "enum" in node and default not in node["enum"]:
