@@ -1,0 +1,37 @@
+"""Label selectors in their object form (`matchLabels`, `matchExpressions`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Whether labels satisfy a LabelSelector; `None` selects nothing, an empty one everything."""
+    if selector is None:
+        return False
+    wanted = selector.get("matchLabels") or {}
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    return all(_satisfies(expression, labels) for expression in selector.get("matchExpressions") or ())
+
+
+def matches_map(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    """Whether labels carry each pair of a plain map selector, as Services and ReplicationControllers use."""
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
+def _satisfies(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, operator = expression["key"], expression["operator"]
+    values = expression.get("values") or ()
+    match operator:
+        case "In":
+            return key in labels and labels[key] in values
+        case "NotIn":
+            return key not in labels or labels[key] not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+        case _:
+            return False

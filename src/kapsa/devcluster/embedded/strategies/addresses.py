@@ -1,0 +1,96 @@
+"""Cluster IPs and node ports: given to Services, and taken back when they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any
+
+Object = dict[str, Any]
+
+NODE_PORTS = range(30000, 32768)
+
+
+class AddressError(Exception):
+    """An address that cannot be given; the text is the server's detail."""
+
+
+class Addresses:
+    """Which addresses stored Services hold.
+
+    It learns of Services from the store's changes (:meth:`hold`, :meth:`release`), so a dry run or a failed write
+    takes nothing.
+    """
+
+    def __init__(self, network: str = "10.0.0.0/16") -> None:
+        self.network = IPv4Network(network)
+        self._holders: dict[str, tuple[frozenset[str], frozenset[int]]] = {}
+        self._ips: set[str] = set()
+        self._ports: set[int] = set()
+        self._next_ip = self._walk_ips()
+        self._next_port = self._walk_ports()
+
+    def hold(self, key: str, service: Object) -> None:
+        """A Service as it is stored now."""
+        self.release(key)
+        spec = service.get("spec") or {}
+        ips = frozenset(ip for ip in spec.get("clusterIPs") or [spec.get("clusterIP")] if ip and ip != "None")
+        ports = {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
+        if spec.get("healthCheckNodePort"):
+            ports.add(spec["healthCheckNodePort"])
+        self._holders[key] = ips, frozenset(ports)
+        self._ips |= ips
+        self._ports |= ports
+
+    def release(self, key: str) -> None:
+        ips, ports = self._holders.pop(key, (frozenset(), frozenset()))
+        self._ips -= ips
+        self._ports -= ports
+
+    def held_by(self, key: str) -> frozenset[int]:
+        """Node ports the Service itself holds already."""
+        return self._holders.get(key, (frozenset(), frozenset()))[1]
+
+    def new_ip(self) -> str:
+        for _ in range(self.network.num_addresses):
+            ip = next(self._next_ip)
+            if ip not in self._ips:
+                return ip
+        raise AddressError("failed to allocate a serviceIP: range is full")
+
+    def check_ip(self, ip: str) -> None:
+        """:raises AddressError: when a Service cannot have this cluster IP."""
+        if IPv4Address(ip) not in self.network:
+            message = f"failed to allocate IP {ip}: the provided network does not match the current range"
+            raise AddressError(message)
+        if ip in self._ips:
+            raise AddressError(f"failed to allocate IP {ip}: provided IP is already allocated")
+
+    def new_port(self, taken: set[int]) -> int:
+        for _ in NODE_PORTS:
+            port = next(self._next_port)
+            if port not in self._ports and port not in taken:
+                return port
+        raise AddressError("failed to allocate a nodePort: range is full")
+
+    def check_port(self, port: int, *, own: frozenset[int] = frozenset()) -> None:
+        """:raises AddressError: when a Service cannot have this node port."""
+        if port not in NODE_PORTS:
+            last = NODE_PORTS[-1]
+            raise AddressError(
+                f"provided port is not in the valid range. The range of valid ports is {NODE_PORTS[0]}-{last}"
+            )
+        if port in self._ports and port not in own:
+            raise AddressError("provided port is already allocated")
+
+    def _walk_ips(self) -> Iterator[str]:
+        # The lower part of the range is left to those who ask for a certain address, as the real server does.
+        first = int(self.network.network_address)
+        reserved = min(256, max(16, self.network.num_addresses // 16))
+        while True:
+            for offset in range(reserved, self.network.num_addresses - 1):
+                yield str(IPv4Address(first + offset))
+
+    def _walk_ports(self) -> Iterator[int]:
+        while True:
+            yield from NODE_PORTS[86:]

@@ -1,0 +1,65 @@
+"""Resource quantities (`100m`, `1Gi`): read, compared, and written in canonical form."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BY_EXPONENT = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_FORM = re.compile(r"^([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))([eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE]?)$")
+
+MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+def parse(text: str | int | float) -> Decimal:
+    """The value of a quantity.
+
+    :raises ValueError: in the words of the real server.
+    """
+    number, suffix = _split(text)
+    if suffix in _BINARY:
+        return number * _BINARY[suffix]
+    if suffix in _DECIMAL:
+        return number.scaleb(_DECIMAL[suffix])
+    return number.scaleb(int(suffix[1:]))
+
+
+def _split(text: str | int | float) -> tuple[Decimal, str]:
+    found = _FORM.match(str(text))
+    if found is None:
+        raise ValueError(MESSAGE)
+    return Decimal(found.group(1)), found.group(2)
+
+
+def canonical(text: str | int | float) -> str:
+    """The form the server stores: the largest suffix of the same family without a fraction."""
+    _, suffix = _split(text)
+    value = parse(text)
+    # Finer than a nano cannot be kept: rounded away from zero, as the real server does.
+    nanos = value.scaleb(9)
+    if nanos != nanos.to_integral_value():
+        value = (nanos.to_integral_value(rounding="ROUND_UP")).scaleb(-9)
+    if suffix in _BINARY and value == value.to_integral_value() and abs(value) >= 1024:
+        return _binary(int(value))
+    return _decimal(value, exponent_form=suffix[:1] in ("e", "E") and suffix not in _DECIMAL)
+
+
+def _binary(value: int) -> str:
+    for suffix, size in reversed(_BINARY.items()):
+        if value % size == 0:
+            return f"{value // size}{suffix}"
+    return str(value)
+
+
+def _decimal(value: Decimal, *, exponent_form: bool) -> str:
+    if not value:
+        return "0"
+    for exponent in sorted(_BY_EXPONENT, reverse=True):
+        shifted = value.scaleb(-exponent)
+        if shifted == shifted.to_integral_value():
+            if exponent_form:
+                return f"{int(shifted)}e{exponent}" if exponent else str(int(shifted))
+            return f"{int(shifted)}{_BY_EXPONENT[exponent]}"
+    return str(value)

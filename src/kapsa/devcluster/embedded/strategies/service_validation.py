@@ -1,0 +1,130 @@
+"""Rules for Services."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any
+
+from ..field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from . import rules
+
+Object = dict[str, Any]
+
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+
+
+def validate_service(obj: Object) -> list[FieldError]:
+    spec = obj["spec"]
+    errors: list[FieldError] = []
+    kind, ip = spec.get("type"), spec.get("clusterIP") or ""
+    ports = spec.get("ports") or []
+    headless = ip == "None"
+    if not ports and not headless and kind != "ExternalName":
+        errors.append(required("spec.ports"))
+    if kind == "LoadBalancer" and headless:
+        errors.append(
+            invalid(
+                "spec.clusterIPs[0]",
+                spec.get("clusterIPs"),
+                "may not be set to 'None' for LoadBalancer services",
+            )
+        )
+    if kind == "NodePort" and headless:
+        errors.append(
+            invalid(
+                "spec.clusterIPs[0]", spec.get("clusterIPs"), "may not be set to 'None' for NodePort services"
+            )
+        )
+    if kind == "ExternalName":
+        errors += _external_name(spec)
+    errors += _ports(spec, ports, headless)
+    if spec.get("selector"):
+        errors += rules.labels(spec["selector"], "spec.selector")
+    if spec.get("sessionAffinity") not in ("ClientIP", "None"):
+        errors.append(
+            not_supported("spec.sessionAffinity", spec.get("sessionAffinity"), ["ClientIP", "None"])
+        )
+    errors += _cluster_ip(spec, ip)
+    if kind not in _TYPES:
+        errors.append(not_supported("spec.type", kind, _TYPES))
+    errors += _traffic_policies(spec)
+    return errors
+
+
+def _external_name(spec: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if spec.get("clusterIPs"):
+        errors.append(forbidden("spec.clusterIPs", "may not be set for ExternalName services"))
+    name = (spec.get("externalName") or "").rstrip(".")
+    if not name:
+        errors.append(required("spec.externalName"))
+    else:
+        errors += rules.dns_subdomain(name, "spec.externalName")
+    return errors
+
+
+def _ports(spec: Object, ports: list[Object], headless: bool) -> list[FieldError]:
+    errors: list[FieldError] = []
+    names: set[str] = set()
+    seen: set[tuple[Any, Any]] = set()
+    node_ports: set[tuple[Any, Any]] = set()
+    for index, port in enumerate(ports):
+        path, name = f"spec.ports[{index}]", port.get("name") or ""
+        if not name and len(ports) > 1:
+            errors.append(required(f"{path}.name"))
+        elif name:
+            errors += rules.dns_label(name, f"{path}.name")
+            if name in names:
+                errors.append(duplicate(f"{path}.name", name))
+            names.add(name)
+        errors += rules.port_number(port.get("port", 0), f"{path}.port")
+        if port.get("protocol") not in _PROTOCOLS:
+            errors.append(not_supported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS))
+        errors += rules.port_number_or_name(port.get("targetPort", 0), f"{path}.targetPort")
+        key = (port.get("protocol"), port.get("port"))
+        if key in seen:
+            shown = {"protocol": key[0], "port": key[1]}
+            errors.append(duplicate(path, shown))
+        seen.add(key)
+        errors += _node_port(spec, port, path, node_ports)
+    return errors
+
+
+def _node_port(spec: Object, port: Object, path: str, seen: set[tuple[Any, Any]]) -> list[FieldError]:
+    number = port.get("nodePort")
+    if not number:
+        return []
+    if spec.get("type") == "ClusterIP":
+        return [forbidden(f"{path}.nodePort", "may not be used when `type` is 'ClusterIP'")]
+    key = (port.get("protocol"), number)
+    if key in seen:
+        return [duplicate(f"{path}.nodePort", number)]
+    seen.add(key)
+    return []
+
+
+def _cluster_ip(spec: Object, ip: str) -> list[FieldError]:
+    if not ip or ip == "None" or spec.get("type") == "ExternalName":
+        return []
+    try:
+        ip_address(ip)
+    except ValueError:
+        detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        return [invalid("spec.clusterIPs[0]", ip, detail)]
+    return []
+
+
+def _traffic_policies(spec: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    external = spec.get("type") in ("NodePort", "LoadBalancer") or spec.get("externalIPs")
+    policy = spec.get("externalTrafficPolicy")
+    if policy and not external:
+        detail = "may only be set for externally-accessible services"
+        errors.append(invalid("spec.externalTrafficPolicy", policy, detail))
+    elif external and policy not in ("Cluster", "Local"):
+        errors.append(not_supported("spec.externalTrafficPolicy", policy, ["Cluster", "Local"]))
+    inner = spec.get("internalTrafficPolicy")
+    if inner not in (None, "Cluster", "Local"):
+        errors.append(not_supported("spec.internalTrafficPolicy", inner, ["Cluster", "Local"]))
+    return errors
