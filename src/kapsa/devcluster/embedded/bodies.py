@@ -10,7 +10,16 @@ import yaml
 from .errors import ApiError, bad_request, unsupported_media_type
 from .registry import ResourceInfo
 
-__all__ = ["MAXIMUM_BYTES", "check_object", "decode", "decode_json", "decode_yaml", "media_type"]
+__all__ = [
+    "MAXIMUM_BYTES",
+    "check_object",
+    "decode",
+    "decode_applied",
+    "decode_json",
+    "decode_patch",
+    "decode_yaml",
+    "media_type",
+]
 
 MAXIMUM_BYTES = 3 * 1024 * 1024
 _DEPTH_LIMIT = 1000
@@ -51,6 +60,22 @@ def decode_yaml(body: bytes) -> Any:
         return yaml.load(body, Loader=_Loader)  # noqa: S506  a CSafeLoader below
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise bad_request(f"error decoding YAML: {error}") from None
+
+
+def decode_patch(body: bytes) -> Any:
+    """A JSON or merge patch."""
+    try:
+        return _decode_json(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+
+
+def decode_applied(body: bytes) -> dict[str, Any]:
+    """An applied configuration; it is YAML, of which JSON is a part."""
+    applied = decode_json(body) if body.lstrip()[:1] == b"{" else decode_yaml(body)
+    if not isinstance(applied, dict):
+        raise bad_request("error decoding YAML: an applied configuration must be an object")
+    return applied
 
 
 def malformed(body: bytes, error: Exception) -> ApiError:

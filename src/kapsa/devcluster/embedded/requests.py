@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from . import bodies, deletion, errors, listing, writes
+from . import bodies, deletion, errors, listing, patches, writes
 from .backend import Backend
 from .deletion import DeleteOptions, Deletion
 from .exchange import ADMIN, Reply, Request
@@ -62,6 +62,8 @@ class ResourceRequest:
             return await self._create()
         if method == "PUT" and route.name:
             return await self._update()
+        if method == "PATCH" and route.name:
+            return await self._patch()
         if method == "DELETE":
             return await (self._delete() if route.name else self._delete_collection())
         raise errors.method_not_allowed()
@@ -130,14 +132,22 @@ class ResourceRequest:
         stored = await writes.update(self.backend, write, lambda _: body)
         return self._object(201 if write.created else 200, stored)
 
-    def _write(self, options: str) -> Write:
+    async def _patch(self) -> Reply:
+        kind = patches.patch_type(self.request, self.info)
+        write = self._write("PatchOptions", applies=kind == patches.APPLY)
+        transform = patches.transform_of(kind, self.request, write, self.backend.now())
+        stored = await writes.update(self.backend, write, transform)
+        return self._object(201 if write.created else 200, stored)
+
+    def _write(self, options: str, *, applies: bool = False) -> Write:
         route = self.route
         return Write(
             info=self.info,
             namespace=route.namespace,
             name=route.name,
             subresource=route.subresource,
-            options=write_options(self.request, options),
+            options=write_options(self.request, options, patch=options == "PatchOptions", apply=applies),
+            applies=applies,
             user=self.request.user or ADMIN,
             warnings=self.warnings,
         )

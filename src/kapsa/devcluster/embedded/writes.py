@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 
 from . import errors, field_errors, metadata, names
+from .apply import track_update
 from .backend import Backend
 from .defaulting import apply_defaults
 from .deletion import finish_if_released
 from .exchange import ADMIN, UserInfo
+from .managedfields import keep_times_of_unchanged
 from .options import WriteOptions
 from .pruning import prune
 from .registry import ResourceInfo
@@ -19,7 +21,7 @@ from .storage import Stored
 from .stored_form import decode, stored_form, with_revision
 from .validation import unknown_fields, validate, validate_status
 
-__all__ = ["Write", "create", "update"]
+__all__ = ["Transform", "Write", "create", "update"]
 
 Object = dict[str, Any]
 Transform = Callable[[Object | None], Object]
@@ -38,6 +40,8 @@ class Write(msgspec.Struct, kw_only=True):
     options: WriteOptions = WriteOptions()
     user: UserInfo = ADMIN
     warnings: list[str] = []
+    applies: bool = False
+    """Whether this is an apply, which keeps the record of field managers itself and may create."""
     created: bool = False
     """Set when an update or apply turned out to be a create."""
 
@@ -66,6 +70,7 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
     metadata.initialize(obj, uid=backend.new_uid(), now=backend.now())
     _decode_into_schema(write, obj)
     strategy.reset_for_create(obj)
+    obj = _track(backend, write, obj, None)
     for admission in backend.admission:
         obj = await admission.mutate(write, obj, None)
     strategy.prepare_for_create(obj)
@@ -99,17 +104,16 @@ async def update(backend: Backend, write: Write, transform: Transform) -> Stored
         old = decode(live)
         obj = transform(decode(live))
         _check_identity(write, obj)
-        obj, conditional = _check_revision(backend, write, obj, old)
+        _check_revision(backend, write, obj, old)
         obj = await _prepare_update(backend, write, obj, old)
         if collection.get(write.key) is live:
-            return _commit_update(backend, write, obj, live)
-        if conditional:
-            break
+            return _commit_update(backend, write, keep_times_of_unchanged(obj, old), live)
     raise errors.conflict(write.info, write.name)
 
 
 async def _create_by_update(backend: Backend, write: Write, transform: Transform) -> Stored:
-    if not backend.strategy(write.info).allows_create_on_update or write.subresource:
+    allowed = write.applies or backend.strategy(write.info).allows_create_on_update
+    if not allowed or write.subresource:
         raise errors.not_found(write.info, write.name)
     obj = transform(None)
     _check_identity(write, obj)
@@ -128,8 +132,8 @@ def _check_identity(write: Write, obj: Object) -> None:
     metadata.check_namespace(write.info, obj, write.namespace)
 
 
-def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) -> tuple[Object, bool]:
-    """Optimistic locking: whether the update carries a resourceVersion, and that it is the live one."""
+def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) -> None:
+    """Optimistic locking: a resourceVersion that the update carries must be the live one."""
     meta, live = obj["metadata"], old["metadata"]
     if meta.get("uid") and meta["uid"] != live["uid"]:
         why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {live['uid']}"
@@ -140,14 +144,13 @@ def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) ->
             problem = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise errors.invalid(write.info, write.name, [problem])
         meta["resourceVersion"] = live["resourceVersion"]
-        return obj, False
+        return
     if not given.isdigit():
         detail = f"strconv.ParseUint: parsing {field_errors.quote(given)}: invalid syntax"
         problem = field_errors.invalid("metadata.resourceVersion", given, detail)
         raise errors.invalid(write.info, write.name, [problem])
     if given != live["resourceVersion"]:
         raise errors.conflict(write.info, write.name)
-    return obj, True
 
 
 async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Object) -> Object:
@@ -160,6 +163,7 @@ async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Obje
         strategy.reset_for_status(obj, old)
     else:
         strategy.reset_for_update(obj, old)
+    obj = _track(backend, write, obj, old)
     for admission in backend.admission:
         obj = await admission.mutate(write, obj, old)
     metadata.keep_system_fields(obj, old)
@@ -187,6 +191,21 @@ def _validate_update(
     if not info.is_custom:
         return []
     return validate_status(info.schema, obj, old) if is_status else validate(info.schema, obj, old)
+
+
+def _track(backend: Backend, write: Write, obj: Object, old: Object | None) -> Object:
+    """Record which fields this write's manager sets."""
+    if write.applies:
+        return obj
+    return track_update(
+        old,
+        obj,
+        manager=write.options.manager,
+        schema=write.info.schema,
+        subresource=write.subresource,
+        api_version=write.info.api_version,
+        now=backend.now(),
+    )
 
 
 def _decode_into_schema(write: Write, obj: Object) -> None:
