@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
+from kapsa.runtime.constraints import JSON, SchemaError
 from kapsa.runtime.docstrings import class_description
 from kapsa.runtime.resource import CustomResource, ResourceDefinition, printer_column
-from kapsa.runtime.schema import JSON, SchemaError, openapi_schema
+from kapsa.runtime.schema import openapi_schema
 
 __all__ = ["ConversionWebhook", "custom_resource_definition", "custom_resource_definitions"]
 
