@@ -12,7 +12,9 @@ from .builtins import builtin_resources
 from .exchange import UserInfo
 from .metadata import timestamp
 from .registry import Registry, ResourceInfo
-from .storage import Collection, Store, Stored
+from .storage import Change, Collection, Store, Stored
+from .stored_form import decode
+from .strategies import Addresses, strategy_for
 from .strategy import Strategy
 
 if TYPE_CHECKING:
@@ -91,12 +93,23 @@ class Backend:
         self.on_removed: list[Callable[[ResourceInfo, Stored], None]] = []
         """Told of every object that has left the store."""
         self._strategies: dict[ResourceInfo, Strategy] = {}
+        self.addresses = Addresses()
+        """What Services hold of the cluster's IPs and node ports."""
+        self.store.listeners.append(self._follow_services)
 
     def strategy(self, info: ResourceInfo) -> Strategy:
         found = self._strategies.get(info)
         if found is None:
-            found = self._strategies[info] = Strategy(info)
+            found = self._strategies[info] = strategy_for(info, self.addresses)
         return found
+
+    def _follow_services(self, collection: Collection, change: Change) -> None:
+        if collection.key != ("", "services"):
+            return
+        if change.type == "DELETED":
+            self.addresses.release(change.object.key)
+        else:
+            self.addresses.hold(change.object.key, decode(change.object))
 
     def collection(self, info: ResourceInfo) -> Collection:
         return self.store.collection(

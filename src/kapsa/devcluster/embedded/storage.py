@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import msgspec
@@ -205,6 +205,8 @@ class Collection:
         if len(self._changes) > self._store.window_changes or self._window_bytes > self._store.window_bytes:
             self._drop_oldest_quarter()
         self._wake()
+        for listener in self._store.listeners:
+            listener(self, change)
         return change
 
     def _drop_oldest_quarter(self) -> None:
@@ -249,6 +251,8 @@ class Store:
         self.window_changes = window_changes
         self.window_bytes = window_bytes
         self._collections: dict[CollectionKey, Collection] = {}
+        self.listeners: list[Callable[[Collection, Change], None]] = []
+        """Told of every change as it is committed; they must be quick and must not write."""
 
     @property
     def next_revision(self) -> int:
