@@ -68,10 +68,26 @@ def test_the_cache_never_goes_back_in_time() -> None:
     assert events(store.upsert(stored(version=6))) == [("Updated", "web")]
 
 
+def test_a_late_repetition_does_not_bring_a_deleted_object_back() -> None:
+    store = Store()
+    store.upsert(stored(version=5))
+    store.remove(stored(version=7))
+    assert store.upsert(stored(version=6)) == []
+    assert store.get(WEB) is None
+
+
+def test_a_response_that_arrives_after_its_event_takes_no_place() -> None:
+    store = Store()
+    store.upsert(stored(version=5))
+    store.remove(stored(version=7))
+    store.note_write(stored(version=6))
+    assert store.get(WEB) is None
+
+
 def test_a_relist_swaps_in_the_whole_list_and_derives_the_deletes() -> None:
     store = Store()
-    for name in ("kept", "changed", "gone", "remade"):
-        store.upsert(stored(name, 5))
+    for version, name in enumerate(("gone", "changed", "kept", "remade"), start=3):
+        store.upsert(stored(name, version))
     remade = stored("remade", 9, metadata={"uid": "another"})
     changes = store.replace([stored("kept", 5), stored("changed", 8), remade, stored("new", 7)], "10")
     assert sorted(events(changes)) == [

@@ -338,6 +338,8 @@ class Store:
         self._objects: dict[Key, StoredObject] = {}
         self._written: dict[Key, StoredObject] = {}
         self._deleted: dict[Key, str] = {}
+        self._told = -1
+        """Up to which version the watch has told everything."""
         self._indexers: dict[str, Index] = {self.OWNER: _by_owner, self.NAMESPACE: _by_namespace}
         self._indexes: dict[str, _Table] = {self.OWNER: _Table(), self.NAMESPACE: _Table()}
 
@@ -427,6 +429,7 @@ class Store:
             key: uid for key, uid in self._deleted.items() if key in fresh and fresh[key].uid == uid
         }
         self._rebuild_indexes()
+        self._told = -1
         self.caught_up(resource_version)
         return changes
 
@@ -434,9 +437,10 @@ class Store:
         """An ADDED or MODIFIED event. Says what it changed: nothing if it is old news."""
         key = new.key
         old = self._objects.get(key)
-        if old is not None and old.uid == new.uid and new.version <= old.version:
+        if self._is_old_news(new, old):
             return []
         self._put(key, old, new)
+        self._told = max(self._told, new.version)
         if self._written:
             self._drop_written_until(key, new.version)
         if self._deleted and self._deleted.get(key, new.uid) != new.uid:
@@ -449,28 +453,32 @@ class Store:
         """A DELETED event, with the object's last state."""
         key = last.key
         old = self._objects.get(key)
-        if old is None or (old.uid != last.uid and old.version > last.version):
-            return []
-        self._put(key, old, None)
-        if self._deleted.get(key) == old.uid:
+        self._told = max(self._told, last.version)
+        if self._deleted.get(key) == last.uid:
             del self._deleted[key]
         if self._written:
             written = self._written.get(key)
             if written is not None and written.uid == last.uid:
                 del self._written[key]
             self._drop_written_until(key, last.version)
+        if old is None or (old.uid != last.uid and old.version > last.version):
+            return []
+        self._put(key, old, None)
         return [Change(last if old.uid == last.uid else old, None)]
 
     def caught_up(self, resource_version: str) -> None:
         """The watch has told everything up to this version: our writes until then need no place of their own."""
-        if self._written and resource_version:
-            reached = version_number(resource_version)
+        reached = version_number(resource_version)
+        self._told = max(self._told, reached)
+        if self._written:
             self._written = {key: each for key, each in self._written.items() if each.version > reached}
 
     # -- what we write -----------------------------------------------------------------------------------------
 
     def note_write(self, written: StoredObject) -> None:
-        """The response of a write: readers see it at once."""
+        """The response of a write: readers see it at once, unless the watch has told of it, or of more, already."""
+        if written.version <= self._told:
+            return
         known = self.get(written.key)
         if known is not None and known.uid == written.uid and known.version >= written.version:
             return
@@ -478,10 +486,13 @@ class Store:
 
     def note_delete(self, key: Key, uid: str) -> None:
         """The server said the object is gone: readers see that at once."""
-        self._written.pop(key, None)
+        written = self._written.get(key)
+        if written is not None and written.uid == uid:
+            # Its ADDED may still be on the way; the entry goes with its DELETED or the next list.
+            del self._written[key]
+            self._deleted[key] = uid
         stored = self._objects.get(key)
-        if stored is None or stored.uid == uid:
-            # Not stored means its ADDED may still be on the way; the entry goes with its DELETED or the next list.
+        if stored is not None and stored.uid == uid:
             self._deleted[key] = uid
 
     @property
@@ -490,6 +501,13 @@ class Store:
         return len(self._written) + len(self._deleted)
 
     # -- inside ------------------------------------------------------------------------------------------------
+
+    def _is_old_news(self, new: StoredObject, old: StoredObject | None) -> bool:
+        """A watch tells changes in the order of their versions: one at or before the last is a repetition."""
+        version = new.version
+        if version < 0:  # no number to compare: only an exact repetition can be told
+            return old is not None and (old.uid, old.resource_version) == (new.uid, new.resource_version)
+        return version <= self._told
 
     def _drop_written_until(self, key: Key, version: int) -> None:
         mine = self._written.get(key)

@@ -1,0 +1,174 @@
+"""Server-side apply that sends nothing while nothing has changed, and notices who changed what we own.
+
+What was applied is remembered with the version of the object it led to. As long as the desired object is the same,
+and our fields on the server are, no request is made: that is one comparison while the object's version stands still,
+and one reading of our own fields when others have written to it. After a restart the memory is empty; then the
+ownership that the server keeps tells as much, as long as the server spells the values as we do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import structlog
+
+from kapsa.runtime.cache import Cache
+from kapsa.runtime.client import Client
+from kapsa.runtime.errors import ClientError
+from kapsa.runtime.metadata import GroupVersionKind
+from kapsa.runtime.ownership import digest, drifted_paths, holds, parse_fields, projection, who_changed
+from kapsa.runtime.store import Key, StoredObject
+
+__all__ = ["Applied", "Applier", "Drift"]
+
+_log = structlog.get_logger(__name__)
+_encode = msgspec.json.Encoder().encode
+
+
+class Drift(msgspec.Struct, frozen=True):
+    """Somebody else changed fields that we own."""
+
+    gvk: GroupVersionKind
+    key: Key
+    managers: dict[str, list[str]]
+    """Who, and which fields."""
+
+    def __str__(self) -> str:
+        who = "; ".join(f"{manager} changed {', '.join(paths)}" for manager, paths in self.managers.items())
+        return f"{self.gvk.kind} {self.key.name}: {who or 'somebody changed our fields'}; put back"
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What came of an apply."""
+
+    raw: bytes
+    """The object as the server has it."""
+    sent: bool
+    stored: StoredObject | None = None
+    drift: Drift | None = None
+
+
+class _Record(msgspec.Struct, gc=False):
+    """What we applied to one object, and what that led to."""
+
+    desired: bytes
+    uid: str
+    version: str
+    fields: bytes
+    projection: bytes
+
+
+class Applier:
+    """Applies objects for one operator."""
+
+    def __init__(self, cache: Cache, *, manager: str) -> None:
+        self.manager = manager
+        self._cache = cache
+        self._records: dict[tuple[GroupVersionKind, Key, str], _Record] = {}
+
+    async def apply(
+        self,
+        client: Client,
+        gvk: GroupVersionKind,
+        key: Key,
+        desired: dict[str, Any],
+        *,
+        force: bool,
+        manager: str,
+    ) -> Applied:
+        """Make the server have these fields, by a request only if it is needed."""
+        place = (gvk, key, manager)
+        wanted = digest(_encode(desired))
+        live = self._cache.get(gvk, key) if self._cache.watches(gvk) else None
+        record = self._records.get(place)
+        drifted = False
+        if live is not None:
+            if live.deletion_timestamp is not None:
+                # It goes; a write now is lost. Its DELETED event brings the run that makes it anew.
+                return Applied(live.raw, sent=False, stored=live)
+            if self._still_holds(place, record, wanted, desired, live):
+                return Applied(live.raw, sent=False, stored=live)
+            drifted = record is not None and record.desired == wanted and record.uid == live.uid
+        drift = await self._explain(client, gvk, key, desired, record) if drifted and record else None
+        answer = await client.apply(desired, force=force, field_manager=manager, namespace=key.namespace)
+        raw = _encode(answer)
+        stored = self._cache.note_write(gvk, raw)
+        self._remember(place, wanted, answer)
+        return Applied(raw, sent=True, stored=stored, drift=drift)
+
+    def forget(self, gvk: GroupVersionKind, key: Key) -> None:
+        """The object is gone."""
+        self._records.pop((gvk, key, self.manager), None)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def _still_holds(
+        self,
+        place: tuple[GroupVersionKind, Key, str],
+        record: _Record | None,
+        wanted: bytes,
+        desired: dict[str, Any],
+        live: StoredObject,
+    ) -> bool:
+        if record is not None and record.desired == wanted and record.uid == live.uid:
+            if record.version == live.resource_version:
+                return True
+            now = digest(projection(parse_fields(record.fields), live.to_dict()))
+            if now == record.projection:
+                record.version = live.resource_version
+                return True
+            return False
+        if not live.owned_fields or place[2] != self.manager:
+            return False
+        fields = parse_fields(live.owned_fields)
+        state = live.to_dict()
+        if not holds(fields, desired, state):
+            return False
+        self._records[place] = _Record(
+            desired=wanted,
+            uid=live.uid,
+            version=live.resource_version,
+            fields=live.owned_fields,
+            projection=digest(projection(fields, state)),
+        )
+        return True
+
+    def _remember(
+        self, place: tuple[GroupVersionKind, Key, str], wanted: bytes, answer: dict[str, Any]
+    ) -> None:
+        metadata = answer["metadata"]
+        for entry in metadata.get("managedFields", ()):
+            if (
+                entry.get("manager") == place[2]
+                and entry.get("operation") == "Apply"
+                and not entry.get("subresource")
+            ):
+                fields = entry.get("fieldsV1") or {}
+                self._records[place] = _Record(
+                    desired=wanted,
+                    uid=metadata["uid"],
+                    version=metadata["resourceVersion"],
+                    fields=_encode(fields),
+                    projection=digest(projection(fields, answer)),
+                )
+                return
+        self._records.pop(place, None)
+
+    async def _explain(
+        self, client: Client, gvk: GroupVersionKind, key: Key, desired: dict[str, Any], record: _Record
+    ) -> Drift | None:
+        """Find out who changed our fields, before we put them back and the trace is gone."""
+        try:
+            live = await client.get(str(gvk), key.name, into=dict, namespace=key.namespace)
+        except ClientError as error:
+            _log.info("drift, but nobody to name", object=f"{gvk.kind} {key}", error=str(error))
+            return Drift(gvk, key, {})
+        fields = parse_fields(record.fields)
+        if digest(projection(fields, live)) == record.projection:
+            return None  # somebody put it back meanwhile
+        paths = list(drifted_paths(fields, desired, live))
+        return Drift(
+            gvk, key, who_changed(live["metadata"].get("managedFields", ()), paths, ours=self.manager)
+        )

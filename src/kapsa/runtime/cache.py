@@ -1,0 +1,153 @@
+"""The cache: all informers of one operator, one watch for each kind, namespace and selector, shared by all who ask."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+
+from kapsa.runtime.binding import kind_of
+from kapsa.runtime.client import Client
+from kapsa.runtime.informer import Informer, WatchScope
+from kapsa.runtime.metadata import GroupVersionKind
+from kapsa.runtime.reader import Kind
+from kapsa.runtime.selector import LabelSelector, matcher, selector_text
+from kapsa.runtime.store import Key, StoredObject, Transform
+
+__all__ = ["Cache", "NotWatchedError"]
+
+
+class NotWatchedError(LookupError):
+    """A kind was read from the cache that nobody declared."""
+
+    def __init__(self, gvk: GroupVersionKind, watched: Iterable[GroupVersionKind]) -> None:
+        known = ", ".join(sorted(map(str, watched))) or "nothing"
+        super().__init__(
+            f"{gvk} is not watched, so it cannot be read from the cache (watched: {known}). Declare it in the "
+            "controller's owns, watches or reads, or read it live with ctx.client."
+        )
+
+
+class Cache:
+    """What an operator knows of its cluster, without asking."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespaces: Sequence[str] = (),
+        follow_manager: str = "",
+        rng: random.Random | None = None,
+    ) -> None:
+        self._client = client
+        self._namespaces = tuple(namespaces) or ("",)
+        self._follow_manager = follow_manager
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._informers: dict[WatchScope, Informer] = {}
+        self._by_kind: dict[GroupVersionKind, list[Informer]] = {}
+        self._started = False
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        labels: LabelSelector = None,
+        fields: str = "",
+        metadata_only: bool = False,
+        transform: Transform | None = None,
+    ) -> list[Informer]:
+        """The informers of a kind: one for each namespace the operator looks at, made if there is none yet."""
+        gvk = kind_of(kind)
+        return [
+            self._informer(
+                WatchScope(gvk, namespace, selector_text(labels), fields, metadata_only), kind, transform
+            )
+            for namespace in self._namespaces
+        ]
+
+    def _informer(self, scope: WatchScope, kind: Kind, transform: Transform | None) -> Informer:
+        informer = self._informers.get(scope)
+        if informer is None:
+            informer = Informer(
+                self._client,
+                scope,
+                kind=kind,
+                transform=transform,
+                follow_manager=self._follow_manager,
+                rng=self._rng,
+            )
+            self._informers[scope] = informer
+            self._by_kind.setdefault(scope.gvk, []).append(informer)
+            if self._started:
+                informer.start()
+        elif informer.transform is not transform:
+            raise ValueError(
+                f"two transforms for one watch of {scope}: one object cannot be stored in two forms"
+            )
+        return informer
+
+    @property
+    def informers(self) -> list[Informer]:
+        return list(self._informers.values())
+
+    def of_kind(self, gvk: GroupVersionKind) -> list[Informer]:
+        found = self._by_kind.get(gvk)
+        if not found:
+            raise NotWatchedError(gvk, self._by_kind)
+        return found
+
+    def watches(self, gvk: GroupVersionKind) -> bool:
+        return gvk in self._by_kind
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def get(self, gvk: GroupVersionKind, key: Key) -> StoredObject | None:
+        for informer in self.of_kind(gvk):
+            found = informer.store.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def select(
+        self, gvk: GroupVersionKind, *, namespace: str = "", labels: LabelSelector = None, owner: str = ""
+    ) -> list[StoredObject]:
+        """Objects by namespace, labels and owner's UID, each once."""
+        found: dict[Key, StoredObject] = {}
+        matches = matcher(labels)
+        for informer in self.of_kind(gvk):
+            store = informer.store
+            for each in store.owned_by(owner) if owner else store.select(namespace=namespace):
+                if (matches is None or matches(each.labels)) and namespace in ("", each.namespace):
+                    found.setdefault(each.key, each)
+        return list(found.values())
+
+    # -- our own writes ----------------------------------------------------------------------------------------
+
+    def note_write(self, gvk: GroupVersionKind, raw: bytes) -> StoredObject | None:
+        """The server's answer to a write: all who read from here see it from now on."""
+        parsed: StoredObject | None = None
+        for informer in self._by_kind.get(gvk, ()):
+            scope = informer.scope
+            parsed = informer.parse(raw)
+            if scope.namespace not in ("", parsed.namespace) or scope.fields:
+                continue
+            matches = matcher(scope.labels)
+            if matches is None or matches(parsed.labels):
+                informer.store.note_write(parsed)
+        return parsed
+
+    def note_delete(self, gvk: GroupVersionKind, key: Key, uid: str) -> None:
+        for informer in self._by_kind.get(gvk, ()):
+            if informer.scope.namespace in ("", key.namespace):
+                informer.store.note_delete(key, uid)
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._started = True
+        for informer in self._informers.values():
+            informer.start()
+
+    async def stop(self) -> None:
+        self._started = False
+        await asyncio.gather(*(informer.stop() for informer in self._informers.values()))

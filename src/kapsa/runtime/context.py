@@ -1,0 +1,385 @@
+"""The context of one reconcile: reading from the cache, applying children, status, conditions, events.
+
+Reads come from the cache and see every write made here before. Writes go through a client whose gate is closed once
+this process may no longer write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import msgspec
+import structlog
+
+from kapsa.runtime.binding import identity_of, kind_of
+from kapsa.runtime.client import Client, PatchType, Propagation
+from kapsa.runtime.conditions import ConditionStatus
+from kapsa.runtime.controller import TerminalError
+from kapsa.runtime.errors import Conflict, NotFound
+from kapsa.runtime.events import ObjectReference
+from kapsa.runtime.metadata import GroupVersionKind
+from kapsa.runtime.model import to_wire
+from kapsa.runtime.reader import Kind
+from kapsa.runtime.resource import CustomResource
+from kapsa.runtime.selector import LabelSelector
+from kapsa.runtime.store import Key, StoredObject
+from kapsa.runtime.workqueue import Reason
+
+if TYPE_CHECKING:
+    from kapsa.runtime.reconciler import Reconciler
+
+__all__ = ["Context", "NotOursError"]
+
+R = TypeVar("R")
+T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
+
+
+class NotOursError(TerminalError):
+    """An object that we would have to take from its owner is in the way."""
+
+
+class Context(Generic[R]):
+    """What a reconcile may use. Made for one run of one resource."""
+
+    __slots__ = ("_draft", "_log", "_runner", "client", "key", "own_writes", "reasons", "resource", "stored")
+
+    def __init__(
+        self, runner: Reconciler, stored: StoredObject, resource: R, reasons: Iterable[Reason] = ()
+    ) -> None:
+        self.resource = resource
+        """The resource as it was when this run began."""
+        self.stored = stored
+        self.key = stored.key
+        self.client: Client = runner.client
+        """The client, for what the context does not offer. It asks the server every time."""
+        self.reasons = tuple(reasons)
+        """Why this run happens."""
+        self.own_writes: set[tuple[str, str]] = set()
+        """UID and version of what this run wrote: being told of it by the watch is no news."""
+        self._runner = runner
+        self._draft: Any = None
+        self._log: Any = None
+
+    # -- knowing -----------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> Any:
+        """A logger that says which controller and resource it is about."""
+        if self._log is None:
+            self._log = structlog.get_logger("kapsa.controller").bind(
+                controller=self._runner.controller.name, namespace=self.key.namespace, name=self.key.name
+            )
+        return self._log
+
+    @property
+    def failures(self) -> int:
+        """How often this resource failed in a row before this run."""
+        return self._runner.queue.failures(self.key)
+
+    def now(self) -> datetime:
+        """The time on the operator's clock."""
+        return self._runner.clock.now()
+
+    @overload
+    def get(self, kind: type[T], name: str, *, namespace: str | None = None) -> T | None: ...
+    @overload
+    def get(self, kind: str, name: str, *, namespace: str | None = None) -> dict[str, Any] | None: ...
+    def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Any:
+        """One object from the cache; None if there is none. In the resource's own namespace unless told."""
+        place = self.key.namespace if namespace is None else namespace
+        gvk = kind_of(kind)
+        found = self._runner.cache.get(gvk, Key(place, name))
+        if found is None and place and namespace is None:
+            found = self._runner.cache.get(gvk, Key("", name))  # a cluster-scoped kind
+        return None if found is None else _read(found, kind)
+
+    @overload
+    def list(
+        self, kind: type[T], *, namespace: str | None = None, labels: LabelSelector = None
+    ) -> Sequence[T]: ...
+    @overload
+    def list(
+        self, kind: str, *, namespace: str | None = None, labels: LabelSelector = None
+    ) -> Sequence[dict[str, Any]]: ...
+    def list(self, kind: Kind, *, namespace: str | None = None, labels: LabelSelector = None) -> Any:
+        """Objects from the cache: in the resource's namespace, in another, or in all of them with namespace=""."""
+        place = self.key.namespace if namespace is None else namespace
+        found = self._runner.cache.select(kind_of(kind), namespace=place, labels=labels)
+        return [_read(each, kind) for each in sorted(found, key=_by_key)]
+
+    @overload
+    def children(self, kind: type[T], *, labels: LabelSelector = None) -> Sequence[T]: ...
+    @overload
+    def children(self, kind: str, *, labels: LabelSelector = None) -> Sequence[dict[str, Any]]: ...
+    def children(self, kind: Kind, *, labels: LabelSelector = None) -> Any:
+        """The objects of a kind that this resource owns, from the cache."""
+        found = self._runner.cache.select(kind_of(kind), owner=self.stored.uid, labels=labels)
+        return [_read(each, kind) for each in sorted(found, key=_by_key)]
+
+    # -- children ----------------------------------------------------------------------------------------------
+
+    async def apply(
+        self,
+        child: Any,
+        *,
+        owner: bool = True,
+        force: bool = True,
+        field_manager: str | None = None,
+    ) -> dict[str, Any]:
+        """Make the cluster have this object, by server-side apply; returns it as the cluster has it.
+
+        `child` is a dict, YAML text, a resource or a struct, and holds the fields that matter to you and no others:
+        a field left out later is removed. It goes to the resource's namespace unless it says another, and gets an
+        owner reference unless `owner=False`. Nothing is sent while neither the child nor these fields on the server
+        have changed. Somebody else's change to them is put back and reported with that manager's name; with
+        `force=False` it raises Conflict instead.
+        """
+        gvk, key, desired = await self._desired(child, owner)
+        runner = self._runner
+        if owner:
+            self._check_owner(gvk, key)
+        manager = field_manager or runner.applier.manager
+        applied = await runner.applier.apply(self.client, gvk, key, desired, force=force, manager=manager)
+        found: dict[str, Any] = msgspec.json.decode(applied.raw)
+        if applied.sent:
+            metadata = found["metadata"]
+            metadata.pop("managedFields", None)
+            self.own_writes.add((metadata["uid"], metadata["resourceVersion"]))
+        if applied.drift is not None:
+            runner.metrics.drifted(gvk.kind)
+            self.log.warning("drift corrected", drift=str(applied.drift))
+            await self.event("Warning", "DriftCorrected", str(applied.drift), action="Apply")
+        return found
+
+    async def create(self, child: Any, *, owner: bool = True) -> dict[str, Any]:
+        """Create an object that must not be there yet; AlreadyExists if it is. Prefer `apply`."""
+        gvk, key, desired = await self._desired(child, owner, named=False)
+        made: dict[str, Any] = await self.client.create(desired, namespace=key.namespace)
+        self._noted(gvk, _encode(made))
+        return made
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Any,
+        *,
+        namespace: str | None = None,
+        type: PatchType = "merge",  # noqa: A002 - kubectl's own word
+        subresource: str = "",
+    ) -> dict[str, Any]:
+        """Change part of an object; returns it as the cluster has it."""
+        place = self.key.namespace if namespace is None else namespace
+        raw = await self.client.patch(
+            kind, name, patch, into=bytes, type=type, namespace=place, subresource=subresource
+        )
+        if subresource != "scale":
+            self._noted(kind_of(kind), raw)
+        found: dict[str, Any] = msgspec.json.decode(raw)
+        return found
+
+    async def delete(
+        self,
+        target: Any,
+        name: str | None = None,
+        *,
+        namespace: str | None = None,
+        propagation: Propagation = "Background",
+    ) -> bool:
+        """Delete an object: `delete(child)` or `delete("v1/Service", name)`. False if it is not there.
+
+        Only the very object that was read is deleted: if another one has taken its name since, nothing happens.
+        """
+        if name is None:
+            identity = identity_of(target)
+            kind, name, place = identity.kind, identity.name, identity.namespace or self.key.namespace
+            uid = _uid_of(target)
+        else:
+            kind, place, uid = target, self.key.namespace if namespace is None else namespace, ""
+        gvk = kind_of(kind)
+        if not uid:
+            cached = self._runner.cache.get(gvk, Key(place, name)) or self._runner.cache.get(
+                gvk, Key("", name)
+            )
+            if cached is None:
+                return False
+            uid, place = cached.uid, cached.namespace
+        try:
+            left = await self.client.delete_object(
+                kind, name, namespace=place, uid=uid, propagation=propagation
+            )
+        except (NotFound, Conflict):  # gone, or its name belongs to another object by now
+            self._runner.cache.note_delete(gvk, Key(place, name), uid)
+            return False
+        if left is None:
+            self._runner.cache.note_delete(gvk, Key(place, name), uid)
+        else:
+            self._noted(gvk, _encode(left))
+        return True
+
+    # -- status ------------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Any:
+        """The status to be: change it freely. One write follows after the run, if it differs from what is there."""
+        if self._draft is None:
+            if not isinstance(self.resource, CustomResource):
+                raise TypeError(
+                    f"{self._runner.controller.gvk} has no status class; write its status with ctx.patch(..., "
+                    "subresource='status')"
+                )
+            self._draft = self.resource.draft_status()
+        return self._draft
+
+    @property
+    def draft(self) -> Any:
+        """The status if anybody asked for it, else None."""
+        return self._draft
+
+    def condition(
+        self,
+        type: str,  # noqa: A002 - the condition's own name
+        status: bool | ConditionStatus | None,
+        *,
+        reason: str,
+        message: str = "",
+    ) -> None:
+        """Set a condition of the status. Its transition time moves only when its status does."""
+        self.status.set_condition(
+            type,
+            status,
+            reason=reason,
+            message=message,
+            now=self.now(),
+            observed_generation=self.stored.generation or None,
+        )
+
+    # -- telling -----------------------------------------------------------------------------------------------
+
+    async def event(
+        self,
+        type: str,  # noqa: A002 - the event's own word
+        reason: str,
+        note: str,
+        *,
+        action: str = "Reconcile",
+        related: ObjectReference | None = None,
+    ) -> None:
+        """Tell people what happened, with an Event on the resource. It never fails or delays the run."""
+        self._runner.recorder.event(
+            self._runner.reference(self.stored), type, reason, note, action=action, related=related
+        )
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _noted(self, gvk: GroupVersionKind, raw: bytes) -> None:
+        """Let all readers see what we wrote, and know its echo when the watch brings it."""
+        stored = self._runner.cache.note_write(gvk, raw)
+        if stored is not None:
+            self.own_writes.add((stored.uid, stored.resource_version))
+
+    async def _desired(
+        self, child: Any, owner: bool, *, named: bool = True
+    ) -> tuple[GroupVersionKind, Key, dict[str, Any]]:
+        desired = _manifest(child)
+        gvk = GroupVersionKind.of(desired)
+        metadata = dict(desired.get("metadata") or {})
+        if named and not metadata.get("name"):
+            raise ValueError(f"a {gvk.kind} to apply needs metadata.name")
+        namespaced = await self._runner.is_namespaced(gvk)
+        if not namespaced:
+            metadata.pop("namespace", None)
+        elif not metadata.get("namespace"):
+            if not self.key.namespace:
+                raise ValueError(
+                    f"{gvk.kind} {metadata.get('name')} needs metadata.namespace: its owner "
+                    f"{self._runner.controller.gvk.kind} {self.key} is in none that it could take"
+                )
+            metadata["namespace"] = self.key.namespace
+        place = Key(metadata.get("namespace", ""), metadata.get("name", ""))
+        if owner:
+            metadata["ownerReferences"] = [self._owner_reference(gvk, place)]
+        desired["metadata"] = metadata
+        return gvk, place, desired
+
+    def _owner_reference(self, gvk: GroupVersionKind, place: Key) -> dict[str, Any]:
+        mine = self.key.namespace
+        if mine and mine != place.namespace:
+            raise ValueError(
+                f"{gvk.kind} {place} cannot be owned by {self._runner.controller.gvk.kind} {self.key}: an owner in a "
+                "namespace owns only there. Pass owner=False and clean up in finalize()."
+            )
+        kind = self._runner.controller.gvk
+        return {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "name": self.key.name,
+            "uid": self.stored.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
+    def _check_owner(self, gvk: GroupVersionKind, place: Key) -> None:
+        cache = self._runner.cache
+        live = cache.get(gvk, place) if cache.watches(gvk) else None
+        if live is None or live.deletion_timestamp is not None:
+            return
+        other = live.controller
+        if other is not None and other.uid != self.stored.uid:
+            raise NotOursError(
+                f"{gvk.kind} {place} is controlled by {other.kind} {other.name}: choose another name, or delete it first"
+            )
+
+
+def _by_key(stored: StoredObject) -> Key:
+    return stored.key
+
+
+def _read(stored: StoredObject, kind: Kind) -> Any:
+    if isinstance(kind, str):
+        return stored.to_dict()
+    if issubclass(kind, CustomResource):
+        return kind.decode(stored.raw)
+    return stored.decode(kind)
+
+
+def _manifest(child: Any) -> dict[str, Any]:
+    """A child as a dict of our own, whatever form it came in."""
+    if isinstance(child, Mapping):
+        return dict(child)
+    if isinstance(child, str):
+        import yaml  # late: most operators build their children in Python and never need it
+
+        loaded = yaml.load(child, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
+        if not isinstance(loaded, dict):
+            raise TypeError(f"a child's YAML must be one object, not {type(loaded).__name__}")
+        return loaded
+    if isinstance(child, CustomResource):
+        manifest = child.to_dict()
+        manifest.pop("status", None)
+        return manifest
+    manifest = _without_none(to_wire(child))
+    if "apiVersion" not in manifest or "kind" not in manifest:
+        gvk = kind_of(type(child))
+        manifest = {"apiVersion": gvk.api_version, "kind": gvk.kind, **manifest}
+    return manifest
+
+
+def _without_none(value: Any) -> Any:
+    """Structs of generated models write every field they know; what is None was never set."""
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_none(item) for item in value]
+    return value
+
+
+def _uid_of(target: Any) -> str:
+    if isinstance(target, Mapping):
+        uid = (target.get("metadata") or {}).get("uid")
+    else:
+        uid = getattr(getattr(target, "metadata", None), "uid", None)
+    return uid or ""

@@ -1,0 +1,574 @@
+"""The reconciler: runs one controller. Changes in, reconciles out, one run for each key at a time.
+
+What happens in a run, in this order: the resource is read from the cache; the finalizer is added if the controller
+cleans up and it is not there yet; `reconcile` (or `finalize`, when the resource is being deleted) is called; one
+status write follows if the status differs; the finalizer goes after a finished `finalize`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from kapsa.runtime.applying import Applier
+from kapsa.runtime.binding import kind_of, resource_of
+from kapsa.runtime.cache import Cache
+from kapsa.runtime.client import Client
+from kapsa.runtime.clock import Clock
+from kapsa.runtime.context import Context
+from kapsa.runtime.controller import Controller, Owns, Requeue, TerminalError, Watch
+from kapsa.runtime.errors import ClientError, Conflict, Invalid, NotFound, WriteRefused
+from kapsa.runtime.events import EventRecorder, ObjectReference
+from kapsa.runtime.informer import Informer
+from kapsa.runtime.metadata import GroupVersionKind
+from kapsa.runtime.metrics import ControllerMetrics, Result
+from kapsa.runtime.resource import CustomResource, ModelMismatch
+from kapsa.runtime.store import Change, Key, StoredObject
+from kapsa.runtime.workqueue import Item, Priority, QueueShutDownError, Reason, WorkQueue
+
+__all__ = ["Reconciler"]
+
+_log = structlog.get_logger(__name__)
+
+_FINALIZER_ATTEMPTS = 5
+
+
+class Reconciler:
+    """One running controller: its queue, its workers and what they share."""
+
+    def __init__(
+        self,
+        controller: Controller[Any],
+        *,
+        client: Client,
+        cache: Cache,
+        applier: Applier,
+        recorder: EventRecorder,
+        metrics: ControllerMetrics,
+    ) -> None:
+        self.controller = controller
+        self.name = controller.name
+        self.client = client
+        self.cache = cache
+        self.applier = applier
+        self.recorder = recorder
+        self.metrics = metrics
+        self.clock: Clock = client.clock
+        self.queue: WorkQueue[Key] = WorkQueue(backoff=controller.retry_backoff, observer=metrics)
+        self.gvk = controller.gvk
+        self.working = False
+        """Whether workers run: only then changes are queued. Whoever starts working begins with everything."""
+        self._workers: list[asyncio.Task[None]] = []
+        self._resync: asyncio.Task[None] | None = None
+        self._own_writes: dict[Key, set[Any]] = {}
+        self._gave_up: dict[Key, tuple[object, ...]] = {}
+        self._scopes: dict[GroupVersionKind, bool] = {}
+        self.informers = self._declare()
+
+    # -- from changes to keys ----------------------------------------------------------------------------------
+
+    def _declare(self) -> list[Informer]:
+        """Ask the cache for every watch that the controller declares."""
+        controller = self.controller
+        primary = self.cache.watch(controller.resource, labels=controller.labels)
+        found = list(primary)
+        for informer in primary:
+            informer.add_handler(self._primary_changed)
+            for name, index in controller.indexes.items():
+                informer.store.add_index(name, index)
+        for owned in controller.owned:
+            for informer in self.cache.watch(
+                owned.kind, labels=owned.labels, metadata_only=owned.metadata_only, transform=owned.transform
+            ):
+                informer.add_handler(self._child_handler(owned))
+                found.append(informer)
+        for watch in controller.watches:
+            for informer in self.cache.watch(
+                watch.kind,
+                labels=watch.labels,
+                fields=watch.fields,
+                metadata_only=watch.metadata_only,
+                transform=watch.transform,
+            ):
+                informer.add_handler(self._mapped_handler(watch))
+                found.append(informer)
+        for read in controller.read:
+            found += self.cache.watch(
+                read.kind,
+                labels=read.labels,
+                fields=read.fields,
+                metadata_only=read.metadata_only,
+                transform=read.transform,
+            )
+        return found
+
+    def _primary_changed(self, change: Change) -> None:
+        old, new = change.old, change.new
+        if new is None:
+            self._forget(change.object.key)
+            return
+        if not self.working or not all(predicate(change) for predicate in self.controller.predicates):
+            return
+        if change.initial:
+            priority = Priority.BACKGROUND
+        elif (
+            old is None
+            or old.generation != new.generation
+            or old.deletion_timestamp != new.deletion_timestamp
+        ):
+            priority = Priority.CHANGE
+        else:
+            priority = Priority.EVENT
+        self._add(new.key, change, self.gvk.kind, priority)
+
+    def _child_handler(self, owned: Owns) -> Callable[[Change], None]:
+        gvk = kind_of(owned.kind)
+        group, kind = self.gvk.group, self.gvk.kind
+
+        def changed(change: Change) -> None:
+            if change.new is None:
+                self.applier.forget(gvk, change.object.key)
+            if not self.working or not all(predicate(change) for predicate in owned.predicates):
+                return
+            told = None
+            for side in (change.new, change.old):
+                owner = side.controller if side is not None else None
+                if owner is None or owner.kind != kind or owner.group != group or owner.uid == told:
+                    continue
+                told = owner.uid
+                key = self._owner_key(owner.name, owner.uid, change.object.namespace)
+                if key is not None:
+                    self._add(key, change, gvk.kind, Priority.EVENT)
+
+        return changed
+
+    def _owner_key(self, name: str, uid: str, namespace: str) -> Key | None:
+        """The owner's key. A cluster-scoped owner may have children in any namespace."""
+        for key in (Key(namespace, name), Key("", name)):
+            found = self.cache.get(self.gvk, key)
+            if found is not None and found.uid == uid:
+                return key
+        return None
+
+    def _mapped_handler(self, watch: Watch) -> Callable[[Change], None]:
+        kind = kind_of(watch.kind).kind
+
+        def changed(change: Change) -> None:
+            if not self.working or not all(predicate(change) for predicate in watch.predicates):
+                return
+            keys = dict.fromkeys(
+                Key(*key) for side in (change.old, change.new) if side is not None for key in watch.map(side)
+            )
+            for key in keys:
+                self._add(key, change, kind, Priority.EVENT)
+
+        return changed
+
+    def _add(self, key: Key, change: Change, kind: str, priority: Priority) -> None:
+        new = change.new
+        token = (new.uid, new.resource_version) if new is not None and not change.initial else None
+        if token is not None:
+            own = self._own_writes.get(key)
+            if own is not None and token in own:  # the echo of what a run of this key wrote itself
+                own.discard(token)
+                if not own:
+                    del self._own_writes[key]
+                return
+        place = change.object.key
+        if change.initial:
+            priority = Priority.BACKGROUND
+        self.queue.add(key, Reason(change.event, kind, *place), priority=priority, token=token)
+
+    def _forget(self, key: Key) -> None:
+        self.queue.forget(key)
+        self._own_writes.pop(key, None)
+        self._gave_up.pop(key, None)
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    @property
+    def waiting_for(self) -> list[Informer]:
+        """The watches that have not delivered their first list yet."""
+        return [informer for informer in self.informers if not informer.synced.is_set()]
+
+    async def wait_until_synced(self) -> None:
+        for informer in self.informers:
+            await informer.synced.wait()
+
+    def start(self) -> None:
+        """Begin to work, with everything there is."""
+        if self.working:
+            return
+        self.working = True
+        self._run_all("Started")
+        count = self.controller.max_concurrent_reconciles
+        self._workers = [
+            asyncio.create_task(self._work(), name=f"{self.name} worker {number}") for number in range(count)
+        ]
+        if self.controller.resync is not None:
+            self._resync = asyncio.create_task(self._keep_resyncing(self.controller.resync))
+
+    def _run_all(self, event: str) -> None:
+        for stored in self.cache.select(self.gvk):
+            reason = Reason(event, self.gvk.kind, *stored.key)
+            self.queue.add(stored.key, reason, priority=Priority.BACKGROUND)
+
+    async def _keep_resyncing(self, seconds: float) -> None:
+        while True:
+            await self.clock.sleep(seconds)
+            self._run_all("Resync")
+
+    async def stop(self, *, grace: float) -> None:
+        """Take no more work, let what runs finish for `grace` seconds, then cancel it."""
+        if not self.working:
+            return
+        self.working = False
+        if self._resync is not None:
+            self._resync.cancel()
+        self.queue.shut_down()
+        workers, self._workers = self._workers, []
+        if workers and grace > 0:
+            await asyncio.wait(workers, timeout=grace)
+        for worker in workers:
+            if not worker.done():
+                worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        self.queue = WorkQueue(backoff=self.controller.retry_backoff, observer=self.metrics)
+        self._own_writes.clear()
+        self._gave_up.clear()
+
+    async def _work(self) -> None:
+        queue = self.queue
+        while True:
+            try:
+                item = await queue.get()
+            except QueueShutDownError:
+                return
+            await self._process(item)
+
+    # -- one run -----------------------------------------------------------------------------------------------
+
+    async def _process(self, item: Item[Key]) -> None:
+        key, queue = item.key, self.queue
+        stored = self.cache.get(self.gvk, key)
+        if stored is None or self._waits_for_a_change(stored):
+            if stored is None:
+                self._forget(key)
+            queue.done(key)
+            return
+        own = self._own_writes.pop(key, set[Any]())
+        started = time.perf_counter()
+        after: float | None = None
+        try:
+            result, after = await self._run(item, stored, own)
+        except WriteRefused:
+            # We no longer lead. Whoever leads now starts with everything, so nothing is lost.
+            queue.done(key, own=own)
+            return
+        except BaseException:
+            queue.done(key, own=own)
+            raise
+        self.metrics.reconciled(result, time.perf_counter() - started)
+        again = queue.done(key, own=own)
+        if own and self.cache.get(self.gvk, key) is not None:
+            self._own_writes[key] = own
+        if result in ("success", "requeue", "terminal"):
+            queue.forget(key)
+            if after is not None:
+                queue.add_after(key, after, Reason("Requeue"), priority=Priority.BACKGROUND)
+        else:
+            priority = item.priority if not again else Priority.EVENT
+            queue.retry(key, Reason("Retry"), priority=priority)
+
+    async def _run(self, item: Item[Key], stored: StoredObject, own: set[Any]) -> tuple[Result, float | None]:
+        """One run; the outcome and, if it asked to come back, after how long."""
+        ctx: Context[Any] | None = None
+        try:
+            ctx = self._context(stored, item, own)
+            after = await self._bounded(ctx)
+        except TimeoutError:
+            limit = self.controller.reconcile_timeout
+            _log.error("reconcile cancelled", controller=self.name, object=str(item.key), after_seconds=limit)
+            return "timeout", None
+        except WriteRefused:
+            raise
+        except Conflict as error:
+            _log.info("conflict, trying again", controller=self.name, object=str(item.key), error=str(error))
+            return "conflict", None
+        except (TerminalError, ModelMismatch) as error:
+            await self._give_up(ctx, stored, error)
+            return "terminal", None
+        except ClientError as error:
+            _log.warning("reconcile failed", controller=self.name, object=str(item.key), error=str(error))
+            return "error", None
+        except Exception:
+            _log.exception(
+                "reconcile failed",
+                controller=self.name,
+                object=str(item.key),
+                reasons=[str(r) for r in item.reasons],
+            )
+            return "error", None
+        return ("success" if after is None else "requeue"), after
+
+    def _context(self, stored: StoredObject, item: Item[Key], own: set[Any]) -> Context[Any]:
+        kind = self.controller.resource
+        resource: Any
+        if isinstance(kind, str):
+            resource = stored.to_dict()
+        elif issubclass(kind, CustomResource):
+            resource = kind.decode(stored.raw)
+            _ = (
+                resource.spec,
+                resource.status,
+            )  # a resource that does not fit its model is told here, not in user code
+        else:
+            resource = stored.decode(kind)
+        ctx: Context[Any] = Context(self, stored, resource, item.reasons)
+        ctx.own_writes = own
+        return ctx
+
+    async def _bounded(self, ctx: Context[Any]) -> float | None:
+        limit = self.controller.reconcile_timeout
+        if limit is None:
+            return await self._steps(ctx)
+        try:
+            async with asyncio.timeout(limit) as scope:
+                return await self._steps(ctx)
+        except TimeoutError as error:
+            if scope.expired():
+                raise
+            # A time-out of the reconcile's own is a failure like any other, not ours.
+            raise RuntimeError(f"reconcile raised a TimeoutError of its own: {error}") from error
+
+    async def _steps(self, ctx: Context[Any]) -> float | None:
+        controller = self.controller
+        if ctx.stored.deletion_timestamp is not None:
+            return await self._finalize(ctx)
+        if controller.has_finalize and controller.finalizer not in ctx.stored.finalizers:
+            await self._add_finalizer(ctx)
+        try:
+            result = await controller.reconcile(ctx.resource, ctx)
+        except (asyncio.CancelledError, WriteRefused):
+            raise
+        except Exception as failure:
+            await self._write_status_after_failure(ctx, failure)
+            raise
+        after = self._after(result, "reconcile")
+        await self._write_status(ctx, observed=True)
+        return after
+
+    def _after(self, result: Any, method: str) -> float | None:
+        if result is None:
+            return None
+        if isinstance(result, Requeue):
+            return result.after
+        raise TypeError(
+            f"{type(self.controller).__name__}.{method} returned {result!r}: return None to wait for the next event, "
+            "or Requeue(after=seconds) to come back"
+        )
+
+    # -- status ------------------------------------------------------------------------------------------------
+
+    async def _write_status(self, ctx: Context[Any], *, observed: bool) -> None:
+        """One write, and only if the status differs from what is there."""
+        resource = ctx.resource
+        if not isinstance(resource, CustomResource):
+            return
+        generation = ctx.stored.generation
+        if ctx.draft is None and (not observed or resource.status.observed_generation == generation):
+            return
+        draft = ctx.status
+        if observed and generation:
+            draft.observed_generation = generation
+        patch = resource.status_patch(draft)
+        if patch is None:
+            return
+        # With the version it was read at: a status made from an old spec must not overwrite that of a newer one.
+        body = {
+            "metadata": {"resourceVersion": ctx.stored.resource_version, "uid": ctx.stored.uid},
+            "status": patch,
+        }
+        try:
+            raw = await self.client.patch(
+                type(resource),
+                ctx.key.name,
+                body,
+                into=bytes,
+                namespace=ctx.key.namespace,
+                subresource="status",
+            )
+        except NotFound:
+            return  # deleted meanwhile: nobody is left to read it
+        self._wrote(ctx, raw)
+
+    async def _write_status_after_failure(self, ctx: Context[Any], failure: Exception) -> None:
+        """What the run found before it failed is worth telling; failing to tell it does not hide the failure."""
+        terminal = isinstance(failure, TerminalError)
+        if ctx.draft is None and not terminal:
+            return
+        try:
+            await self._write_status(ctx, observed=terminal)
+        except ClientError as error:
+            _log.info(
+                "status not written after a failure",
+                controller=self.name,
+                object=str(ctx.key),
+                error=str(error),
+            )
+
+    # -- finalizers --------------------------------------------------------------------------------------------
+
+    async def _add_finalizer(self, ctx: Context[Any]) -> None:
+        """Put our finalizer on the resource, before anything is made that it would have to clean up."""
+        finalizer = self.controller.finalizer
+        if ctx.stored.finalizers:
+            add: dict[str, Any] = {"op": "add", "path": "/metadata/finalizers/-", "value": finalizer}
+        else:
+            add = {"op": "add", "path": "/metadata/finalizers", "value": [finalizer]}
+        # The test keeps it from a later resource of this name, and from a list that somebody else has begun meanwhile.
+        test = {"op": "test", "path": "/metadata/resourceVersion", "value": ctx.stored.resource_version}
+        try:
+            await self._patch_metadata(ctx, [test, add])
+        except Invalid as error:
+            raise _outdated(error) from error
+
+    async def _finalize(self, ctx: Context[Any]) -> float | None:
+        controller = self.controller
+        if not controller.has_finalize or controller.finalizer not in ctx.stored.finalizers:
+            return None
+        result = await controller.finalize(ctx.resource, ctx)
+        after = self._after(result, "finalize")
+        if after is not None:
+            await self._write_status(ctx, observed=True)
+            return after
+        await self._remove_finalizer(ctx)
+        return None
+
+    async def _remove_finalizer(self, ctx: Context[Any]) -> None:
+        """Take our finalizer away, by its place in the list and only if it is there: never anybody else's."""
+        finalizer = self.controller.finalizer
+        for _ in range(_FINALIZER_ATTEMPTS):
+            finalizers = ctx.stored.finalizers
+            if finalizer not in finalizers:
+                return
+            path = f"/metadata/finalizers/{finalizers.index(finalizer)}"
+            patch = [
+                {"op": "test", "path": "/metadata/uid", "value": ctx.stored.uid},
+                {"op": "test", "path": path, "value": finalizer},
+                {"op": "remove", "path": path},
+            ]
+            try:
+                await self._patch_metadata(ctx, patch)
+            except NotFound:
+                return
+            except (Invalid, Conflict):  # the list changed: look again
+                if not await self._look_again(ctx):
+                    return
+            else:
+                return
+        raise RuntimeError(
+            f"{self.gvk.kind} {ctx.key}: its finalizers kept changing while ours was to be removed"
+        )
+
+    async def _look_again(self, ctx: Context[Any]) -> bool:
+        """Read the resource from the server. False if it is another one by now, or none."""
+        try:
+            raw = await self.client.get(
+                self.controller.resource, ctx.key.name, into=bytes, namespace=ctx.key.namespace
+            )
+        except NotFound:
+            return False
+        stored = self.cache.note_write(self.gvk, raw)
+        if stored is None or stored.uid != ctx.stored.uid:
+            return False
+        ctx.stored = stored
+        return True
+
+    async def _patch_metadata(self, ctx: Context[Any], patch: list[dict[str, Any]]) -> None:
+        raw = await self.client.patch(
+            self.controller.resource,
+            ctx.key.name,
+            patch,
+            into=bytes,
+            type="json",
+            namespace=ctx.key.namespace,
+        )
+        self._wrote(ctx, raw)
+
+    def _wrote(self, ctx: Context[Any], raw: bytes) -> None:
+        """Our own write to the resource: readers see it, its echo wakes nobody, and this run goes on from it."""
+        stored = self.cache.note_write(self.gvk, raw)
+        if stored is not None:
+            ctx.own_writes.add((stored.uid, stored.resource_version))
+            ctx.stored = stored
+
+    # -- giving up ---------------------------------------------------------------------------------------------
+
+    async def _give_up(self, ctx: Context[Any] | None, stored: StoredObject, error: Exception) -> None:
+        _log.error(
+            "not retried until the resource changes",
+            controller=self.name,
+            object=str(stored.key),
+            error=str(error),
+        )
+        latest = ctx.stored if ctx is not None else stored
+        self._gave_up[stored.key] = _fingerprint(latest)
+        reason = "DoesNotFitModel" if isinstance(error, ModelMismatch) else "TerminalError"
+        self.recorder.event(self.reference(stored), "Warning", reason, str(error))
+
+    def _waits_for_a_change(self, stored: StoredObject) -> bool:
+        """After a terminal error only a change of the resource itself brings it back."""
+        if not self._gave_up:
+            return False
+        known = self._gave_up.get(stored.key)
+        if known is None:
+            return False
+        if known == _fingerprint(stored):
+            return True
+        del self._gave_up[stored.key]
+        return False
+
+    # -- small things ------------------------------------------------------------------------------------------
+
+    def reference(self, stored: StoredObject) -> ObjectReference:
+        return ObjectReference(
+            api_version=self.gvk.api_version,
+            kind=self.gvk.kind,
+            name=stored.name,
+            namespace=stored.namespace,
+            uid=stored.uid,
+            resource_version=stored.resource_version,
+        )
+
+    async def is_namespaced(self, gvk: GroupVersionKind) -> bool:
+        known = self._scopes.get(gvk)
+        if known is None:
+            declared = [self.controller.resource, *(owned.kind for owned in self.controller.owned)]
+            for kind in declared:
+                resource = resource_of(kind)
+                if resource is not None:
+                    self._scopes[resource.gvk] = resource.namespaced
+            known = self._scopes.get(gvk)
+            if known is None:
+                known = self._scopes[gvk] = (await self.client.discovery.resource(gvk)).namespaced
+        return known
+
+
+def _fingerprint(stored: StoredObject) -> tuple[object, ...]:
+    """What people can change of a resource: everything but its status."""
+    return (
+        stored.uid,
+        stored.generation,
+        stored.deletion_timestamp,
+        tuple(sorted(stored.labels.items())),
+        tuple(sorted(stored.annotations().items())),
+    )
+
+
+def _outdated(error: Invalid) -> Conflict:
+    return Conflict(error.status, action=error.action)
