@@ -304,3 +304,29 @@ def test_a_half_declared_kind_is_refused(group: str, version: str) -> None:
 def test_a_class_without_its_types_is_refused() -> None:
     with pytest.raises(TypeError, match=r"CustomResource\[YourSpec, YourStatus\]"):
         type("Bare", (CustomResource,), {}, group="example.com", version="v1")
+
+
+def test_a_constraint_at_the_wrong_place_is_refused_with_the_right_one() -> None:
+    class Outside(Spec):
+        zone: Annotated[str | None, Field(max_length=9)] = None
+
+    with pytest.raises(TypeError, match=r"Annotated\[str, Field\(max_length=9\)\] \| None"):
+
+        class Wrong(CustomResource[Outside, Status], group="example.com", version="v1"):
+            pass
+
+
+class LaterSpec(Spec):
+    part: "LaterPart"
+
+
+class Later(CustomResource[LaterSpec, Status], group="example.com", version="v1"):
+    """A resource whose parts are defined after it."""
+
+
+class LaterPart(Part):
+    size: int
+
+
+def test_parts_may_be_defined_after_the_resource() -> None:
+    assert Later.decode(b'{"spec":{"part":{"size":3}}}').spec.part.size == 3

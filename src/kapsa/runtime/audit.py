@@ -1,7 +1,7 @@
 """Compares the calls an operator really made with the rights it was granted.
 
 audit = Audit()
-client.observers.append(audit)
+client.observe(audit)
 ...                                       # let the operator do all it can
 audit.verify(grants(operator.rights(), namespace="default"))
 """

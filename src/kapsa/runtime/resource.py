@@ -411,8 +411,23 @@ def _check_declaration(cls: type[CustomResource[Any, Any]], group: str, version:
         raise TypeError(f"{cls.__name__}: group {group!r} must be a domain name such as 'example.com'")
     if not hasattr(cls, "spec_type") or not hasattr(cls, "status_type"):
         raise TypeError(f"{cls.__name__} must derive from CustomResource[YourSpec, YourStatus]")
+    for kind in (cls.spec_type, cls.status_type):
+        _check_fields(cls, kind)
     required = [info.name for info in msgspec.structs.fields(cls.status_type) if info.required]
     if required:
         raise TypeError(
             f"{cls.status_type.__name__}.{required[0]} needs a default: a new resource has no status yet"
         )
+
+
+def _check_fields(cls: type[CustomResource[Any, Any]], kind: Any) -> None:
+    """Find out now, not at the first resource, that a field's type cannot be read."""
+    try:
+        _decoder(kind)
+    except NameError:
+        return  # a type that its module defines further down
+    except TypeError as error:
+        raise TypeError(
+            f"{cls.__name__}: {kind.__name__} cannot be read: {error}. "
+            "A constraint stands right at the type that it is about: Annotated[str, Field(max_length=9)] | None"
+        ) from None
