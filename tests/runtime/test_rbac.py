@@ -87,7 +87,7 @@ def test_a_controller_that_owns_nothing_and_writes_no_status_only_reads() -> Non
 def test_a_lease_is_granted_by_name_in_the_operators_own_namespace() -> None:
     assert rules_of(rights(lease="lock"), "system") == {
         "leases": ("create",),
-        "leases=lock": ("get", "update", "patch"),
+        "leases=lock": ("get", "update"),
     }
 
 

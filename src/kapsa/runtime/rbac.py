@@ -237,19 +237,21 @@ def _home_rules(rights: OperatorRights) -> list[PolicyRule]:
     """Rights in the operator's own namespace. A create can't be limited to a name: the object has none yet."""
     rules = []
     if rights.lease:
-        rules += _kept_object("coordination.k8s.io", "leases", rights.lease)
+        rules += _kept_object("coordination.k8s.io", "leases", rights.lease, ("get", "update"))
     if rights.webhooks.secret:
-        rules += _kept_object("", "secrets", rights.webhooks.secret)
+        rules += _kept_object("", "secrets", rights.webhooks.secret, ("get", "update", "patch"))
     return rules
 
 
-def _kept_object(group: str, resource: str, name: str, *, namespaced: bool = True) -> list[PolicyRule]:
+def _kept_object(
+    group: str, resource: str, name: str, verbs: tuple[str, ...], *, namespaced: bool = True
+) -> list[PolicyRule]:
     return [
         PolicyRule(group=group, resources=(resource,), verbs=("create",), namespaced=namespaced),
         PolicyRule(
             group=group,
             resources=(resource,),
-            verbs=("get", "update", "patch"),
+            verbs=verbs,
             names=(name,),
             namespaced=namespaced,
         ),
@@ -263,7 +265,9 @@ def _webhook_rules(webhooks: WebhookRights) -> list[PolicyRule]:
         ("mutatingwebhookconfigurations", webhooks.mutating),
     ):
         if name:
-            rules += _kept_object("admissionregistration.k8s.io", resource, name, namespaced=False)
+            rules += _kept_object(
+                "admissionregistration.k8s.io", resource, name, ("get", "update", "patch"), namespaced=False
+            )
     if webhooks.conversion:
         rules.append(
             PolicyRule(
