@@ -103,13 +103,21 @@ class Elector:
 
     async def stop(self) -> None:
         """Stop, and release the lease so that the next one need not wait for it to run out."""
+        await self._end_campaign()
+        if self.is_leader:
+            await self._release()
+        self._lose("stopped")
+
+    async def abandon(self) -> None:
+        """Stop as a crash does: the lease stays as it is, until it runs out."""
+        await self._end_campaign()
+        self._lose("abandoned")
+
+    async def _end_campaign(self) -> None:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        if self.is_leader:
-            await self._release()
-        self._lose("stopped")
 
     # -- the campaign ------------------------------------------------------------------------------------------
 
