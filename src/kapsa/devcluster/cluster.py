@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -14,6 +15,7 @@ from .clock import Clock
 from .faults import FaultPlan
 
 if TYPE_CHECKING:
+    from .build import Progress
     from .embedded.backend import Policy
     from .embedded.server import Server
     from .real import RealControlPlane
@@ -41,7 +43,9 @@ class DevCluster:
         controllers: bool = True,
         policy: Policy | None = None,
         seed: int | None = None,
-        binaries: dict[str, Path] | None = None,
+        nodes: int = 1,
+        binaries: Mapping[str, Path] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """
         :param engine: ``embedded`` or ``real``.
@@ -52,7 +56,9 @@ class DevCluster:
         :param controllers: whether workloads live: Deployments make pods, garbage is collected.
         :param policy: who may do what, embedded only; everyone may do everything by default.
         :param seed: makes uids and generated names of the embedded engine repeat.
+        :param nodes: how many nodes the real engine has.
         :param binaries: executables of the real engine; found or built when not given.
+        :param progress: hears of that build; standard error by default.
         """
         if engine not in ("embedded", "real"):
             raise ValueError(f"engine must be 'embedded' or 'real', not {engine!r}")
@@ -64,7 +70,9 @@ class DevCluster:
         self._controllers = controllers
         self._policy = policy
         self._seed = seed
+        self._nodes = nodes
         self._binaries = binaries
+        self._progress = progress
         self._server: Server | None = None
         self._real: RealControlPlane | None = None
         self._url = ""
@@ -89,6 +97,13 @@ class DevCluster:
                 f"the {self.engine} devcluster has no embedded server; use its url, or start an embedded one"
             )
         return self._server
+
+    @property
+    def real(self) -> RealControlPlane:
+        """The real engine's processes."""
+        if self._real is None:
+            raise RuntimeError(f"the {self.engine} devcluster has no processes; start one with engine='real'")
+        return self._real
 
     @property
     def url(self) -> str:
@@ -154,16 +169,21 @@ class DevCluster:
             self._listen_at(front.url)
 
     async def _start_real(self) -> None:
-        from .binaries import find_binaries
         from .real import RealControlPlane
 
-        binaries = self._binaries or find_binaries()
-        real = RealControlPlane(binaries=binaries, controllers=self._controllers, port=self._port)
+        real = RealControlPlane(
+            binaries=self._binaries,
+            controllers=self._controllers,
+            nodes=self._nodes,
+            port=self._port,
+            progress=self._progress,
+        )
         self._stack.push_async_callback(real.stop)
         await real.start()
         self._real = real
         self._url = real.url
         self._kubeconfig_data = real.kubeconfig_data
+        self._kubeconfig = real.kubeconfig
         if self.faults is not None:
             from .proxy import FaultProxy
 
@@ -174,6 +194,7 @@ class DevCluster:
 
     def _listen_at(self, url: str) -> None:
         self._url = url
+        self._kubeconfig = None
         self._kubeconfig_data = _open_kubeconfig(url)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from kapsa.devcluster import certificates, components, furnishing, stages
+from kapsa.devcluster.build import Progress, ensure_binaries
 from kapsa.devcluster.certificates import Authority, KeyPair
 from kapsa.devcluster.components import (
     API_SERVER,
@@ -55,17 +56,19 @@ class RealControlPlane:
     def __init__(
         self,
         *,
-        binaries: Mapping[str, Path],
+        binaries: Mapping[str, Path] | None = None,
         controllers: bool = True,
         nodes: int = 1,
         port: int = 0,
+        progress: Progress | None = None,
     ) -> None:
-        """`binaries` maps each component's name to its executable.
+        """`binaries` maps each component's name to its executable; without it they are found, or built.
 
         Without `controllers` only etcd and the API server run, which is what a test of the API itself wants.
-        A `port` of 0 means any free one.
+        A `port` of 0 means any free one. `progress` hears of a build, which is told on standard error by default.
         """
-        self._binaries = binaries
+        self._binaries = binaries or {}
+        self._progress = progress
         self._controllers = controllers
         self._nodes = nodes if controllers else 0
         self._wanted_port = port
@@ -76,7 +79,7 @@ class RealControlPlane:
         self._port = 0
         self._deadline = 0.0
         self.startup_seconds = 0.0
-        """How long `start()` took, from its call until a pod could be scheduled."""
+        """How long the start took, from present executables until a pod could be scheduled."""
 
     @property
     def url(self) -> str:
@@ -106,6 +109,9 @@ class RealControlPlane:
 
     async def start(self) -> None:
         """Start everything and return once a pod could be scheduled. On failure nothing is left behind."""
+        wanted = components.EVERYTHING if self._controllers else components.BARE
+        if not self._binaries.keys() >= set(wanted):
+            self._binaries = await ensure_binaries(wanted, progress=self._progress)
         began = time.monotonic()
         self._deadline = began + _READY_SECONDS
         try:
