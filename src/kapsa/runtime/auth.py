@@ -125,6 +125,7 @@ class ClusterAccess:
         proxy: str | None = None,
         impersonate: Headers = (),
         address_guard: AddressGuard | None = None,
+        origin: str = "",
     ) -> None:
         if insecure and authority is not None:
             raise ConfigError(
@@ -138,6 +139,8 @@ class ClusterAccess:
         self._authority = authority
         self._insecure = insecure
         self._impersonate = impersonate
+        self._origin = origin
+        """Where all this was written down, for errors: file and context."""
         self._made: tuple[Credential, bytes | None, Authorization] | None = None
 
     async def authorize(self) -> Authorization:
@@ -166,9 +169,12 @@ class ClusterAccess:
             )
             if unchanged and isinstance(authorization.tls, ssl.SSLContext):
                 return authorization.tls  # only a header changed: keep the connections
-        return client_context(
-            ca=authority, certificate=credential.certificate, key=credential.key, insecure=self._insecure
-        )
+        try:
+            return client_context(
+                ca=authority, certificate=credential.certificate, key=credential.key, insecure=self._insecure
+            )
+        except ConfigError as error:
+            raise ConfigError(f"{self._origin}: {error}" if self._origin else str(error)) from error
 
 
 class RereadFile:

@@ -108,6 +108,7 @@ def from_kubeconfig(
         server_name=cluster.tls_server_name or None,
         proxy=_proxy(chosen, environment),
         impersonate=_impersonation(chosen),
+        origin=chosen.describe(),
     )
     return Target(access, chosen.namespace or "default")
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from kapsa.runtime.errors import ConfigError
 
-__all__ = ["client_context"]
+__all__ = ["client_context", "present"]
 
 
 def client_context(
@@ -33,7 +33,7 @@ def client_context(
     if certificate is not None or key is not None:
         if certificate is None or key is None:
             raise ConfigError("a client certificate and its key come together; one of them is missing")
-        _present(context, certificate, key)
+        present(context, certificate, key)
     return context
 
 
@@ -44,7 +44,8 @@ def _trust(context: ssl.SSLContext, ca: bytes) -> None:
         raise ConfigError(f"the certificate authority is not a PEM certificate: {error}") from error
 
 
-def _present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+def present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Have the context show this certificate from the next handshake on."""
     # OpenSSL takes the chain from files only. They live, readable by us alone, for the length of this call.
     with tempfile.TemporaryDirectory(prefix="kapsa-tls-") as directory:
         chain, private = Path(directory, "chain.pem"), Path(directory, "key.pem")
@@ -54,8 +55,8 @@ def _present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         try:
             context.load_cert_chain(chain, private, password=_refuse_passphrase)
         except (ssl.SSLError, ValueError, OSError) as error:
-            raise ConfigError(f"the client certificate and key can't be used: {error}") from error
+            raise ConfigError(f"the certificate and key can't be used: {error}") from error
 
 
 def _refuse_passphrase() -> NoReturn:
-    raise ConfigError("the client key is encrypted; store it without a passphrase, or use an exec plugin")
+    raise ConfigError("the private key is encrypted; store it without a passphrase")

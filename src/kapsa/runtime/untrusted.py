@@ -53,9 +53,10 @@ def load_untrusted(content: bytes, *, allow_loopback: bool = False) -> ClusterAc
         raise _refused("user", "client-certificate-data and client-key-data come together")
     if token is None and certificate is None:
         raise _refused("user", "it needs a token, or client-certificate-data and client-key-data")
-    client_context(
-        ca=authority, certificate=certificate, key=key
-    )  # judge the PEM now, not at the first request
+    try:
+        client_context(ca=authority, certificate=certificate, key=key)  # judged now, not at the first request
+    except ConfigError as error:
+        raise _refused("certificates", str(error)) from error
 
     def guard(address: str) -> None:
         if not public_address(address, allow_loopback=allow_loopback):

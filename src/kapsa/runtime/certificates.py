@@ -1,0 +1,235 @@
+"""Certificates made here: an authority, what it issues, and when each is due to be made anew.
+
+The rotation is a pure function of the state and the time (`advance`), so every replica comes to the same answer
+and a test can walk through years. cryptography is imported where it is used: an operator without webhooks
+never pays for it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+__all__ = ["CertificateState", "KeyPair", "Lifetimes", "advance", "issue", "make_authority"]
+
+_CLOCK_SKEW = timedelta(hours=1)
+"""Certificates are valid from this long ago, for clients whose clock is behind."""
+
+
+class KeyPair(msgspec.Struct, frozen=True):
+    """A certificate and its private key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "KeyPair(...)"  # a key must not get into a log
+
+
+class Lifetimes(msgspec.Struct, frozen=True):
+    """How long things live. Each is renewed when two thirds of its life are over."""
+
+    authority: timedelta = timedelta(days=365)
+    serving: timedelta = timedelta(days=90)
+    overlap: timedelta = timedelta(hours=1)
+    """How long a new authority is published before anything is signed with it: by then every client that is told
+    of it trusts it."""
+
+
+class CertificateState(msgspec.Struct, frozen=True):
+    """All there is to know about a server's own certificates."""
+
+    authority: KeyPair
+    serving: KeyPair
+    previous: bytes = b""
+    """The authority before this one, trusted until it expires."""
+
+    @property
+    def bundle(self) -> bytes:
+        """What clients must trust, PEM."""
+        return self.authority.certificate + self.previous
+
+
+def advance(
+    state: CertificateState | None, names: Sequence[str], now: datetime, lifetimes: Lifetimes | None = None
+) -> CertificateState:
+    """The state that should hold now: `state` itself if nothing is due."""
+    times = lifetimes or Lifetimes()
+    if state is None:
+        authority = make_authority("kapsa webhook authority", now=now, lifetime=times.authority)
+        return CertificateState(authority, issue(authority, names, now=now, lifetime=times.serving))
+    authority_certificate = _load(state.authority.certificate)
+    serving = _load(state.serving.certificate)
+    signed_by_authority = serving.issuer == authority_certificate.subject
+    published = authority_certificate.not_valid_before_utc + _CLOCK_SKEW
+    may_sign = signed_by_authority or now - published >= times.overlap
+    stale = not signed_by_authority or _due(serving, now) or set(_names(serving)) != set(names)
+    if stale and (may_sign or now >= serving.not_valid_after_utc):
+        fresh = issue(state.authority, names, now=now, lifetime=times.serving)
+        state = msgspec.structs.replace(state, serving=fresh)
+        signed_by_authority = True
+    if state.previous and now >= _load(state.previous).not_valid_after_utc:
+        state = msgspec.structs.replace(state, previous=b"")
+    if signed_by_authority and _due(authority_certificate, now):
+        state = msgspec.structs.replace(
+            state,
+            authority=make_authority("kapsa webhook authority", now=now, lifetime=times.authority),
+            previous=state.authority.certificate,
+        )
+    return state
+
+
+def make_authority(name: str, *, now: datetime, lifetime: timedelta) -> KeyPair:
+    """A certificate authority of its own."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    # The serial number in the name tells one authority from the next: clients find the issuer by its name.
+    serial = x509.random_serial_number()
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+            x509.NameAttribute(NameOID.SERIAL_NUMBER, f"{serial:x}"[:16]),
+        ]
+    )
+    builder = (
+        _builder(subject, subject, key, now, lifetime, serial)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(sign=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return _pair(builder, key, key)
+
+
+def issue(
+    authority: KeyPair,
+    names: Sequence[str],
+    *,
+    now: datetime,
+    lifetime: timedelta,
+    usage: Literal["server", "client"] = "server",
+    organizations: Sequence[str] = (),
+) -> KeyPair:
+    """A certificate for these names (host names or addresses; the first is the common name)."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    issuer = _load(authority.certificate)
+    signer = load_pem_private_key(authority.key, password=None)
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise TypeError("the authority's key is not an elliptic curve key")
+    key = ec.generate_private_key(ec.SECP256R1())
+    # A common name has room for 64 characters; what counts is the alternative names.
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
+    attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64]))
+    purpose = ExtendedKeyUsageOID.SERVER_AUTH if usage == "server" else ExtendedKeyUsageOID.CLIENT_AUTH
+    builder = (
+        _builder(issuer.subject, x509.Name(attributes), key, now, lifetime, x509.random_serial_number())
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(sign=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
+    )
+    if usage == "server":
+        alternatives = x509.SubjectAlternativeName([_alternative(name) for name in names])
+        builder = builder.add_extension(alternatives, critical=False)
+    return _pair(builder, key, signer)
+
+
+def valid_until(certificate: bytes) -> datetime:
+    """When a PEM certificate expires."""
+    return _load(certificate).not_valid_after_utc
+
+
+def _load(pem: bytes) -> x509.Certificate:
+    from cryptography import x509
+
+    return x509.load_pem_x509_certificate(pem)
+
+
+def _due(certificate: x509.Certificate, now: datetime) -> bool:
+    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return now >= start + (end - start) * 2 / 3
+
+
+def _names(certificate: x509.Certificate) -> list[str]:
+    from cryptography import x509
+
+    extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    return [str(name.value) for name in extension.value]
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _builder(
+    issuer: x509.Name,
+    subject: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    now: datetime,
+    lifetime: timedelta,
+    serial: int,
+) -> x509.CertificateBuilder:
+    from cryptography import x509
+
+    return (
+        x509.CertificateBuilder()
+        .issuer_name(issuer)
+        .subject_name(subject)
+        .public_key(key.public_key())
+        .serial_number(serial)
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + lifetime)
+    )
+
+
+def _usage(*, sign: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=sign,
+        crl_sign=sign,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pair(
+    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
+) -> KeyPair:
+    from cryptography.hazmat.primitives import hashes, serialization
+
+    certificate = builder.sign(signer, hashes.SHA256())
+    return KeyPair(
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+    )
