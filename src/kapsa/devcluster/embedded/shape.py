@@ -184,7 +184,13 @@ _SHAPES: dict[bool, WeakKeyDictionary[Schema, Shape]] = {
 }
 
 
+_RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+"""Any JSON in a built-in kind. Its definition says object, but it is replaced whole."""
+
+
 def _cached(schema: Schema, preserve: bool) -> Shape:
+    if schema.name == _RAW_EXTENSION:
+        return ATOMIC
     shapes = _SHAPES[preserve]
     shape = shapes.get(schema)
     if shape is None:
