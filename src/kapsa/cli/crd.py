@@ -65,7 +65,7 @@ def _resource_classes(target: str, module: ModuleType, found: Any) -> list[Any]:
     elif is_kind(found):
         classes = {id(found): found}
     else:
-        resources = [controller.resource for controller in getattr(found, "controllers", ())]
+        resources = getattr(found, "resources", ())
         classes = {id(value): value for value in resources if is_kind(value)}
     if not classes:
         raise TargetError(

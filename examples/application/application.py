@@ -1,0 +1,205 @@
+"""An application that starts once what it depends on is ready, and gets an address if it asks for one."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from kapsa.runtime import (
+    Context,
+    Controller,
+    CustomResource,
+    Field,
+    Operator,
+    Part,
+    Requeue,
+    Spec,
+    Status,
+    printer_column,
+    rule,
+)
+
+DEPENDENCY_POLL_SECONDS = 5.0
+
+
+class Dependency(Part):
+    """Something in the same namespace that must be ready first."""
+
+    kind: Literal["Application", "Deployment", "StatefulSet"] = "Application"
+    """What it is."""
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Which one."""
+
+
+class IngressRoute(Part):
+    """Where the application is reached from outside."""
+
+    host: Annotated[str, Field(min_length=1, max_length=253)]
+    """The host name."""
+    path: Annotated[str, Field(pattern="^/")] = "/"
+    """The path below which requests go to the application."""
+    class_name: str = "nginx"
+    """The ingress class."""
+    tls_secret: str | None = None
+    """A Secret with the host's certificate; without it the application is served over plain HTTP."""
+
+
+class ApplicationSpec(Spec):
+    """What to run."""
+
+    image: Annotated[str, Field(min_length=1)]
+    """The container image."""
+    replicas: Annotated[int, Field(ge=0, le=100)] = 1
+    """How many copies of it run."""
+    port: Annotated[int, Field(ge=1, le=65535)] = 8080
+    """The port it listens on. The Service has port 80."""
+    env: Mapping[str, str] = {}
+    """Environment variables."""
+    dependencies: Annotated[tuple[Dependency, ...], Field(map_keys=["kind", "name"])] = ()
+    """What must be ready before this application is started."""
+    ingress: IngressRoute | None = None
+    """Where it is reached from outside; only in the cluster if absent."""
+
+
+class ApplicationStatus(Status):
+    """How it runs."""
+
+    phase: Literal["Pending", "Waiting", "Ready"] = "Pending"
+    """Waiting while a dependency is not ready."""
+    url: str | None = None
+    """Where it is reached from outside."""
+
+
+class Application(
+    CustomResource[ApplicationSpec, ApplicationStatus],
+    group="example.com",
+    version="v1",
+    short_names=["appl"],
+    columns=[
+        printer_column("Phase", ".status.phase"),
+        printer_column("URL", ".status.url"),
+        printer_column("Image", ".spec.image", priority=1),
+    ],
+    rules=[rule("self.metadata.name.matches('^[a-z][-a-z0-9]{0,62}$')", "the name must do for a Service")],
+):
+    """An application with its dependencies and its address."""
+
+
+class ApplicationController(Controller[Application]):
+    owns = ("apps/v1/Deployment", "v1/Service", "networking.k8s.io/v1/Ingress")
+    reads = ("apps/v1/StatefulSet",)
+    max_concurrent_reconciles = 5
+
+    async def reconcile(self, app: Application, ctx: Context[Application]) -> Requeue | None:
+        missing = [each for each in app.spec.dependencies if not is_ready(each, ctx)]
+        if missing:
+            names = ", ".join(f"{each.kind} {each.name}" for each in missing)
+            ctx.status.phase = "Waiting"
+            ctx.condition("Ready", False, reason="DependencyNotReady", message=f"waiting for {names}")
+            return Requeue(after=DEPENDENCY_POLL_SECONDS)
+        deployment = await ctx.apply(deployment_for(app))
+        await ctx.apply(service_for(app))
+        await reconcile_ingress(app, ctx)
+        report(app, ctx, deployment)
+        return None
+
+
+def report(app: Application, ctx: Context[Application], deployment: dict[str, Any]) -> None:
+    """Say in the status how far the application is."""
+    ready = deployment.get("status", {}).get("readyReplicas", 0)
+    all_ready = ready >= app.spec.replicas
+    ctx.status.phase = "Ready" if all_ready else "Pending"
+    ctx.status.url = url_of(app)
+    ctx.condition(
+        "Ready",
+        all_ready,
+        reason="AllReplicasReady" if all_ready else "WaitingForReplicas",
+        message=f"{ready} of {app.spec.replicas} replicas are ready",
+    )
+
+
+def is_ready(dependency: Dependency, ctx: Context[Application]) -> bool:
+    """Whether a dependency is there and ready."""
+    if dependency.kind == "Application":
+        other = ctx.get(Application, dependency.name)
+        return other is not None and other.status.is_true("Ready")
+    workload = ctx.get(f"apps/v1/{dependency.kind}", dependency.name)
+    if workload is None:
+        return False
+    ready = workload.get("status", {}).get("readyReplicas", 0)
+    return bool(ready >= workload["spec"].get("replicas", 1))
+
+
+async def reconcile_ingress(app: Application, ctx: Context[Application]) -> None:
+    """Have the Ingress if an address is asked for, and not otherwise."""
+    if app.spec.ingress is None:
+        await ctx.delete("networking.k8s.io/v1/Ingress", app.name)
+    else:
+        await ctx.apply(ingress_for(app, app.spec.ingress))
+
+
+def deployment_for(app: Application) -> dict[str, Any]:
+    """The Deployment that runs the application."""
+    container = {
+        "name": "app",
+        "image": app.spec.image,
+        "env": [{"name": name, "value": value} for name, value in sorted(app.spec.env.items())],
+        "ports": [{"name": "http", "containerPort": app.spec.port}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": app.name, "labels": labels_of(app)},
+        "spec": {
+            "replicas": app.spec.replicas,
+            "selector": {"matchLabels": labels_of(app)},
+            "template": {"metadata": {"labels": labels_of(app)}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def service_for(app: Application) -> dict[str, Any]:
+    """The Service in front of it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": app.name, "labels": labels_of(app)},
+        "spec": {"selector": labels_of(app), "ports": [{"name": "http", "port": 80, "targetPort": "http"}]},
+    }
+
+
+def ingress_for(app: Application, route: IngressRoute) -> dict[str, Any]:
+    """The route from outside to the Service."""
+    backend = {"service": {"name": app.name, "port": {"name": "http"}}}
+    spec: dict[str, Any] = {
+        "ingressClassName": route.class_name,
+        "rules": [
+            {
+                "host": route.host,
+                "http": {"paths": [{"path": route.path, "pathType": "Prefix", "backend": backend}]},
+            }
+        ],
+    }
+    if route.tls_secret is not None:
+        spec["tls"] = [{"hosts": [route.host], "secretName": route.tls_secret}]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": app.name, "labels": labels_of(app)},
+        "spec": spec,
+    }
+
+
+def url_of(app: Application) -> str | None:
+    """Where people find it, or None if it has no address outside."""
+    route = app.spec.ingress
+    if route is None:
+        return None
+    scheme = "https" if route.tls_secret is not None else "http"
+    return f"{scheme}://{route.host}{route.path if route.path != '/' else ''}"
+
+
+def labels_of(app: Application) -> dict[str, str]:
+    """What selects this application's pods and no others."""
+    return {"app.kubernetes.io/name": "application", "app.kubernetes.io/instance": app.name}
+
+
+operator = Operator(controllers=[ApplicationController()], leader_election="application-operator")

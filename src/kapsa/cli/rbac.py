@@ -1,0 +1,68 @@
+"""`kapsa rbac`: the least RBAC that an operator needs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kapsa.cli.target import TargetError, find
+
+__all__ = ["command"]
+
+
+class Scope(StrEnum):
+    """Which kind of role to write."""
+
+    AUTO = "auto"
+    ROLE = "Role"
+    CLUSTER_ROLE = "ClusterRole"
+
+
+def command(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="MODULE:OPERATOR", help="An operator in a module, such as myapp:operator."),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="The service account's and roles' name; the operator's own by default."),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace", "-n", help="The namespace that the operator runs in; NAME-system by default."
+        ),
+    ] = None,
+    role: Annotated[
+        Scope,
+        typer.Option("--role", help="By default a Role in each watched namespace, or a ClusterRole for all."),
+    ] = Scope.AUTO,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 1 if the file is out of date.")
+    ] = False,
+) -> None:
+    """Write a service account, its least roles and their bindings as YAML."""
+    from kapsa.cli.output import write
+    from kapsa.runtime.manifest import to_yaml
+    from kapsa.runtime.operator import Operator
+    from kapsa.runtime.rbac import rbac_manifests
+
+    if check and output is None:
+        raise TargetError("--check needs the file to look at: give --output")
+    _, found = find(target)
+    if not isinstance(found, Operator):
+        raise TargetError(f"{target} is not an operator: name one, such as myapp:operator")
+    name = name or found.name
+    try:
+        manifests = rbac_manifests(
+            found.rights(), name=name, namespace=namespace or f"{name}-system", scope=role.value
+        )
+    except ValueError as error:
+        raise TargetError(str(error)) from error
+    write(to_yaml(manifests), output, check=check)
