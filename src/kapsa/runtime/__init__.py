@@ -1,11 +1,15 @@
 """The operator framework. This module is the façade: what an operator's author needs, in one import.
 
+The map, one noun a module:
+
 Modelling        resource (CustomResource, metadata, kinds) · model (Spec, Status, Part, Field, rule) · conditions · quantity
 Generating       crd (types to CRDs, with schema and constraints) · rbac (rights to roles) · audit (rights against calls)
-Talking          client · transport · auth · connect · discovery · errors · retry
-Knowing          informer · store · cache · selector · predicates
-Working          controller · context · workqueue · reconciler · applying · ownership · events
-Running          operator · election · metrics · health
+Talking          client (reader, dispatch, watch) · transport · auth · connect · discovery · errors · retry · clock
+Knowing          informer keeps a store in step with the cluster · cache holds them all · selector · predicates
+Working          controller is what people write · reconciler runs it from its workqueue · a run has a context, whose
+                 applying sends nothing while nothing has changed (ownership tells) · events
+Running          operator is the declaration, running the process made of it · election · metrics · health · access ·
+                 loop_watch · logs
 Trying           testing (needs kapsa[devcluster], and is the only part that does)
 """
 
@@ -14,7 +18,17 @@ from kapsa.runtime.context import Context
 from kapsa.runtime.controller import Controller, Owns, Reads, Requeue, TerminalError, Watch
 from kapsa.runtime.crd import custom_resource_definitions
 from kapsa.runtime.election import LeaderElection
+from kapsa.runtime.informer import Informer
 from kapsa.runtime.operator import Operator
+from kapsa.runtime.predicates import (
+    all_of,
+    annotation_changed,
+    any_of,
+    deletion_requested,
+    generation_changed,
+    label_changed,
+    negate,
+)
 from kapsa.runtime.quantity import IntOrString, Quantity
 from kapsa.runtime.rbac import PolicyRule, rbac_manifests, rule_for
 from kapsa.runtime.resource import (
@@ -34,10 +48,13 @@ from kapsa.runtime.resource import (
     printer_column,
     rule,
 )
-from kapsa.runtime.workqueue import Backoff
+from kapsa.runtime.running import RunningOperator
+from kapsa.runtime.store import Change, Key, StoredObject, by_label
+from kapsa.runtime.workqueue import Backoff, WorkQueue
 
 __all__ = [
     "Backoff",
+    "Change",
     "Client",
     "Condition",
     "Context",
@@ -45,7 +62,9 @@ __all__ = [
     "CustomResource",
     "Field",
     "GroupVersionKind",
+    "Informer",
     "IntOrString",
+    "Key",
     "LeaderElection",
     "ModelMismatch",
     "ObjectMeta",
@@ -59,12 +78,23 @@ __all__ = [
     "Reads",
     "Requeue",
     "Rule",
+    "RunningOperator",
     "Scale",
     "Spec",
     "Status",
+    "StoredObject",
     "TerminalError",
     "Watch",
+    "WorkQueue",
+    "all_of",
+    "annotation_changed",
+    "any_of",
+    "by_label",
     "custom_resource_definitions",
+    "deletion_requested",
+    "generation_changed",
+    "label_changed",
+    "negate",
     "printer_column",
     "rbac_manifests",
     "rule",

@@ -118,11 +118,17 @@ class Operator:
         identity: str = "",
         rng: random.Random | None = None,
         namespaces: Sequence[str] | None = None,
+        serve: bool = True,
     ) -> RunningOperator:
-        """Start in the present event loop. `client` says which cluster, and which clock."""
+        """Start in the present event loop. `client` says which cluster, and which clock.
+
+        `serve=False` listens on no port and asks for no rights, as a simulation needs it.
+        """
         rng = rng or random.Random()  # noqa: S311 - spreads load and names things apart
         identity = identity or f"{socket.gethostname()}_{rng.getrandbits(64):016x}"
-        running = RunningOperator(self, client, identity=identity, rng=rng, namespaces=namespaces)
+        running = RunningOperator(
+            self, client, identity=identity, rng=rng, namespaces=namespaces, serve=serve
+        )
         try:
             await running.start()
         except BaseException:

@@ -48,8 +48,10 @@ class RunningOperator:
         identity: str,
         rng: random.Random,
         namespaces: Sequence[str] | None = None,
+        serve: bool = True,
     ) -> None:
         self.operator = operator
+        self._serve = serve
         self.identity = identity
         self.metrics = Metrics()
         self.health = Health()
@@ -108,7 +110,8 @@ class RunningOperator:
         self.metrics.watch_queues(self.reconcilers)
         self.metrics.watch_informers(lambda: self.cache.informers, self._clock.monotonic)
         self._declare_health()
-        await self.probes.start()
+        if self._serve:
+            await self.probes.start()
         if isinstance(self._clock, SystemClock):  # on a virtual clock, standing still is what a loop does
             self._watch_loop()
         self.cache.start()
@@ -116,7 +119,7 @@ class RunningOperator:
         if self.elector is not None:
             self.elector.start()
         self._spawn(self._report_hanging_watches(), "sync report")
-        if self.operator.check_rights:
+        if self.operator.check_rights and self._serve:
             self._spawn(self._report_missing_rights(), "rights report")
         for reconciler in self.reconcilers:
             self._spawn(self._run_controller(reconciler), f"controller {reconciler.name}")

@@ -1,0 +1,234 @@
+"""The harness: a cluster, operators that run on it, and a way to wait until nothing is left to do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
+from kapsa.runtime.client import Client
+from kapsa.runtime.clock import Clock, SystemClock
+from kapsa.runtime.crd import custom_resource_definitions
+from kapsa.runtime.dispatch import Call
+from kapsa.runtime.errors import NotFound
+from kapsa.runtime.operator import Operator
+from kapsa.runtime.reader import Kind
+from kapsa.runtime.resource import Condition, CustomResource
+from kapsa.runtime.running import RunningOperator
+from kapsa.runtime.testing.transport import InProcessTransport
+
+__all__ = ["Harness", "NotSettledError", "RecordedCall"]
+
+_NOT_STATE = {"leases", "events"}
+
+
+class NotSettledError(AssertionError):
+    """Something went on changing for too long."""
+
+
+class RecordedCall(msgspec.Struct, frozen=True):
+    """One request that an operator made."""
+
+    client: str
+    call: Call
+    status: int
+
+    def __str__(self) -> str:
+        call = self.call
+        resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
+        place = "/".join(part for part in (call.namespace, call.name) if part)
+        return f"{self.client}: {call.verb} {resource} {place} -> {self.status or 'no answer'}"
+
+
+class Harness:
+    """Runs operators on a devcluster and looks at what they do.
+
+    On an embedded devcluster with a virtual clock nothing here takes real time: `settle` passes hours in
+    milliseconds.
+    """
+
+    def __init__(self, cluster: DevCluster, *, clock: Clock | None = None, seed: int = 0) -> None:
+        self.cluster = cluster
+        self.clock: Clock = clock or SystemClock()
+        self.faults: FaultPlan | None = cluster.faults
+        self.calls: list[RecordedCall] = []
+        """Every request of the operators, in order."""
+        self.running: dict[str, RunningOperator] = {}
+        """The operators that run, by the name under which the fault plan knows them."""
+        self.observers: list[Callable[[RecordedCall], None]] = []
+        """Told of every request of the operators, once it is answered."""
+        self._seed = seed
+        self.client = self.connect("test")
+        """An administrator's client, for the test itself."""
+
+    # -- clients and operators ---------------------------------------------------------------------------------
+
+    def connect(self, name: str, *, clock: Clock | None = None, **options: Any) -> Client:
+        """A client that the fault plan knows under this name."""
+        clock = clock or self.clock
+        if self.cluster.engine == "embedded":
+            return Client(InProcessTransport(self.cluster, client=name), clock=clock, **options)
+        return Client.connect(kubeconfig=self.cluster.kubeconfig, clock=clock)
+
+    async def start(
+        self,
+        operator: Operator,
+        *,
+        name: str = "operator",
+        clock_rate: float | None = None,
+        namespaces: Sequence[str] | None = None,
+    ) -> RunningOperator:
+        """Run an operator. Started again under the same name it is the same process, restarted."""
+        clock = VirtualClock(rate=clock_rate) if clock_rate is not None else self.clock
+        client = self.connect(name, clock=clock)
+        client.observe(lambda call, status, _: self._record(RecordedCall(name, call, status)))
+        self._seed += 1
+        run = await operator.start(
+            client,
+            identity=f"{name}-{self._seed}",
+            rng=random.Random(self._seed),  # noqa: S311 - repeatable on purpose
+            namespaces=namespaces,
+            serve=False,
+        )
+        self.running[name] = run
+        return run
+
+    def _record(self, recorded: RecordedCall) -> None:
+        self.calls.append(recorded)
+        for observer in self.observers:
+            observer(recorded)
+
+    async def stop(self, name: str = "operator") -> None:
+        """Stop an operator in order, as SIGTERM does."""
+        await self.running.pop(name).stop()
+
+    async def kill(self, name: str = "operator") -> None:
+        """End an operator as a crash does."""
+        await self.running.pop(name).kill()
+
+    async def close(self) -> None:
+        for name in list(self.running):
+            await self.kill(name)
+
+    async def install(self, *resources: type[CustomResource[Any, Any]]) -> None:
+        """Install the CRDs of these resources."""
+        for manifest in custom_resource_definitions(resources):
+            await self.client.apply(manifest, force=True)
+
+    async def apply(self, *manifests: Any) -> None:
+        """Apply objects as a person would, with a field manager of its own."""
+        for manifest in manifests:
+            await self.client.apply(manifest, force=True, field_manager="person")
+
+    # -- waiting -----------------------------------------------------------------------------------------------
+
+    async def settle(self, *, quiet: float = 30.0, horizon: float = 600.0, limit: float = 86_400.0) -> None:
+        """Wait until nothing is left to do.
+
+        That is: no object has changed for `quiet` seconds, no operator has anything to run, and whatever comes back
+        by itself (a Requeue, a retry) has had `horizon` seconds to change something and has not. Leases and events
+        do not count as objects.
+        """
+        started = changed = self.clock.monotonic()
+        state = self._activity()
+        while True:
+            await self.clock.sleep(0.5)
+            now = self.clock.monotonic()
+            if (current := self._activity()) != state:
+                state, changed = current, now
+            calm = now - changed
+            busy = [run for run in self.running.values() if not run.idle]
+            delayed = any(r.queue.delayed for run in self.running.values() for r in run.reconcilers)
+            if not busy and calm >= quiet and (not delayed or calm >= horizon):
+                return
+            if now - started > limit:
+                raise NotSettledError(self._unsettled(limit, busy))
+
+    def _activity(self) -> object:
+        """Something that changes whenever an object does."""
+        if self.cluster.engine == "embedded":
+            store = self.cluster.server.backend.store
+            return sum(each.end for each in store.collections() if each.key[1] not in _NOT_STATE)
+        return len(self.writes())
+
+    def _unsettled(self, limit: float, busy: Iterable[RunningOperator]) -> str:
+        recent = "".join(f"\n  {call}" for call in self.writes()[-10:])
+        waiting = "".join(
+            f"\n  {r.name}: {[str(i.key) for i in r.queue.in_flight]} running, {len(r.queue)} waiting"
+            for run in busy
+            for r in run.reconcilers
+        )
+        return f"not settled after {limit:.0f} s. The last writes:{recent or ' none'}\nStill busy:{waiting or ' nobody'}"
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    def writes(self, name: str | None = None) -> list[RecordedCall]:
+        """The writes that operators asked for, without leases and events."""
+        return [
+            each
+            for each in self.calls
+            if each.call.writes and each.call.resource not in _NOT_STATE and name in (None, each.client)
+        ]
+
+    async def get(self, kind: Kind, name: str, *, namespace: str = "default") -> Any:
+        """An object as the cluster has it; None if there is none."""
+        try:
+            return await self.client.get(kind, name, namespace=namespace)
+        except NotFound:
+            return None
+
+    async def condition(
+        self, kind: type[CustomResource[Any, Any]], name: str, condition: str, *, namespace: str = "default"
+    ) -> Condition | None:
+        """A resource's condition as the cluster has it."""
+        resource = await self.client.get(kind, name, namespace=namespace)
+        found: Condition | None = resource.status.condition(condition)
+        return found
+
+    async def assert_condition(
+        self,
+        kind: type[CustomResource[Any, Any]],
+        name: str,
+        condition: str,
+        status: str = "True",
+        *,
+        reason: str | None = None,
+        namespace: str = "default",
+    ) -> Condition:
+        """Fail unless the resource has this condition; says what it has instead."""
+        resource = await self.client.get(kind, name, namespace=namespace)
+        found = resource.status.condition(condition)
+        if found is None or found.status != status or reason not in (None, found.reason):
+            have = [f"{c.type}={c.status} ({c.reason}: {c.message})" for c in resource.status.conditions]
+            wanted = f"{condition}={status}" + (f" ({reason})" if reason else "")
+            raise AssertionError(f"{resource}: wanted {wanted}, has {', '.join(have) or 'no conditions'}")
+        assert isinstance(found, Condition)
+        return found
+
+    async def events(self, *, reason: str | None = None, name: str | None = None) -> list[Mapping[str, Any]]:
+        """The recorded events, oldest first: all, of a reason, or about an object of this name."""
+        listed = await self.client.list("events.k8s.io/v1/Event")
+        found = [
+            event
+            for event in listed.items
+            if reason in (None, event.get("reason"))
+            and name in (None, (event.get("regarding") or {}).get("name"))
+        ]
+        return sorted(found, key=lambda event: str(event.get("eventTime")))
+
+    async def assert_event(
+        self, reason: str, *, text: str = "", name: str | None = None
+    ) -> Mapping[str, Any]:
+        """Fail unless an event of this reason, with this text in its note, was recorded; returns the last one."""
+        await asyncio.sleep(0)
+        found = [
+            event for event in await self.events(reason=reason, name=name) if text in event.get("note", "")
+        ]
+        if not found:
+            have = [f"{event['reason']}: {event.get('note', '')}" for event in await self.events()]
+            raise AssertionError(f"no event {reason} with {text!r}; there are {have or 'none'}")
+        return found[-1]

@@ -1,0 +1,51 @@
+"""The pytest plugin: `pytest_plugins = ["kapsa.runtime.testing.plugin"]` gives tests a cluster, a harness and a clock.
+
+Tests that use `harness` run on virtual time when they are marked `@pytest.mark.virtual_time`: hours pass in
+milliseconds, and nothing listens on a port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import pytest
+import pytest_asyncio
+
+from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
+from kapsa.runtime.clock import SystemClock
+from kapsa.runtime.testing.harness import Harness
+
+__all__ = ["faults", "harness"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "virtual_time: runs on a loop whose clock jumps to the next timer")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    if item.get_closest_marker("virtual_time"):
+        return {"virtual": VirtualTimeLoop}
+    return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest.fixture
+def faults() -> FaultPlan:
+    """What goes wrong, and a record of every request. Empty: nothing does."""
+    return FaultPlan()
+
+
+@pytest_asyncio.fixture
+async def harness(request: pytest.FixtureRequest, faults: FaultPlan) -> AsyncIterator[Harness]:
+    """An embedded cluster of its own, with a harness to run operators on it."""
+    virtual = request.node.get_closest_marker("virtual_time") is not None
+    clock = VirtualClock() if virtual else SystemClock()
+    async with DevCluster(clock=clock, faults=faults, http=not virtual, seed=1) as cluster:
+        made = Harness(cluster, clock=clock)
+        try:
+            yield made
+        finally:
+            await made.close()

@@ -1,0 +1,110 @@
+"""A transport without sockets: requests go straight into an embedded devcluster's own door."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import urlencode
+
+from kapsa.devcluster import DevCluster
+from kapsa.devcluster.embedded.exchange import Reply, Request, UserInfo
+from kapsa.runtime.errors import NoResponse, TransportError
+from kapsa.runtime.transport import Query, Response
+
+__all__ = ["InProcessTransport"]
+
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+class InProcessTransport:
+    """Carries a client's requests to an embedded devcluster in the same process.
+
+    `client` is the name under which the devcluster's fault plan knows whoever uses this transport.
+    """
+
+    def __init__(self, cluster: DevCluster, *, client: str = "", user: UserInfo | None = None) -> None:
+        self._server = cluster.server
+        self._client = client
+        self._user = user
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        headers: Mapping[str, str] = _NO_HEADERS,
+        body: bytes = b"",
+        timeout: float | None = None,
+    ) -> Response:
+        """Send one request and read the whole answer."""
+        try:
+            async with asyncio.timeout(timeout):
+                reply = await self._send(method, path, query, headers, body)
+                content = reply.body
+                if not isinstance(content, bytes):
+                    content = b"".join([chunk async for chunk in content])
+                await asyncio.sleep(0)  # an answer takes a turn of the loop, as over any network
+        except TimeoutError:
+            raise NoResponse(f"{method} {path}: no answer within {timeout} s") from None
+        return Response(reply.status, reply.headers, content)
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] = _NO_HEADERS
+    ) -> AsyncIterator[_Stream]:
+        """Send one request and read the answer as it comes."""
+        reply = await self._send(method, path, query, headers, b"")
+        stream = _Stream(reply, f"{method} {path}")
+        try:
+            yield stream
+        finally:
+            await stream.close()
+
+    async def close(self) -> None:
+        """Nothing is open between requests."""
+
+    async def _send(
+        self, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes
+    ) -> Reply:
+        await asyncio.sleep(0)
+        request = Request(
+            method=method,
+            path=path,
+            query=urlencode(query),
+            headers={name.lower(): value for name, value in headers.items() if name != "Accept-Encoding"},
+            body=body,
+            client=self._client,
+            user=self._user,
+        )
+        try:
+            return await self._server.handle(request)
+        except ConnectionError as error:
+            raise TransportError(f"{method} {path}: {error}") from error
+
+
+class _Stream:
+    """An answer that is still arriving."""
+
+    def __init__(self, reply: Reply, action: str) -> None:
+        self.status = reply.status
+        self.headers: Mapping[str, str] = reply.headers
+        self._body = reply.body
+        self._action = action
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if isinstance(self._body, bytes):
+            if self._body:
+                yield self._body
+            return
+        try:
+            async for chunk in self._body:
+                yield chunk
+        except ConnectionError as error:
+            raise TransportError(f"{self._action}: {error}") from error
+
+    async def close(self) -> None:
+        closing = getattr(self._body, "aclose", None)
+        if closing is not None:
+            await closing()
