@@ -26,14 +26,14 @@ _DNS_LABEL_TEXT = (
 _has_embedded: WeakKeyDictionary[Schema, bool] = WeakKeyDictionary()
 
 
-def validate_embedded(schema: Schema, obj: dict[str, Any]) -> list[FieldError]:
-    """What is wrong with the embedded resources of `obj` (not with `obj` itself)."""
+def validate_embedded(schema: Schema, obj: dict[str, Any], path: str = "") -> list[FieldError]:
+    """What is wrong with the embedded resources in `obj`, which itself is found at `path`."""
     known = _has_embedded.get(schema)
     if known is None:
         _has_embedded[schema] = known = any(node.embedded_resource for node in walk(schema))
     errors: list[FieldError] = []
     if known:
-        _walk(schema, obj, "", errors)
+        _walk(schema, obj, path, errors)
     return errors
 
 

@@ -110,10 +110,21 @@ def render_value(value: Any) -> str:
     return _go_json(value)
 
 
+class GoStruct(dict[str, Any]):
+    """A value whose fields are printed in their own order, as Go prints a struct; plain maps are sorted."""
+
+
 def _go_json(value: Any) -> str:
-    """Go's json.Marshal: compact, keys sorted, <, > and & escaped."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """Go's json.Marshal: compact, keys of maps sorted, <, > and & escaped."""
+    text = json.dumps(_sorted(value), separators=(",", ":"), ensure_ascii=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        keys = value if isinstance(value, GoStruct) else sorted(value)
+        return {key: _sorted(value[key]) for key in keys}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
 def go_float(value: float) -> str:

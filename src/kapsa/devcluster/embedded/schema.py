@@ -72,6 +72,11 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, eq=False, weakref=True):
             return cls(preserve_unknown=True, type="object", properties=dict(TYPE_AND_OBJECT_META))
         return _complete_resource(_parse(open_api_v3_schema))
 
+    @classmethod
+    def from_node(cls, raw: Mapping[str, Any]) -> Schema:
+        """The schema of one field, as written in a CRD."""
+        return _parse(raw)
+
     @property
     def is_map(self) -> bool:
         """Whether this is an object with free keys, not a struct with named fields."""

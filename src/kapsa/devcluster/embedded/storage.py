@@ -79,6 +79,8 @@ class Collection:
         self._window_bytes = 0
         self._compacted = 0
         self._waiters: list[asyncio.Future[None]] = []
+        self.listeners: list[Callable[[Change], None]] = []
+        """Called at once with every change, before any watcher: for what must never lag behind the store."""
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -191,6 +193,10 @@ class Collection:
         return self._append(
             Change("ADDED" if previous is None else "MODIFIED", stored.revision, stored, previous)
         )
+
+    def rewrite(self, stored: Stored) -> None:
+        """Give an object other bytes at the revision it has: no change, no event."""
+        self._objects[stored.key] = stored
 
     def remove(self, last: Stored) -> Change:
         """Remove an object; ``last`` is its last state at the revision of the deletion."""

@@ -17,7 +17,7 @@ from kapsa.devcluster.embedded.list_types import correlate, validate_lists
 from kapsa.devcluster.embedded.pruning import unknown_fields
 from kapsa.devcluster.embedded.schema import Schema, walk
 
-__all__ = ["FieldError", "unknown_fields", "validate", "validate_status"]
+__all__ = ["FieldError", "unknown_fields", "validate", "validate_at", "validate_status"]
 
 _BLOCKING = frozenset(
     {
@@ -63,6 +63,13 @@ def validate_status(schema: Schema | None, obj: dict[str, Any], old: dict[str, A
         _check(status, obj["status"], "", found, old.get("status"))
         errors = [_under("status", error) for error in found.values()]
     return _finish(schema, obj, old, errors)
+
+
+def validate_at(schema: Schema, value: Any, path: str) -> list[FieldError]:
+    """The facets of one value that is found at `path` (a default inside a CRD)."""
+    found: _Errors = {}
+    _check(schema, value, "", found)
+    return [_under(path, error) for error in found.values()]
 
 
 def _finish(

@@ -7,6 +7,7 @@ validation of the real server, in its words.
 
 from __future__ import annotations
 
+from ..crd_strategy import CustomResourceStrategy, DefinitionStrategy
 from ..registry import ResourceInfo
 from ..strategy import Strategy
 from .addresses import Addresses
@@ -70,7 +71,9 @@ _KINDS: dict[tuple[str, str], type[BuiltIn]] = {
 def strategy_for(info: ResourceInfo, addresses: Addresses) -> Strategy:
     """The strategy of a resource; custom resources and plain kinds get the plain one."""
     if info.is_custom:
-        return Strategy(info)
+        return CustomResourceStrategy(info)
+    if (info.group, info.resource) == ("apiextensions.k8s.io", "customresourcedefinitions"):
+        return DefinitionStrategy(info)
     kind = _KINDS.get((info.group, info.resource))
     if kind is not None:
         return kind(info, addresses)
