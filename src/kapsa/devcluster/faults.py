@@ -8,7 +8,7 @@ before a real one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -24,9 +24,11 @@ __all__ = [
     "Expire",
     "FaultPlan",
     "Freeze",
+    "OpenWatch",
     "Record",
     "Rule",
     "Silence",
+    "Target",
 ]
 
 When = Literal["before", "after"]
@@ -60,7 +62,10 @@ class Compact(msgspec.Struct, frozen=True):
 
 
 class Freeze(msgspec.Struct, frozen=True):
-    """Serve reads from here on as they were at this moment, until :meth:`FaultPlan.thaw`."""
+    """Serve reads from here on as they were at this moment, until :meth:`FaultPlan.thaw`; watches wait."""
+
+    client: str = ""
+    """Whose reads are stale; everybody's when empty."""
 
 
 class Silence(msgspec.Struct, frozen=True):
@@ -81,6 +86,10 @@ class Expire(msgspec.Struct, frozen=True):
 
 Action = Answer | Drop | Delay | Crash | Compact | Freeze | Silence | Cut | Duplicate | Expire
 _STREAM_ACTIONS = (Silence, Cut, Duplicate, Expire)
+
+
+Order = Silence | Cut | Expire
+"""What can be done to a watch at any time, not only when it sends."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -157,20 +166,35 @@ class Rule(msgspec.Struct, kw_only=True):
         return True
 
 
+class OpenWatch:
+    """A watch under way, and what the plan has ordered for it."""
+
+    def __init__(self, plan: FaultPlan, target: Target) -> None:
+        self.target = target
+        self.ordered = asyncio.Event()
+        self.order: Order | None = None
+        self._plan = plan
+
+    def give(self, order: Order) -> None:
+        self.order = order
+        self.ordered.set()
+
+    async def thawed(self) -> None:
+        """Wait while the client's reads are frozen."""
+        await self._plan.thawed(self.target.client)
+
+
 class FaultPlan:
     """Rules, the clients that have crashed, and what was asked."""
 
     def __init__(self, *rules: Rule) -> None:
         self._rules: list[Rule] = list(rules)
-        self._targets: dict[int, Target] = {}
         self.records: list[Record] = []
         """Every request so far, in order of arrival."""
-        self.crashed: dict[str, asyncio.Event] = {}
-        """Set for each client that has crashed; the harness waits for it and ends the client."""
-        self.frozen: int | None = None
-        """The revision reads are served from, while frozen."""
-        self.compactions: list[Callable[[], None]] = []
-        """How the server behind this plan forgets its history."""
+        self._crashes: dict[str, asyncio.Event] = {}
+        self._frozen: dict[str, int] = {}
+        self._thaw = asyncio.Event()
+        self._watches: list[OpenWatch] = []
 
     # Setting up
 
@@ -184,25 +208,73 @@ class FaultPlan:
         self._rules.clear()
         self.thaw()
 
-    def thaw(self) -> None:
-        """Serve current reads again."""
-        self.frozen = None
+    # Crashing
+
+    def crash(self, client: str) -> None:
+        """A client dies now: its watches end, and it is served no more."""
+        self.crash_event(client).set()
+        self.order(Cut(), client=client)
 
     def revive(self, client: str) -> None:
         """Let a crashed client be served again: its process has been restarted."""
-        self.crashed.pop(client, None)
-
-    def crash(self, client: str) -> None:
-        """A client dies now."""
-        self.crash_event(client).set()
+        self._crashes.pop(client, None)
 
     def crash_event(self, client: str) -> asyncio.Event:
-        """An event that is set when the client crashes."""
-        return self.crashed.setdefault(client, asyncio.Event())
+        """An event that is set when the client crashes; the harness waits for it and ends the client."""
+        return self._crashes.setdefault(client, asyncio.Event())
+
+    @property
+    def crashed(self) -> frozenset[str]:
+        """The clients that have crashed and were not revived."""
+        return frozenset(client for client, event in self._crashes.items() if event.is_set())
 
     def is_crashed(self, client: str) -> bool:
-        event = self.crashed.get(client)
+        event = self._crashes.get(client)
         return event is not None and event.is_set()
+
+    # Freezing
+
+    def freeze(self, revision: int, client: str = "") -> None:
+        """Serve a client's reads (everybody's, when it is empty) from one revision."""
+        self._frozen[client] = revision
+        self._thaw.clear()
+
+    def thaw(self) -> None:
+        """Serve current reads again; held watches go on."""
+        self._frozen.clear()
+        self._thaw.set()
+
+    def frozen_for(self, client: str) -> int | None:
+        """The revision this client's reads are served from, while they are frozen."""
+        if not self._frozen:
+            return None
+        return self._frozen.get(client, self._frozen.get(""))
+
+    async def thawed(self, client: str) -> None:
+        """Wait while this client's reads are frozen."""
+        while self.frozen_for(client) is not None:
+            await self._thaw.wait()
+
+    # Watches
+
+    def watch_opened(self, target: Target) -> OpenWatch:
+        watch = OpenWatch(self, target)
+        self._watches.append(watch)
+        return watch
+
+    def watch_closed(self, watch: OpenWatch) -> None:
+        self._watches.remove(watch)
+
+    def order(self, order: Order, *, resource: str = "", client: str = "") -> int:
+        """Cut, silence or expire the open watches that match, now; how many there were."""
+        matching = [
+            watch
+            for watch in self._watches
+            if resource in ("", watch.target.resource) and client in ("", watch.target.client)
+        ]
+        for watch in matching:
+            watch.give(order)
+        return len(matching)
 
     # Acting
 

@@ -12,7 +12,7 @@ from .builtins import builtin_resources
 from .exchange import UserInfo
 from .metadata import timestamp
 from .registry import Registry, ResourceInfo
-from .storage import Change, Collection, Store, Stored
+from .storage import Change, Collection, Store
 from .stored_form import decode
 from .strategies import Addresses, strategy_for
 from .strategy import Strategy
@@ -90,8 +90,6 @@ class Backend:
 
         self.admission: list[Admission] = []
         """Asked in order: what may refuse a write before webhooks comes first."""
-        self.on_removed: list[Callable[[ResourceInfo, Stored], None]] = []
-        """Told of every object that has left the store."""
         self._strategies: dict[ResourceInfo, Strategy] = {}
         self.addresses = Addresses()
         """What Services hold of the cluster's IPs and node ports."""

@@ -7,24 +7,31 @@ from typing import Any
 import msgspec
 import yaml
 
+from . import go_json
 from .errors import ApiError, bad_request, unsupported_media_type
-from .registry import ResourceInfo
+from .field_errors import quote
+from .registry import Registry, ResourceInfo
 
 __all__ = [
     "MAXIMUM_BYTES",
-    "check_object",
+    "check_kind",
     "decode",
     "decode_applied",
-    "decode_json",
+    "decode_object",
     "decode_patch",
-    "decode_yaml",
+    "json_type",
     "media_type",
+    "require_object",
 ]
 
 MAXIMUM_BYTES = 3 * 1024 * 1024
-_DEPTH_LIMIT = 1000
-_WRITABLE = "application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor"
+_SUMMARY_BYTES = 30
 _decode_json = msgspec.json.Decoder().decode
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+class _MalformedError(ValueError):
+    """A body that cannot be decoded; the message says why, in Go's words."""
 
 
 def media_type(header: str) -> str:
@@ -32,57 +39,190 @@ def media_type(header: str) -> str:
     return header.partition(";")[0].strip().lower()
 
 
-def decode(body: bytes, content_type: str) -> Any:
-    """The decoded body, as its Content-Type says it is written."""
+def _parse(body: bytes, content_type: str, *, custom: bool = False) -> Any:
     kind = media_type(content_type)
-    if kind in ("", "application/json", "*/*"):
-        return decode_json(body)
+    if kind in ("", "application/json"):
+        return _json(body)
     if kind == "application/yaml":
-        return decode_yaml(body)
-    if kind == "application/vnd.kubernetes.protobuf":
+        return _yaml(body)
+    if kind == _PROTOBUF and not custom:
         raise unsupported_media_type(
             "the embedded devcluster does not read protobuf bodies; send application/json or application/yaml"
         )
+    accepted = "application/json, application/yaml" + ("" if custom else f", {_PROTOBUF}")
     raise unsupported_media_type(
-        f"the body of the request was in an unknown format - accepted media types include: {_WRITABLE}"
+        f"the body of the request was in an unknown format - accepted media types include: {accepted}"
     )
 
 
-def decode_json(body: bytes) -> Any:
+def _json(body: bytes) -> Any:
     try:
         return _decode_json(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise malformed(body, error) from None
+    except RecursionError:
+        raise _MalformedError("exceeded max depth") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _MalformedError(go_json.syntax_error(body) or str(error)) from None
 
 
-def decode_yaml(body: bytes) -> Any:
+def _yaml(body: bytes) -> Any:
     try:
-        return yaml.load(body, Loader=_Loader)  # noqa: S506  a CSafeLoader below
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise bad_request(f"error decoding YAML: {error}") from None
+        loaded = yaml.load(body, Loader=_Loader)  # noqa: S506  a CSafeLoader below
+        # Whatever YAML allows and JSON does not (other keys than strings, cycles) ends here.
+        return _decode_json(msgspec.json.encode(loaded))
+    except RecursionError:
+        raise _MalformedError("exceeded max depth") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise _MalformedError(f"yaml: line {line}: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise _MalformedError(f"yaml: {error}") from None
+
+
+def decode(body: bytes, content_type: str) -> Any:
+    """A decoded body that is no stored kind.
+
+    :raises ApiError: 400 or 415.
+    """
+    try:
+        return _parse(body, content_type)
+    except _MalformedError as error:
+        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+
+
+def decode_object(body: bytes, content_type: str, info: ResourceInfo) -> dict[str, Any]:
+    """A decoded body that must be an object of this kind; its kind is not looked at yet.
+
+    :raises ApiError: 400 or 415.
+    """
+    try:
+        decoded = _parse(body, content_type, custom=info.is_custom)
+    except _MalformedError as error:
+        why = str(error)
+        if not why.startswith("yaml: "):
+            why = f"couldn't get version/kind; json parse error: {why}"
+        raise _unrecognized(body, why, info) from None
+    if isinstance(decoded, dict):
+        return decoded
+    into = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+    why = f"json: cannot unmarshal {json_type(decoded)} into Go value of type {into}"
+    raise _unrecognized(body, f"couldn't get version/kind; json parse error: {why}", info)
+
+
+def _unrecognized(body: bytes, why: str, info: ResourceInfo) -> ApiError:
+    kind = "Unstructured" if info.is_custom else info.kind
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(body)})"
+    )
+
+
+def _summary(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    start, more = body[:_SUMMARY_BYTES], " ..." if len(body) > _SUMMARY_BYTES else ""
+    return (start.decode(errors="replace") if body[:1] == b"{" else start.hex()) + more
 
 
 def decode_patch(body: bytes) -> Any:
     """A JSON or merge patch."""
     try:
-        return _decode_json(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return _json(body)
+    except _MalformedError as error:
         raise bad_request(f"error decoding patch: {error}") from None
 
 
 def decode_applied(body: bytes) -> dict[str, Any]:
     """An applied configuration; it is YAML, of which JSON is a part."""
-    applied = decode_json(body) if body.lstrip()[:1] == b"{" else decode_yaml(body)
-    if not isinstance(applied, dict):
-        raise bad_request("error decoding YAML: an applied configuration must be an object")
-    return applied
+    try:
+        applied = _json(body) if body.lstrip()[:1] == b"{" else _yaml(body)
+    except _MalformedError as error:
+        why = str(error)
+        raise bad_request(
+            f"error decoding YAML: {why if why.startswith('yaml: ') else f'yaml: {why}'}"
+        ) from None
+    return require_object(applied)
 
 
-def malformed(body: bytes, error: Exception) -> ApiError:
-    """What the real server says of a body it cannot decode."""
-    if not body.strip():
-        return bad_request("EOF")
-    return bad_request(f"couldn't get version/kind; json parse error: {error}")
+def require_object(value: Any) -> dict[str, Any]:
+    """The value, if it is an object.
+
+    :raises ApiError: 400 when it is not.
+    """
+    if isinstance(value, dict):
+        return value
+    kind = json_type(value)
+    raise bad_request(
+        f"error decoding YAML: json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+    )
+
+
+def check_kind(obj: dict[str, Any], info: ResourceInfo, registry: Registry) -> dict[str, Any]:
+    """Fill in what the object leaves out of its type, and refuse another type than the path's.
+
+    :raises ApiError: 400 when it is something else.
+    """
+    api_version = obj.get("apiVersion") or info.api_version
+    kind = obj.get("kind") or info.kind
+    if api_version != info.api_version or kind != info.kind:
+        raise _wrong_kind(api_version, kind, info, registry)
+    obj["apiVersion"], obj["kind"] = api_version, kind
+    metadata = obj.get("metadata")
+    if metadata is None:
+        obj["metadata"] = {}
+    elif not isinstance(metadata, dict):
+        raise bad_request(
+            f"{info.kind} in version {quote(info.version)} cannot be handled as a {info.kind}: json: cannot unmarshal "
+            f"{json_type(metadata)} into Go struct field {info.kind}.metadata of type v1.ObjectMeta"
+        )
+    return obj
+
+
+_SCHEME = "pkg/runtime/scheme.go:111"
+
+
+def _wrong_kind(api_version: Any, kind: Any, info: ResourceInfo, registry: Registry) -> ApiError:
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        field = "apiVersion" if not isinstance(api_version, str) else "kind"
+        value = json_type(api_version if field == "apiVersion" else kind)
+        return bad_request(
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {value} into Go struct field "
+            f".{field} of type string"
+        )
+    group, _, version = api_version.rpartition("/")
+    if info.is_custom:
+        if kind == info.kind:
+            return bad_request(
+                f"the API version in the data ({api_version}) does not match the expected API version ({info.api_version})"
+            )
+        return bad_request(
+            f"{kind} in version {quote(version)} cannot be handled as a {info.kind}: "
+            f"no kind {quote(kind)} is registered for version {quote(api_version)} in scheme {quote(_SCHEME)}"
+        )
+    known = registry.find_kind(group, version, kind)
+    if known is None or known.is_custom:
+        why = (
+            f"no kind {quote(kind)} is registered for version {quote(api_version)} in scheme {quote(_SCHEME)}"
+        )
+    elif kind == info.kind:
+        return bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version ({info.api_version})"
+        )
+    else:
+        package = info.group.partition(".")[0] or "core"
+        why = f"converting ({version}.{kind}) to ({package}.{info.kind}): unknown conversion"
+    return bad_request(f"{kind} in version {quote(version)} cannot be handled as a {info.kind}: {why}")
+
+
+def json_type(value: Any) -> str:
+    """The type of a value as Go's JSON errors name it."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    if value is None:
+        return "null"
+    return "array" if isinstance(value, list) else "object"
 
 
 class _Loader(yaml.CSafeLoader):
@@ -93,44 +233,3 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
-
-
-def check_object(obj: Any, info: ResourceInfo) -> dict[str, Any]:
-    """The body as an object of the kind the path asks for.
-
-    :raises ApiError: 400 when it is something else.
-    """
-    if not isinstance(obj, dict):
-        raise bad_request(
-            f"couldn't get version/kind; json parse error: json: cannot unmarshal {_json_type(obj)} into Go value of "
-            'type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-        )
-    api_version, kind = obj.setdefault("apiVersion", info.api_version), obj.setdefault("kind", info.kind)
-    if kind != info.kind:
-        raise bad_request(
-            f'{kind} in version "{api_version}" cannot be handled as a {info.kind}: '
-            f"converting to known kind failed"
-        )
-    if api_version != info.api_version:
-        raise bad_request(
-            f"the API version in the data ({api_version}) does not match the expected API version ({info.api_version})"
-        )
-    metadata = obj.get("metadata")
-    if metadata is None:
-        obj["metadata"] = {}
-    elif not isinstance(metadata, dict):
-        raise bad_request(
-            f'{info.kind} in version "{info.version}" cannot be handled as a {info.kind}: json: cannot unmarshal '
-            f"{_json_type(metadata)} into Go struct field {info.kind}.metadata of type v1.ObjectMeta"
-        )
-    return obj
-
-
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    return "array" if isinstance(value, list) else "object"

@@ -14,7 +14,15 @@ from .registry import ResourceInfo
 from .storage import Stored
 from .stored_form import decode, stored_form, with_revision
 
-__all__ = ["DeleteOptions", "Deletion", "Preconditions", "delete", "finish_if_released", "remove"]
+__all__ = [
+    "DeleteOptions",
+    "Deletion",
+    "Preconditions",
+    "advance",
+    "delete",
+    "finish_if_released",
+    "remove",
+]
 
 Object = dict[str, Any]
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -98,7 +106,7 @@ async def delete(backend: Backend, deletion: Deletion) -> tuple[Stored, bool]:
         for admission in backend.admission:
             await admission.validate_deletion(deletion, obj)
         if collection.get(key) is live:
-            return _advance(backend, deletion, obj, live)
+            return advance(backend, deletion, obj, live)
 
 
 def _check_preconditions(info: ResourceInfo, obj: Object, wanted: Preconditions | None) -> None:
@@ -119,9 +127,12 @@ def _check_preconditions(info: ResourceInfo, obj: Object, wanted: Preconditions 
         raise errors.conflict(info, meta["name"], why, kind=info.kind)
 
 
-def _advance(backend: Backend, deletion: Deletion, obj: Object, live: Stored) -> tuple[Stored, bool]:
+def advance(backend: Backend, deletion: Deletion, obj: Object, live: Stored) -> tuple[Stored, bool]:
     """Take one step towards the end: mark the object, or remove it."""
     meta = obj["metadata"]
+    strategy = backend.strategy(deletion.info)
+    if not meta.get("deletionTimestamp") and strategy.defer_deletion(obj, backend.now()):
+        return _store(backend, deletion, obj, live), False
     grace, pending = _grace(backend, deletion, obj)
     if pending:
         return live, False
@@ -130,11 +141,13 @@ def _advance(backend: Backend, deletion: Deletion, obj: Object, live: Stored) ->
         meta["finalizers"] = finalizers
     else:
         meta.pop("finalizers", None)
-    if grace is None and finalizers:
+    waits = bool(finalizers) or not backend.strategy(deletion.info).may_go(obj)
+    if grace is None and waits:
         _mark(backend, obj)
-    if grace is not None or finalizers:
+        backend.strategy(deletion.info).begin_deletion(obj)
+    if grace is not None or waits:
         live = _store(backend, deletion, obj, live)
-        if finalizers or grace:
+        if waits or grace:
             return live, False
     if deletion.dry_run:
         return live, True
@@ -228,8 +241,6 @@ def remove(backend: Backend, info: ResourceInfo, live: Stored) -> Stored:
     """Take an object out of the store; its last state, at the revision of its deletion."""
     last = with_revision(live, backend.store.next_revision)
     backend.collection(info).remove(last)
-    for listener in backend.on_removed:
-        listener(info, last)
     return last
 
 
@@ -242,3 +253,18 @@ def finish_if_released(backend: Backend, info: ResourceInfo, obj: Object, live: 
         return False
     remove(backend, info, live)
     return True
+
+
+def options_of_query(values: dict[str, list[str]]) -> DeleteOptions:
+    """The options of a deletion that has no body."""
+    grace = values.get("gracePeriodSeconds", [""])[0]
+    orphan = values.get("orphanDependents", [""])[0]
+    if grace and not grace.lstrip("-").isdigit():
+        text = field_errors.quote(grace)
+        raise errors.bad_request(f"strconv.ParseInt: parsing {text}: invalid syntax")
+    return DeleteOptions(
+        grace_period_seconds=int(grace) if grace else None,
+        orphan_dependents=orphan.lower() not in ("0", "false") if orphan else None,
+        propagation_policy=values["propagationPolicy"][0] if "propagationPolicy" in values else None,
+        dry_run=values.get("dryRun"),
+    )

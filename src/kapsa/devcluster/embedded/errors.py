@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from .exchange import Reply
+from .exchange import Reply, UserInfo
 from .field_errors import quote
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
     "invalid",
     "method_not_allowed",
     "method_not_supported",
-    "not_acceptable",
+    "not_authorized",
     "not_found",
     "page_not_found",
     "resource_not_found",
@@ -125,7 +125,11 @@ class PlainError(Exception):
         self.text = text
 
     def reply(self) -> Reply:
-        headers = {"content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff"}
+        headers = {
+            "content-type": "text/plain; charset=utf-8",
+            "cache-control": "no-cache, private",
+            "x-content-type-options": "nosniff",
+        }
         return Reply(status=self.code, headers=headers, body=self.text.encode())
 
 
@@ -173,8 +177,14 @@ def generate_name_conflict(resource: Named, name: str) -> ApiError:
     return ApiError(409, "AlreadyExists", message, details=details, headers={"retry-after": "1"})
 
 
-def conflict(resource: Named, name: str, why: str = MODIFIED, *, kind: str = "") -> ApiError:
-    """An update of something that has changed; ``kind`` replaces the resource where the real server says the kind."""
+def conflict(resource: Named, name: str, why: str = MODIFIED, *, kind: str = "", path: str = "") -> ApiError:
+    """An update of something that has changed.
+
+    ``kind`` or ``path`` replace the resource where the real server says the kind, or a subresource.
+    """
+    if path:
+        message = f"Operation cannot be fulfilled on {path} {quote(name)}: {why}"
+        return ApiError(409, "Conflict", message, details=_details(resource, name, path))
     what = (f"{kind}.{resource.group}" if resource.group else kind) if kind else qualified(resource)
     message = f"Operation cannot be fulfilled on {what} {quote(name)}: {why}"
     return ApiError(409, "Conflict", message, details=_details(resource, name, kind))
@@ -191,6 +201,32 @@ def forbidden(
     if causes:
         details["causes"] = [_cause(cause) for cause in causes]
     return ApiError(403, "Forbidden", message, details=details)
+
+
+def not_authorized(asked: Asked) -> ApiError:
+    """What a client is told that may not do this."""
+    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    why = f'User "{asked.user.username}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
+    return forbidden(_Resource(asked.group, asked.resource), asked.name, why, subresource=asked.subresource)
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    group: str
+    resource: str
+    kind: str = ""
+
+
+class Asked(Protocol):
+    """What was asked for, of which an error tells."""
+
+    user: UserInfo
+    verb: str
+    group: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
 
 
 def invalid(resource: Named, name: str, problems: Iterable[FieldProblem]) -> ApiError:
@@ -231,11 +267,6 @@ def method_not_allowed() -> ApiError:
     )
 
 
-def not_acceptable(accepted: Sequence[str]) -> ApiError:
-    message = f"only the following media types are accepted: {', '.join(accepted)}"
-    return ApiError(406, "NotAcceptable", message)
-
-
 def unsupported_media_type(message: str) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", message)
 
@@ -245,14 +276,14 @@ def too_large(limit: int) -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", message)
 
 
-def too_many_requests(message: str, retry_after: int) -> ApiError:
-    return ApiError(
-        429,
-        "TooManyRequests",
-        message,
-        details={"retryAfterSeconds": retry_after} if retry_after else {},
-        headers={"retry-after": str(retry_after)},
-    )
+def too_many_requests(message: str, retry_after: int, *, causes: Sequence[Cause] = ()) -> ApiError:
+    details: dict[str, Any] = {}
+    if causes:
+        details["causes"] = [_cause(cause) for cause in causes]
+    if retry_after:
+        details["retryAfterSeconds"] = retry_after
+    headers = {"retry-after": str(retry_after)} if retry_after else {}
+    return ApiError(429, "TooManyRequests", message, details=details, headers=headers)
 
 
 def internal(message: str) -> ApiError:
@@ -275,4 +306,5 @@ def gateway_timeout(message: str, *, retry_after: int = 0, causes: Sequence[Caus
         details["causes"] = [_cause(cause) for cause in causes]
     if retry_after:
         details["retryAfterSeconds"] = retry_after
-    return ApiError(504, "Timeout", f"Timeout: {message}", details=details)
+    headers = {"retry-after": str(retry_after)} if retry_after else {}
+    return ApiError(504, "Timeout", f"Timeout: {message}", details=details, headers=headers)

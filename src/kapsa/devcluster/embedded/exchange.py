@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
-__all__ = ["ADMIN", "Reply", "Request", "UserInfo"]
+__all__ = ["ADMIN", "ConnectionDroppedError", "Reply", "Request", "UserInfo"]
 
 
 class UserInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,3 +43,7 @@ class Reply(msgspec.Struct, kw_only=True):
     status: int
     headers: dict[str, str]
     body: bytes | AsyncIterator[bytes] = b""
+
+
+class ConnectionDroppedError(ConnectionError):
+    """The request gets no answer: the door must close the connection, as a fault plan wants it."""

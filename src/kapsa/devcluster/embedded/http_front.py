@@ -14,13 +14,15 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from . import errors
 from .bodies import MAXIMUM_BYTES
-from .exchange import Reply, Request
+from .exchange import ConnectionDroppedError, Reply, Request
 from .server import Server
 
 __all__ = ["HttpFront"]
 
 _GZIP_FROM = 128 * 1024
 """Smaller bodies are not worth the compression; the real server draws the line here too."""
+CLIENT_HEADER = "x-kapsa-client"
+"""Names the client to the fault plan; a simulation sets it, others need not."""
 _BODILESS = frozenset({"GET", "HEAD"})
 
 
@@ -72,19 +74,28 @@ class HttpFront:
             if read is None:
                 return _plain(errors.too_large(MAXIMUM_BYTES).reply())
             body = read
-        reply = await self._server.handle(
-            Request(
-                method=incoming.method,
-                path=incoming.rel_url.raw_path,
-                query=incoming.rel_url.raw_query_string,
-                headers=headers,
-                body=body,
-                client=headers.get("x-kapsa-client", ""),
-            )
+        request = Request(
+            method=incoming.method,
+            path=incoming.rel_url.raw_path,
+            query=incoming.rel_url.raw_query_string,
+            headers=headers,
+            body=body,
+            client=headers.get(CLIENT_HEADER, ""),
         )
+        try:
+            reply = await self._server.handle(request)
+        except ConnectionDroppedError:
+            return _drop(incoming)
         if isinstance(reply.body, bytes):
             return _plain(reply, compress="gzip" in headers.get("accept-encoding", ""))
         return await _stream(incoming, reply, reply.body)
+
+
+def _drop(incoming: web.BaseRequest) -> web.Response:
+    """Close the connection; what is returned to aiohttp reaches nobody."""
+    if incoming.transport is not None:
+        incoming.transport.abort()
+    return web.Response(status=500)
 
 
 async def _read_limited(incoming: web.BaseRequest) -> bytes | None:

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from . import apply, bodies, errors, patch
+from .backend import Backend
 from .exchange import Request
-from .fieldset import Fields, from_paths
 from .registry import ResourceInfo
+from .reset_fields import reset_fields
+from .versions import converter
 from .writes import Transform, Write
 
-__all__ = ["APPLY", "patch_type", "transform_of"]
+__all__ = ["APPLY", "patch_type", "scale_change_of", "transform_of"]
 
 Object = dict[str, Any]
 
@@ -21,9 +23,6 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 _BUILT_IN = (JSON, MERGE, STRATEGIC, APPLY, "application/apply-patch+cbor")
 _CUSTOM = (JSON, MERGE, APPLY, "application/apply-patch+cbor")
-
-RESET_BY_MAIN = from_paths(("status",))
-RESET_BY_STATUS = from_paths(("spec",))
 
 
 def patch_type(request: Request, info: ResourceInfo) -> str:
@@ -41,10 +40,10 @@ def patch_type(request: Request, info: ResourceInfo) -> str:
     return kind
 
 
-def transform_of(kind: str, request: Request, write: Write, now: str) -> Transform:
+def transform_of(kind: str, request: Request, write: Write, backend: Backend) -> Transform:
     """What a patch of that type does to an object."""
     if kind == APPLY:
-        return _applying(request.body, write, now)
+        return _applying(request.body, write, backend)
     if kind == JSON:
         return _patching(request.body, patch.json_patch, write)
     if kind == MERGE:
@@ -55,18 +54,42 @@ def transform_of(kind: str, request: Request, write: Write, now: str) -> Transfo
     )
 
 
+def scale_change_of(kind: str, request: Request) -> Callable[[Object], Object]:
+    """What a patch does to a Scale, which is no stored kind: nobody owns its fields, so an apply is a merge."""
+    if kind == JSON:
+        operations = bodies.decode_patch(request.body)
+        return lambda scale: bodies.require_object(patch.json_patch(scale, operations))
+    decoded = bodies.decode_applied(request.body) if kind == APPLY else bodies.decode_patch(request.body)
+    return lambda scale: patch.merge_patch(scale, decoded)
+
+
 def _patching(body: bytes, change: Callable[[Object, Any], Any], write: Write) -> Transform:
     decoded = bodies.decode_patch(body)
 
     def transform(live: Object | None) -> Object:
         if live is None:
             raise errors.not_found(write.info, write.name)
-        return bodies.check_object(change(live, decoded), write.info)
+        return _checked(change(live, decoded), live, write)
 
     return transform
 
 
-def _applying(body: bytes, write: Write, now: str) -> Transform:
+def _checked(patched: Any, live: Object, write: Write) -> Object:
+    """A patch may not turn the object into another kind, nor into something that is none."""
+    if not isinstance(patched, dict):
+        kind = bodies.json_type(patched)
+        raise errors.bad_request(
+            f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+        )
+    for field in ("apiVersion", "kind"):
+        if patched.get(field) != live.get(field):
+            patched[field] = live[field]
+    if not isinstance(patched.get("metadata"), dict):
+        patched["metadata"] = {}
+    return patched
+
+
+def _applying(body: bytes, write: Write, backend: Backend) -> Transform:
     info = write.info
 
     def transform(live: Object | None) -> Object:
@@ -80,15 +103,9 @@ def _applying(body: bytes, write: Write, now: str) -> Transform:
             subresource=write.subresource,
             api_version=info.api_version,
             kind=info.kind,
-            now=now,
-            reset=reset_fields(write),
+            now=backend.now(),
+            reset=reset_fields(info, write.subresource),
+            convert=converter(backend.registry, info),
         )
 
     return transform
-
-
-def reset_fields(write: Write) -> Fields:
-    """What this endpoint takes from the live object, whatever the request says."""
-    if write.subresource == "status":
-        return RESET_BY_STATUS
-    return RESET_BY_MAIN if write.info.has_status else {}

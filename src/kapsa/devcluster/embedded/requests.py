@@ -1,4 +1,4 @@
-"""One request about a resource: from its method and path to a verb, and the verb's reply."""
+"""One request about a resource: the verb it turns out to be, and the verb's reply."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from typing import Any
 
 import msgspec
 
-from . import bodies, deletion, errors, listing, patches, writes
+from . import bodies, deletion, errors, listing, patches, reviews, subresources, writes
 from .backend import Backend
 from .deletion import DeleteOptions, Deletion
-from .exchange import ADMIN, Reply, Request
+from .errors import ApiError
+from .exchange import ADMIN, Reply, Request, UserInfo
+from .negotiation import negotiate
 from .options import ListOptions, list_options, parse_query, write_options
 from .registry import ResourceInfo
+from .replies import Writer, reply_document
 from .routes import Route
 from .selection import selection
-from .storage import Stored
-from .watch import Watch, bookmark_of
+from .storage import CompactedError, Stored
+from .watch import Watch, single_event, too_old
 from .writes import Write
 
-__all__ = ["ResourceRequest"]
+__all__ = ["ResourceRequest", "verb_of"]
 
 Object = dict[str, Any]
-_JSON = {"content-type": "application/json", "cache-control": "no-cache, private"}
 _RETURN_DELETED = frozenset(
     {
         ("", "namespaces"),
@@ -39,80 +41,118 @@ _RETURN_DELETED = frozenset(
         ("storage.k8s.io", "volumeattributesclasses"),
     }
 )
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+def verb_of(request: Request, route: Route) -> str:
+    """The verb as authorization and fault plans name it; empty for a method that is none."""
+    method = request.method
+    if method in ("GET", "HEAD"):
+        if route.watch or ("watch" in request.query and _asks_to_watch(request.query)):
+            return "watch"
+        return "get" if route.name else "list"
+    if method == "DELETE":
+        return "delete" if route.name else "deletecollection"
+    return _VERBS.get(method, "")
+
+
+def _asks_to_watch(query: str) -> bool:
+    values = parse_query(query).get("watch")
+    return values is not None and values[0].lower() not in ("0", "false")
 
 
 class ResourceRequest:
-    """What is known about the request so far, and the verbs it can turn out to be."""
+    """What is known about a request, and the verbs it can be."""
 
-    def __init__(self, backend: Backend, request: Request, route: Route, info: ResourceInfo) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        request: Request,
+        route: Route,
+        info: ResourceInfo,
+        *,
+        frozen: int | None = None,
+    ) -> None:
         self.backend = backend
         self.request = request
         self.route = route
         self.info = info
+        self.frozen = frozen
+        """A revision that reads are served from, when they are made stale on purpose."""
         self.collection = backend.collection(info)
         self.warnings: list[str] = []
 
-    async def answer(self) -> Reply:
-        method, route = self.request.method, self.route
-        if route.subresource and self.info.subresource(route.subresource) is None:
-            raise errors.resource_not_found()
-        if method == "GET" or method == "HEAD":
-            return await self._read()
-        if method == "POST" and not route.name:
-            return await self._create()
-        if method == "PUT" and route.name:
-            return await self._update()
-        if method == "PATCH" and route.name:
-            return await self._patch()
-        if method == "DELETE":
-            return await (self._delete() if route.name else self._delete_collection())
-        raise errors.method_not_allowed()
+    @property
+    def user(self) -> UserInfo:
+        return self.request.user or ADMIN
+
+    async def answer(self, verb: str) -> Reply:
+        """Do what the verb says."""
+        route, info = self.route, self.info
+        if route.subresource:
+            return await subresources.answer(self, verb)
+        if info.namespaced and not route.namespace and (route.name or verb == "create"):
+            raise errors.method_not_allowed() if verb == "create" else errors.resource_not_found()
+        if (info.group, info.resource) in reviews.REVIEWS:
+            return self._review(verb)
+        if verb not in info.verbs or (verb == "create" and route.name):
+            raise errors.method_not_allowed()
+        match verb:
+            case "get":
+                return self._get()
+            case "list":
+                return self._list()
+            case "watch":
+                return self._watch()
+            case "create":
+                return await self._create()
+            case "update":
+                return await self.update()
+            case "patch":
+                return await self.patch()
+            case "delete":
+                return await self._delete()
+            case _:
+                return await self._delete_collection()
 
     # Reading
 
-    async def _read(self) -> Reply:
-        if self.route.name and not self.route.watch:
-            options = list_options(self.request.query) if "watch" in self.request.query else ListOptions()
-            if not options.watch:
-                return self._object(200, self._get())
-        options = list_options(self.request.query, watch=self.route.watch)
-        if options.watch:
-            return self._watch(options)
-        return self._list(options)
+    def _get(self) -> Reply:
+        return self.writer().object(200, self.stored())
 
-    def _get(self) -> Stored:
-        stored = self.collection.get(self.info.object_key(self.route.namespace, self.route.name))
+    def stored(self) -> Stored:
+        """The object the path names."""
+        key = self.info.object_key(self.route.namespace, self.route.name)
+        stored = self.collection.get(key) if self.frozen is None else self.collection.get_at(self.frozen, key)
         if stored is None:
             raise errors.not_found(self.info, self.route.name)
         return stored
 
-    def _list(self, options: ListOptions) -> Reply:
+    def _list(self) -> Reply:
+        writer = self.writer()
+        options = list_options(self.request.query)
         chosen = selection(self.info, self.route.namespace, options)
-        page = listing.read_page(self.backend.store, self.collection, chosen, options)
-        head = {
-            "kind": self.info.list_kind,
-            "apiVersion": self.info.api_version,
-            "metadata": page.metadata(),
-        }
-        body = b'%b,"items":[%b]}\n' % (
-            msgspec.json.encode(head)[:-1],
-            b",".join([stored.body for stored in page.items]),
-        )
-        return Reply(status=200, headers=dict(_JSON), body=body)
+        page = listing.read_page(self.backend.store, self.collection, chosen, options, frozen=self.frozen)
+        return writer.page(page)
 
-    def _watch(self, options: ListOptions) -> Reply:
+    def _watch(self) -> Reply:
+        writer = self.writer(stream=True)
+        options = list_options(self.request.query, watch=True)
         chosen = selection(self.info, self.route.namespace, options, self.route.name)
         watch = Watch(
             self.backend.store,
             self.collection,
             chosen,
             options,
-            bookmark=bookmark_of(self.info.api_version, self.info.kind),
+            bookmark=writer.bookmark,
+            view=writer.view,
             timeout=self._watch_timeout(options),
         )
-        revision = options.resource_version
-        watch.open(revision, listing.parse_revision(revision) if revision else 0)
-        return Reply(status=200, headers=dict(_JSON), body=watch.events())
+        try:
+            watch.open()
+        except CompactedError as error:
+            return Reply(status=200, headers=writer.headers(), body=single_event("ERROR", too_old(error)))
+        return Reply(status=200, headers=writer.headers(), body=watch.events())
 
     def _watch_timeout(self, options: ListOptions) -> float:
         if options.timeout_seconds is not None:
@@ -122,24 +162,31 @@ class ResourceRequest:
     # Writing
 
     async def _create(self) -> Reply:
-        write = self._write("CreateOptions")
-        stored = await writes.create(self.backend, write, self._body())
-        return self._object(201, stored)
+        writer = self.writer()
+        write = self.write("CreateOptions")
+        stored = await writes.create(self.backend, write, self.body())
+        return writer.object(201, stored)
 
-    async def _update(self) -> Reply:
-        write = self._write("UpdateOptions")
-        body = self._body()
-        stored = await writes.update(self.backend, write, lambda _: body)
-        return self._object(201 if write.created else 200, stored)
-
-    async def _patch(self) -> Reply:
-        kind = patches.patch_type(self.request, self.info)
-        write = self._write("PatchOptions", applies=kind == patches.APPLY)
-        transform = patches.transform_of(kind, self.request, write, self.backend.now())
+    async def update(self) -> Reply:
+        """Replace the object, or the part of it that the subresource is."""
+        writer = self.writer()
+        write = self.write("UpdateOptions")
+        self.body()
+        transform = subresources.narrowed(self.route.subresource, lambda _: self.body())
         stored = await writes.update(self.backend, write, transform)
-        return self._object(201 if write.created else 200, stored)
+        return writer.object(201 if write.created else 200, stored)
 
-    def _write(self, options: str, *, applies: bool = False) -> Write:
+    async def patch(self) -> Reply:
+        """Patch the object, or the part of it that the subresource is."""
+        writer = self.writer()
+        kind = patches.patch_type(self.request, self.info)
+        write = self.write("PatchOptions", applies=kind == patches.APPLY)
+        transform = patches.transform_of(kind, self.request, write, self.backend)
+        stored = await writes.update(self.backend, write, transform)
+        return writer.object(201 if write.created else 200, stored)
+
+    def write(self, options: str, *, applies: bool = False) -> Write:
+        """The write this request asks for; ``options`` is the kind of its options."""
         route = self.route
         return Write(
             info=self.info,
@@ -148,61 +195,55 @@ class ResourceRequest:
             subresource=route.subresource,
             options=write_options(self.request, options, patch=options == "PatchOptions", apply=applies),
             applies=applies,
-            user=self.request.user or ADMIN,
+            user=self.user,
             warnings=self.warnings,
         )
 
-    def _body(self) -> Object:
-        obj = bodies.decode(self.request.body, self.request.headers.get("content-type", ""))
-        return bodies.check_object(obj, self.info)
+    def body(self) -> Object:
+        """The request's object; decoded anew each time, since what is made of it is changed in place."""
+        obj = bodies.decode_object(self.request.body, self.request.headers.get("content-type", ""), self.info)
+        return bodies.check_kind(obj, self.info, self.backend.registry)
+
+    def _review(self, verb: str) -> Reply:
+        if verb != "create" or self.route.name:
+            raise errors.method_not_allowed()
+        reviewed = reviews.answer(self.backend, self.info, self.user, self.body(), self.route.namespace)
+        return reply_document(201, reviewed, negotiate(self.request))
 
     # Deleting
 
     async def _delete(self) -> Reply:
+        writer = self.writer()
         options = self._delete_options()
-        stored, gone = await deletion.delete(
-            self.backend,
-            Deletion(
-                info=self.info,
-                namespace=self.route.namespace,
-                name=self.route.name,
-                options=options,
-                user=self.request.user or ADMIN,
-                warnings=self.warnings,
-            ),
-        )
+        stored, gone = await deletion.delete(self.backend, self._deletion(self.route.name, options))
         code = 202 if not gone and options.orphan_dependents is False else 200
         if not gone or (self.info.group, self.info.resource) in _RETURN_DELETED:
-            return self._object(code, stored)
-        return Reply(status=code, headers=dict(_JSON), body=_success(self.info, stored))
+            return writer.object(code, stored)
+        return reply_document(code, _success(self.info, stored), writer.form, self.warnings)
 
     async def _delete_collection(self) -> Reply:
+        writer = self.writer()
+        selected = list_options(self.request.query)
         options = self._delete_options()
-        chosen = selection(self.info, self.route.namespace, list_options(self.request.query))
+        chosen = selection(self.info, self.route.namespace, selected)
         page = listing.read_page(self.backend.store, self.collection, chosen, ListOptions())
         for stored in page.items:
             try:
-                await deletion.delete(
-                    self.backend,
-                    Deletion(
-                        info=self.info,
-                        namespace=stored.namespace,
-                        name=stored.name,
-                        options=options,
-                        user=self.request.user or ADMIN,
-                        warnings=self.warnings,
-                    ),
-                )
-            except errors.ApiError as error:
+                await deletion.delete(self.backend, self._deletion(stored.name, options, stored.namespace))
+            except ApiError as error:
                 if error.code != 404:
                     raise
-        return self._list_reply(page)
+        return writer.page(page)
 
-    def _list_reply(self, page: listing.Page) -> Reply:
-        head = {"kind": self.info.list_kind, "apiVersion": self.info.api_version, "metadata": page.metadata()}
-        items = b",".join([stored.body for stored in page.items])
-        body = b'%b,"items":[%b]}\n' % (msgspec.json.encode(head)[:-1], items)
-        return Reply(status=200, headers=dict(_JSON), body=body)
+    def _deletion(self, name: str, options: DeleteOptions, namespace: str = "") -> Deletion:
+        return Deletion(
+            info=self.info,
+            namespace=namespace or self.route.namespace,
+            name=name,
+            options=options,
+            user=self.user,
+            warnings=self.warnings,
+        )
 
     def _delete_options(self) -> DeleteOptions:
         request = self.request
@@ -215,40 +256,20 @@ class ResourceRequest:
                     f"decoded object cannot be converted to DeleteOptions: {error}"
                 ) from None
         else:
-            options = _options_of_query(request.query)
+            options = deletion.options_of_query(parse_query(request.query))
         options.validate()
         return options
 
     # Replying
 
-    def _object(self, code: int, stored: Stored) -> Reply:
-        headers = dict(_JSON)
-        if self.warnings:
-            headers["warning"] = ", ".join(_warning(text) for text in dict.fromkeys(self.warnings))
-        return Reply(status=code, headers=headers, body=stored.body)
+    def writer(self, *, stream: bool = False) -> Writer:
+        """Writes replies in the form the client wants; refuses one that cannot be had before anything is done."""
+        return Writer(self.info, negotiate(self.request, stream=stream), self.warnings)
 
 
-def _warning(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'299 - "{escaped}"'
-
-
-def _success(info: ResourceInfo, stored: Stored) -> bytes:
-    details = {"name": stored.name, "kind": info.resource, "uid": stored.uid}
+def _success(info: ResourceInfo, stored: Stored) -> Object:
+    details = {"name": stored.name}
     if info.group:
         details["group"] = info.group
-    return msgspec.json.encode(
-        {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-    )
-
-
-def _options_of_query(query: str) -> DeleteOptions:
-    values = parse_query(query)
-    grace = values.get("gracePeriodSeconds", [""])[0]
-    orphan = values.get("orphanDependents", [""])[0]
-    return DeleteOptions(
-        grace_period_seconds=int(grace) if grace else None,
-        orphan_dependents=orphan != "false" if orphan else None,
-        propagation_policy=values.get("propagationPolicy", [None])[0],
-        dry_run=values.get("dryRun"),
-    )
+    details |= {"kind": info.resource, "uid": stored.uid}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

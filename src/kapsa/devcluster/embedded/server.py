@@ -6,12 +6,15 @@ import logging
 
 from ..faults import FaultPlan
 from . import errors, routes
-from .backend import Backend
+from .backend import Attributes, Backend
 from .bootstrap import bootstrap
+from .crds import CustomResources
 from .errors import ApiError, PlainError
-from .exchange import Reply, Request
+from .exchange import ADMIN, ConnectionDroppedError, Reply, Request
+from .fault_gate import FaultGate
 from .namespace_lifecycle import NamespaceLifecycle
-from .requests import ResourceRequest
+from .requests import ResourceRequest, verb_of
+from .routes import Route
 from .verbs import Verbs
 
 __all__ = ["Server"]
@@ -25,17 +28,24 @@ class Server:
     def __init__(self, backend: Backend | None = None, *, faults: FaultPlan | None = None) -> None:
         self.backend = backend or Backend()
         self.faults = faults
+        self._gate = FaultGate(self.backend, faults or FaultPlan())
         self.backend.admission.insert(0, NamespaceLifecycle(self.backend))
         self.verbs = Verbs(self.backend)
         """The same reads and writes for controllers in this process, with Python objects."""
         bootstrap(self.backend)
+        self.custom_resources = CustomResources(self.backend)
 
     async def handle(self, request: Request) -> Reply:
-        """Answer one request. Never raises for what a client sends."""
+        """Answer one request. Never raises for what a client sends.
+
+        :raises ConnectionDroppedError: when the fault plan wants the connection closed without an answer.
+        """
         try:
             return await self._dispatch(request)
         except (ApiError, PlainError) as error:
             return error.reply()
+        except ConnectionDroppedError:
+            raise
         except RecursionError:
             return errors.bad_request("exceeded max depth").reply()
         except Exception as error:
@@ -46,9 +56,38 @@ class Server:
         route = routes.parse(request.path)
         if route is None:
             raise errors.page_not_found()
-        info = self.backend.registry.find(route.group, route.version, route.resource)
+        verb = verb_of(request, route)
+        if self.faults is None:
+            return await self._serve(request, route, verb)
+        return await self._gate.serve(request, route, verb, self._serve)
+
+    async def _serve(self, request: Request, route: Route, verb: str, frozen: int | None = None) -> Reply:
+        registry = self.backend.registry
+        info = registry.find(route.group, route.version, route.resource)
+        self._authorize(request, route, verb)
         if info is None:
-            if self.backend.registry.has_group_version(route.group, route.version):
+            if registry.has_group_version(route.group, route.version):
                 raise errors.resource_not_found()
             raise errors.page_not_found()
-        return await ResourceRequest(self.backend, request, route, info).answer()
+        reply = await ResourceRequest(self.backend, request, route, info, frozen=frozen).answer(verb)
+        if info.resource == "customresourcedefinitions":
+            # A definition that was just written is served before its writer hears of it.
+            self.custom_resources.settle()
+        return reply
+
+    def _authorize(self, request: Request, route: Route, verb: str) -> None:
+        policy = self.backend.policy
+        if policy is None:
+            return
+        attributes = Attributes(
+            user=request.user or ADMIN,
+            verb=verb,
+            group=route.group,
+            version=route.version,
+            resource=route.resource,
+            subresource=route.subresource,
+            namespace=route.namespace,
+            name=route.name,
+        )
+        if not policy(attributes):
+            raise errors.not_authorized(attributes)

@@ -79,8 +79,6 @@ class Collection:
         self._window_bytes = 0
         self._compacted = 0
         self._waiters: list[asyncio.Future[None]] = []
-        self.listeners: list[Callable[[Change], None]] = []
-        """Called at once with every change, before any watcher: for what must never lag behind the store."""
 
     def __len__(self) -> int:
         return len(self._objects)

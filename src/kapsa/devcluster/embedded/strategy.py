@@ -143,9 +143,16 @@ class Strategy:
 
     # Deleting
 
+    def defer_deletion(self, obj: Object, now: str) -> bool:
+        """Begin a deletion in the kind's own way; True when the object now waits for the kind's finalizer."""
+        return False
+
     def grace_seconds(self, obj: Object, requested: int | None) -> int | None:
         """How long this object is given to end; None when the kind is deleted at once."""
         return None
+
+    def begin_deletion(self, obj: Object) -> None:
+        """Mark an object whose deletion has begun, beyond its deletion timestamp."""
 
     def may_go(self, obj: Object) -> bool:
         """Whether an object that is being deleted and has no metadata.finalizers may leave the store."""

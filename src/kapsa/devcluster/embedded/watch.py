@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 import msgspec
 
 from .errors import ApiError, expired
+from .field_errors import quote
 from .options import ListOptions
 from .selection import Selection
 from .storage import Change, Collection, CompactedError, Store, Stored
 from .stored_form import with_revision
 
-__all__ = ["Watch", "bookmark_of"]
+__all__ = ["Watch", "single_event", "too_old"]
 
 BOOKMARK_SECONDS = 60.0
 _END_OF_LIST = "k8s.io/initial-events-end"
@@ -51,17 +51,20 @@ class Watch:
         self._list_revision = 0
         self._waiter: asyncio.Future[None] | None = None
 
-    def open(self, revision: str, start: int) -> None:
-        """Take the starting position; ``start`` is the parsed revision.
+    def open(self) -> None:
+        """Take the starting position.
 
         :raises CompactedError: when it lies before the window.
         """
         options = self._options
-        if options.send_initial_events or (options.send_initial_events is None and revision in ("", "0")):
+        revision = options.resource_version
+        start = watch_revision(revision)
+        newest = revision in ("", "0")
+        if options.send_initial_events or (options.send_initial_events is None and newest):
             self._initial = self._chosen.filter(self._collection.current(self._chosen.prefix))
             self._position = self._collection.end
             self._list_revision = self._store.revision
-        elif revision in ("", "0"):
+        elif newest:
             self._position = self._collection.end
         else:
             self._position = self._collection.position_after(start)
@@ -158,6 +161,19 @@ class Watch:
         return self._event("DELETED", with_revision(change.previous, change.revision))
 
 
+def watch_revision(text: str) -> int:
+    """The revision a watch starts after; the real server's words for one that is none."""
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit():
+        quoted = quote(text)
+        message = (
+            f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
+        )
+        raise ApiError(500, "", message)
+    return int(text)
+
+
 def json_frame(kind: str, body: bytes) -> bytes:
     """One watch event as a line of JSON."""
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
@@ -172,13 +188,6 @@ def too_old(error: CompactedError) -> ApiError:
     return expired(f"too old resource version: {error.requested} ({error.oldest})")
 
 
-def bookmark_of(api_version: str, kind: str) -> Callable[[int, dict[str, str]], bytes]:
-    """How bookmarks of a kind are written: nothing but a revision."""
-
-    def encode(revision: int, annotations: dict[str, str]) -> bytes:
-        metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
-        if annotations:
-            metadata["annotations"] = annotations
-        return msgspec.json.encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
-
-    return encode
+async def single_event(kind: str, error: ApiError) -> AsyncIterator[bytes]:
+    """A stream that says one thing and ends."""
+    yield json_frame(kind, msgspec.json.encode(error.status()))

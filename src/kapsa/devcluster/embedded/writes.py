@@ -10,6 +10,7 @@ import msgspec
 from . import errors, field_errors, metadata, names
 from .apply import track_update
 from .backend import Backend
+from .conversion import from_storage, to_storage
 from .defaulting import apply_defaults
 from .deletion import finish_if_released
 from .exchange import ADMIN, UserInfo
@@ -17,9 +18,11 @@ from .managedfields import keep_times_of_unchanged
 from .options import WriteOptions
 from .pruning import prune
 from .registry import ResourceInfo
+from .reset_fields import reset_fields
 from .storage import Stored
-from .stored_form import decode, stored_form, with_revision
+from .stored_form import stored_form, with_revision
 from .validation import unknown_fields, validate, validate_status
+from .versions import converter
 
 __all__ = ["Transform", "Write", "create", "update"]
 
@@ -59,10 +62,6 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
     strategy = backend.strategy(info)
     metadata.check_namespace(info, obj, write.namespace)
     meta = obj["metadata"]
-    if meta.get("resourceVersion"):
-        raise errors.ApiError(
-            500, "InternalError", "resourceVersion should not be set on objects to be created"
-        )
     generated = not meta.get("name") and meta.get("generateName")
     if generated:
         meta["name"] = names.generate(meta["generateName"], backend.random)
@@ -86,6 +85,8 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
     for admission in backend.admission:
         await admission.validate(write, obj, None)
     write.warnings.extend(strategy.warnings(obj, None))
+    if meta.get("resourceVersion"):
+        raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
     if backend.collection(info).get(write.key) is not None:
         raise (errors.generate_name_conflict if generated else errors.already_exists)(info, write.name)
     return _commit_create(backend, write, obj)
@@ -101,8 +102,8 @@ async def update(backend: Backend, write: Write, transform: Transform) -> Stored
         live = collection.get(write.key)
         if live is None:
             return await _create_by_update(backend, write, transform)
-        old = decode(live)
-        obj = transform(decode(live))
+        old = from_storage(write.info, live)
+        obj = transform(from_storage(write.info, live))
         _check_identity(write, obj)
         _check_revision(backend, write, obj, old)
         obj = await _prepare_update(backend, write, obj, old)
@@ -124,7 +125,9 @@ async def _create_by_update(backend: Backend, write: Write, transform: Transform
 def _check_identity(write: Write, obj: Object) -> None:
     name = obj["metadata"].get("name") or ""
     if not name:
-        raise errors.bad_request("name must be provided")
+        raise errors.bad_request(
+            f"the name of the object ({write.name} based on URL) was undeterminable: name must be provided"
+        )
     if name != write.name:
         raise errors.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({write.name})"
@@ -156,26 +159,28 @@ def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) ->
 async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Object) -> Object:
     info = write.info
     strategy = backend.strategy(info)
-    is_status = write.subresource == "status"
+    is_status = write.subresource in ("status", "approval")
+    is_whole = write.subresource in ("", "scale")
     metadata.keep_system_fields(obj, old)
     _decode_into_schema(write, obj)
     if is_status:
         strategy.reset_for_status(obj, old)
-    else:
+    elif is_whole:
         strategy.reset_for_update(obj, old)
     obj = _track(backend, write, obj, old)
     for admission in backend.admission:
         obj = await admission.mutate(write, obj, old)
     metadata.keep_system_fields(obj, old)
-    if not is_status:
+    if is_whole:
         strategy.prepare_for_update(obj, old)
-        if strategy.counts_generations and strategy.raises_generation(obj, old):
-            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    if not is_status and strategy.counts_generations and strategy.raises_generation(obj, old):
+        obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     problems = [
         *metadata.validate(info, obj, names.path_segment),
         *metadata.validate_update(obj, old),
         *_validate_update(info, obj, old, is_status),
-        *(strategy.validate_status(obj, old) if is_status else strategy.validate_update(obj, old)),
+        *(strategy.validate_status(obj, old) if is_status else []),
+        *(strategy.validate_update(obj, old) if is_whole else []),
     ]
     if problems:
         raise errors.invalid(info, write.name, problems)
@@ -205,6 +210,8 @@ def _track(backend: Backend, write: Write, obj: Object, old: Object | None) -> O
         subresource=write.subresource,
         api_version=write.info.api_version,
         now=backend.now(),
+        reset=reset_fields(write.info, write.subresource),
+        convert=converter(backend.registry, write.info),
     )
 
 
@@ -226,15 +233,15 @@ def _decode_into_schema(write: Write, obj: Object) -> None:
 def _commit_create(backend: Backend, write: Write, obj: Object) -> Stored:
     revision = backend.store.next_revision
     if write.options.dry_run:
-        return stored_form(write.info, obj, 0)
+        return stored_form(write.info, to_storage(write.info, obj), 0)
     obj["metadata"]["resourceVersion"] = str(revision)
-    stored = stored_form(write.info, obj, revision)
+    stored = stored_form(write.info, to_storage(write.info, obj), revision)
     backend.collection(write.info).put(stored)
     return stored
 
 
 def _commit_update(backend: Backend, write: Write, obj: Object, live: Stored) -> Stored:
-    unchanged = stored_form(write.info, obj, live.revision)
+    unchanged = stored_form(write.info, to_storage(write.info, obj), live.revision)
     if write.options.dry_run or unchanged.body == live.body:
         return unchanged
     if finish_if_released(backend, write.info, obj, live):

@@ -1,0 +1,192 @@
+"""What Go's encoding/json says about text that is not JSON."""
+
+from __future__ import annotations
+
+__all__ = ["syntax_error"]
+
+_SPACE = " \t\r\n"
+_HEX = "0123456789abcdefABCDEF"
+_ESCAPED = '"\\/bfnrt'
+MAXIMUM_DEPTH = 10_000
+
+
+class _SyntaxError(Exception):
+    """Where the scanner stops."""
+
+
+def syntax_error(data: bytes) -> str:
+    """The message for malformed JSON; empty when there is nothing wrong with it."""
+    text = data.decode("utf-8", errors="replace")
+    try:
+        end = _Scanner(text).document()
+    except _SyntaxError as problem:
+        return str(problem)
+    rest = text[end:].lstrip(_SPACE)
+    return f"invalid character {quote_character(rest[0])} after top-level value" if rest else ""
+
+
+def quote_character(character: str) -> str:
+    """A character as Go's errors show it."""
+    if character == "'":
+        return "'\\''"
+    if character == '"':
+        return "'\"'"
+    if character.isprintable():
+        return f"'{character}'"
+    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\v": "\\v"}
+    code = ord(character)
+    shown = f"\\x{code:02x}" if code < 128 else f"\\u{code:04x}"
+    return f"'{named.get(character, shown)}'"
+
+
+class _Scanner:
+    """Walks over a document and stops at the first character that cannot be there."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def document(self) -> int:
+        # Containers are kept on a list of our own, so that nesting costs no Python stack.
+        open_containers: list[str] = []
+        self._value_start(open_containers)
+        while open_containers:
+            self._after_value(open_containers)
+        return self._at
+
+    def _peek(self) -> str:
+        while self._at < len(self._text) and self._text[self._at] in _SPACE:
+            self._at += 1
+        if self._at >= len(self._text):
+            raise _SyntaxError("unexpected end of JSON input")
+        return self._text[self._at]
+
+    def _fail(self, context: str) -> _SyntaxError:
+        return _SyntaxError(f"invalid character {quote_character(self._text[self._at])} {context}")
+
+    def _value_start(self, containers: list[str], context: str = "looking for beginning of value") -> None:
+        """Read a value; of a container, only up to and into its first element."""
+        while True:
+            character = self._peek()
+            if character == "{":
+                self._push(containers, "{")
+                if self._peek() == "}":
+                    self._at += 1
+                    containers.pop()
+                    return
+                self._key("looking for beginning of object key string")
+                context = "looking for beginning of value"
+            elif character == "[":
+                self._push(containers, "[")
+                if self._peek() == "]":
+                    self._at += 1
+                    containers.pop()
+                    return
+                context = "looking for beginning of value"
+            else:
+                self._scalar(character, context)
+                return
+
+    def _push(self, containers: list[str], kind: str) -> None:
+        self._at += 1
+        containers.append(kind)
+        if len(containers) > MAXIMUM_DEPTH:
+            raise _SyntaxError("exceeded max depth")
+
+    def _after_value(self, containers: list[str]) -> None:
+        """What may follow a value: the next one, or the end of its container."""
+        character = self._peek()
+        inside = containers[-1]
+        closing = "}" if inside == "{" else "]"
+        if character == closing:
+            self._at += 1
+            containers.pop()
+            return
+        if character != ",":
+            raise self._fail("after object key:value pair" if inside == "{" else "after array element")
+        self._at += 1
+        if inside == "{":
+            self._key("looking for beginning of object key string")
+        self._value_start(containers)
+
+    def _key(self, context: str) -> None:
+        if self._peek() != '"':
+            raise self._fail(context)
+        self._string()
+        if self._peek() != ":":
+            raise self._fail("after object key")
+        self._at += 1
+
+    def _scalar(self, character: str, context: str) -> None:
+        if character == '"':
+            self._string()
+        elif character == "-" or character.isdigit():
+            self._number()
+        elif character in "tfn":
+            self._literal({"t": "true", "f": "false", "n": "null"}[character])
+        else:
+            raise self._fail(context)
+
+    def _next(self) -> str:
+        if self._at >= len(self._text):
+            raise _SyntaxError("unexpected end of JSON input")
+        return self._text[self._at]
+
+    def _string(self) -> None:
+        self._at += 1
+        while (character := self._next()) != '"':
+            if character == "\\":
+                self._at += 1
+                self._escape()
+            elif character < " ":
+                raise self._fail("in string literal")
+            else:
+                self._at += 1
+        self._at += 1
+
+    def _escape(self) -> None:
+        character = self._next()
+        if character == "u":
+            for _ in range(4):
+                self._at += 1
+                if self._next() not in _HEX:
+                    raise self._fail("in \\u hexadecimal character escape")
+        elif character not in _ESCAPED:
+            raise self._fail("in string escape code")
+        self._at += 1
+
+    def _literal(self, word: str) -> None:
+        self._at += 1
+        for expected in word[1:]:
+            if self._next() != expected:
+                raise self._fail(f"in literal {word} (expecting {quote_character(expected)})")
+            self._at += 1
+
+    def _number(self) -> None:
+        if self._next() == "-":
+            self._at += 1
+            if not self._next().isdigit():
+                raise self._fail("in numeric literal")
+        if self._next() == "0":
+            self._at += 1
+        else:
+            self._digits()
+        if self._here() == ".":
+            self._at += 1
+            if not self._next().isdigit():
+                raise self._fail("after decimal point in numeric literal")
+            self._digits()
+        if self._here() in ("e", "E"):
+            self._at += 1
+            if self._next() in "+-":
+                self._at += 1
+            if not self._next().isdigit():
+                raise self._fail("in exponent of numeric literal")
+            self._digits()
+
+    def _here(self) -> str:
+        return self._text[self._at] if self._at < len(self._text) else ""
+
+    def _digits(self) -> None:
+        while self._here().isdigit():
+            self._at += 1
