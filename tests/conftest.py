@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import pytest
 import pytest_asyncio
 
 from kapsa.devcluster import DevCluster, VirtualClock, VirtualTimeLoop
+from tests.background import background_loop
 from tests.devcluster.conformance.report import ConformanceRecorder
 
 
@@ -60,8 +61,13 @@ async def cluster(engine: str, request: pytest.FixtureRequest) -> AsyncIterator[
         yield embedded
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def real_cluster() -> AsyncIterator[DevCluster]:
-    """One real cluster for all tests of a session: starting it takes seconds."""
-    async with DevCluster(engine="real") as real:
-        yield real
+@pytest.fixture(scope="session")
+def real_cluster() -> Iterator[DevCluster]:
+    """One real cluster for all tests of a process: starting it takes seconds."""
+    with background_loop() as wait:
+        real = DevCluster(engine="real")
+        wait(real.start())
+        try:
+            yield real
+        finally:
+            wait(real.stop())

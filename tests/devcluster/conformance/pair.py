@@ -6,38 +6,36 @@ import asyncio
 import itertools
 import ssl
 import tempfile
-import threading
 from base64 import b64decode
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import aiohttp
 
 from kapsa.devcluster import DevCluster
+from tests.background import background_loop
 from tests.devcluster.conformance.cases.definitions import DEFINITIONS
 from tests.devcluster.conformance.cases.words import CRDS, get, post
 from tests.devcluster.conformance.exchange import Case, Engine
-
-T = TypeVar("T")
 
 
 class Pair:
     """Both engines, without controllers, so that nothing but the requests moves anything."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, embedded: Engine, real: Engine) -> None:
-        self._loop = loop
+    def __init__(
+        self, wait: Callable[[Coroutine[Any, Any, Any]], Any], embedded: Engine, real: Engine
+    ) -> None:
+        self._wait = wait
         self._embedded = embedded
         self._real = real
         self._numbers = itertools.count(1)
 
     def compare(self, case: Case) -> tuple[list[Any], list[Any]]:
         """What the embedded engine answered, and what the real one did."""
-        return self._wait(self._compare(case))
-
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=110)
+        embedded, real = self._wait(self._compare(case))
+        return embedded, real
 
     async def _compare(self, case: Case) -> tuple[list[Any], list[Any]]:
         namespace = f"case-{next(self._numbers)}"
@@ -59,23 +57,13 @@ async def _play_in(engine: Engine, case: Case, namespace: str) -> list[Any]:
 
 @contextmanager
 def engines() -> Iterator[Pair]:
-    """Start both; a thread of its own runs their loop, so that ordinary and generated tests can share them."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    stack = AsyncExitStack()
-
-    def wait(work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(timeout=110)
-
-    try:
-        embedded, real = wait(_start(stack))
-        yield Pair(loop, embedded, real)
-    finally:
-        wait(stack.aclose())
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    """Start both; a loop in the background runs them, so that ordinary and generated tests can share them."""
+    with background_loop() as wait:
+        stack = AsyncExitStack()
+        try:
+            yield Pair(wait, *wait(_start(stack)))
+        finally:
+            wait(stack.aclose())
 
 
 async def _start(stack: AsyncExitStack) -> tuple[Engine, Engine]:

@@ -1,0 +1,143 @@
+"""Server-side apply against the table: the object, its managedFields and the errors of a real API server.
+
+`pytest --engine real` plays the table on the real control plane and compares that with the recording;
+with KAPSA_RECORD=1 it writes the recording anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+
+from kapsa.devcluster import DevCluster
+from kapsa.devcluster.embedded.exchange import Request
+from tests.devcluster.conformance.apply_table.play import (
+    GROUP,
+    Send,
+    cases,
+    definitions,
+    expected,
+    play,
+    record,
+)
+from tests.devcluster.conformance.pair import tls_of
+
+CASES = cases()
+EXPECTED = expected()
+JSON = {"content-type": "application/json"}
+
+
+class StepClock:
+    """A clock that stands still until a step of a case begins."""
+
+    def __init__(self) -> None:
+        self._now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._now.timestamp()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def tick(self) -> None:
+        self._now += timedelta(seconds=1)
+
+
+async def _install(send: Send) -> None:
+    for definition in definitions():
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        status, answer = await send("POST", path, JSON, json.dumps(definition).encode())
+        assert status == 201, answer
+        plural = definition["spec"]["names"]["plural"]
+        for _ in range(200):
+            status, _answer = await send("GET", f"/apis/{GROUP}/v1/{plural}", {}, b"")
+            if status == 200:
+                break
+            await asyncio.sleep(0.1)
+        assert status == 200, f"{plural} did not become available"
+
+
+async def _open(send: Send, namespace: str) -> None:
+    body = json.dumps({"metadata": {"name": namespace}}).encode()
+    status, answer = await send("POST", "/api/v1/namespaces", JSON, body)
+    assert status == 201, answer
+
+
+def _embedded(cluster: DevCluster) -> Send:
+    async def send(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, Any]:
+        path, _, query = path.partition("?")
+        lower = {name.lower(): value for name, value in headers.items()}
+        reply = await cluster.server.handle(
+            Request(method=method, path=path, query=query, headers=lower, body=body)
+        )
+        assert isinstance(reply.body, bytes)
+        return reply.status, json.loads(reply.body)
+
+    return send
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+async def test_the_embedded_server_does_what_the_real_one_did(case: dict[str, Any]) -> None:
+    clock = StepClock()
+    async with DevCluster(clock=clock, http=False, controllers=False) as cluster:
+        send = _embedded(cluster)
+        await _install(send)
+        await _open(send, "case-0")
+        assert await play(case, "case-0", send, clock.tick) == EXPECTED[case["name"]]
+
+
+def test_the_table_is_long_and_its_names_are_unique() -> None:
+    assert len(CASES) >= 200
+    assert len({case["name"] for case in CASES}) == len(CASES)
+    assert {case["name"] for case in CASES} == set(EXPECTED)
+
+
+@asynccontextmanager
+async def _real() -> AsyncIterator[Send]:
+    async with DevCluster(engine="real", controllers=False) as cluster:
+        connector = aiohttp.TCPConnector(ssl=tls_of(cluster.kubeconfig_data), limit=50)
+        async with aiohttp.ClientSession(connector=connector) as session:
+
+            async def send(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, Any]:
+                async with session.request(
+                    method, cluster.url + path, headers=headers, data=body
+                ) as response:
+                    return response.status, json.loads(await response.read())
+
+            yield send
+
+
+async def _next_second() -> None:
+    now = time.time()
+    await asyncio.sleep(int(now) + 1.02 - now)
+
+
+@pytest.mark.real
+async def test_the_real_server_still_does_what_was_recorded() -> None:
+    async with _real() as send:
+        await _install(send)
+        gate = asyncio.Semaphore(80)
+
+        async def one(number: int, case: dict[str, Any]) -> list[Any]:
+            async with gate:
+                await _open(send, f"case-{number}")
+                return await play(case, f"case-{number}", send, _next_second)
+
+        outcomes = await asyncio.gather(*(one(number, case) for number, case in enumerate(CASES)))
+    played = {case["name"]: outcome for case, outcome in zip(CASES, outcomes, strict=True)}
+    if os.environ.get("KAPSA_RECORD"):
+        record(played)
+    else:
+        assert played == EXPECTED
