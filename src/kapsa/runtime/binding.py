@@ -16,7 +16,7 @@ from kapsa.runtime.errors import DecodeError
 from kapsa.runtime.metadata import GroupVersionKind
 from kapsa.runtime.resource import CustomResource
 
-__all__ = ["Binding", "Manifest", "kind_of", "resource_of"]
+__all__ = ["Binding", "Manifest", "decoder_for", "kind_of", "resource_of"]
 
 T = TypeVar("T")
 Manifest: TypeAlias = dict[str, Any]
@@ -77,7 +77,7 @@ class Binding:
     def __init__(self, resource: ApiResource, type: type[Any]) -> None:  # noqa: A002 - a type is what it is
         self.resource = resource
         self._type = type
-        self._decode = _decoder(type)
+        self._decode = decoder_for(type)
         self._cluster = f"{resource.path}/{resource.plural}"
         self._namespaced = f"{resource.path}/namespaces/"
 
@@ -128,7 +128,8 @@ def _page(items: list[Any], metadata: ListMeta) -> ResourceList[Any]:
     return ResourceList(items, metadata.resource_version, metadata.continue_token)
 
 
-def _decoder(kind: type[Any]) -> Decode:
+def decoder_for(kind: type[Any]) -> Decode:
+    """What reads JSON into a type."""
     if issubclass(kind, CustomResource):
         return kind.decode
     if kind is dict:

@@ -57,6 +57,17 @@ class CertificateState(msgspec.Struct, frozen=True):
         """What clients must trust, PEM."""
         return self.authority.certificate + self.previous
 
+    def check(self) -> None:
+        """ValueError if a part of it can't be read."""
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        for certificate in filter(
+            None, (self.authority.certificate, self.serving.certificate, self.previous)
+        ):
+            _load(certificate)
+        for key in (self.authority.key, self.serving.key):
+            load_pem_private_key(key, password=None)
+
 
 def advance(
     state: CertificateState | None, names: Sequence[str], now: datetime, lifetimes: Lifetimes | None = None

@@ -1,0 +1,294 @@
+"""The webhook server: what the API server calls over TLS before it writes, and to convert between versions.
+
+    webhooks = Webhooks(MyAppValidator(), MyAppDefaulter(), service="my-operator-webhooks")
+    operator = Operator(controllers=[MyAppController()], webhooks=webhooks)
+
+The operator registers them and keeps certificate and registration up to date by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from kapsa.runtime.admission import MutatingWebhook, Review, ValidatingWebhook, Webhook, answer, deny
+from kapsa.runtime.certificate_sources import CertificateSource, DirectoryCertificates, SecretCertificates
+from kapsa.runtime.certificates import KeyPair, Lifetimes
+from kapsa.runtime.client import Client
+from kapsa.runtime.conversion import ConversionReview, Conversions, Converter
+from kapsa.runtime.errors import ClientError
+from kapsa.runtime.rbac import WebhookRights
+from kapsa.runtime.registration import Endpoint, Registrar
+from kapsa.runtime.resource import ModelMismatch
+from kapsa.runtime.tls import present
+
+__all__ = ["Outcome", "WebhookServer", "Webhooks"]
+
+_log = structlog.get_logger(__name__)
+
+Outcome = str
+"""allowed, denied, converted, misfit, error, timeout or malformed."""
+
+Observe = Callable[[str, Outcome, float], None]
+"""Told of every call: the webhook's name, what came of it, and the seconds it took."""
+
+CONVERSION = "convert"
+_decode_review = msgspec.json.Decoder(Review).decode
+_decode_conversion = msgspec.json.Decoder(ConversionReview).decode
+
+
+class Webhooks:
+    """Which webhooks an operator has, and where they are reached. A declaration: `WebhookServer` runs it."""
+
+    def __init__(
+        self,
+        *webhooks: ValidatingWebhook[Any] | MutatingWebhook[Any],
+        converters: Sequence[Converter[Any, Any]] = (),
+        service: str = "",
+        url: str = "",
+        host: str = "0.0.0.0",  # noqa: S104 - the API server comes from outside the pod
+        port: int = 9443,
+        service_port: int = 443,
+        cert_dir: Path | str | None = None,
+        lifetimes: Lifetimes | None = None,
+        max_body_bytes: int = 8 * 1024 * 1024,
+        check_every: float = 60.0,
+    ) -> None:
+        """
+        :param webhooks: validating and mutating webhooks.
+        :param converters: the ways between versions of a kind.
+        :param service: the Service before the operator's pods, in its namespace.
+        :param url: instead of a Service, for an operator outside the cluster: `https://host:port`.
+        :param host: the address to listen on.
+        :param port: the port to listen on; 0 for any free one.
+        :param service_port: the Service's own port.
+        :param cert_dir: a directory with tls.crt, tls.key and perhaps ca.crt; without it the operator makes its own
+            certificates and keeps them in a Secret.
+        :param lifetimes: how long self-made certificates live.
+        :param max_body_bytes: larger requests are refused.
+        :param check_every: seconds between looks at certificates and registrations.
+        """
+        if bool(service) == bool(url):
+            raise ValueError("webhooks need either the Service that leads to them, or a url")
+        self.webhooks = webhooks
+        self.conversions = Conversions(converters)
+        self.service = service
+        self.url = url
+        self.host = host
+        self.port = port
+        self.service_port = service_port
+        self.cert_dir = Path(cert_dir) if cert_dir is not None else None
+        self.lifetimes = lifetimes
+        self.max_body_bytes = max_body_bytes
+        self.check_every = check_every
+        self._check_paths()
+
+    def _check_paths(self) -> None:
+        seen: dict[str, str] = {}
+        for webhook in self.webhooks:
+            other = seen.setdefault(webhook.path, type(webhook).__name__)
+            if other != type(webhook).__name__:
+                raise ValueError(f"{other} and {type(webhook).__name__} are both at {webhook.path}")
+
+    def rights(self, operator: str) -> WebhookRights:
+        """What the operator may do to keep them registered."""
+        return WebhookRights(
+            validating=operator if any(isinstance(w, ValidatingWebhook) for w in self.webhooks) else "",
+            mutating=operator if any(isinstance(w, MutatingWebhook) for w in self.webhooks) else "",
+            conversion=self.conversions.crds,
+            secret=secret_name(operator) if self.cert_dir is None else "",
+        )
+
+    def hosts(self, namespace: str) -> list[str]:
+        """The names that the certificate must carry."""
+        if self.url:
+            return [str(ssl_host(self.url))]
+        return [f"{self.service}.{namespace}.svc", f"{self.service}.{namespace}.svc.cluster.local"]
+
+
+def secret_name(operator: str) -> str:
+    """The Secret that holds an operator's self-made certificates."""
+    return f"{operator}-webhook-certificates"
+
+
+def ssl_host(url: str) -> str | None:
+    """The host that a certificate must name to be trusted at a URL."""
+    from urllib.parse import urlsplit
+
+    return urlsplit(url).hostname
+
+
+class WebhookServer:
+    """Serves the webhooks of one operator."""
+
+    def __init__(
+        self, webhooks: Webhooks, client: Client, *, operator: str, observe: Observe | None = None
+    ) -> None:
+        """`client` writes registrations and the Secret; `operator` names both."""
+        self._webhooks = webhooks
+        self._client = client
+        self._observe = observe or (lambda name, outcome, seconds: None)
+        self._certificates: CertificateSource
+        if webhooks.cert_dir is not None:
+            self._certificates = DirectoryCertificates(webhooks.cert_dir)
+        else:
+            self._certificates = SecretCertificates(
+                client,
+                namespace=client.namespace,
+                name=secret_name(operator),
+                hosts=webhooks.hosts(client.namespace),
+                lifetimes=webhooks.lifetimes,
+            )
+        self._registrar = Registrar(
+            client,
+            name=operator,
+            endpoint=Endpoint(
+                service=webhooks.service,
+                namespace=client.namespace,
+                port=webhooks.service_port,
+                url=webhooks.url,
+            ),
+            webhooks=webhooks.webhooks,
+            crds=webhooks.conversions.crds,
+        )
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._serving: KeyPair | None = None
+        self._runner: web.AppRunner | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self.ready = asyncio.Event()
+        """Set once it listens with a certificate and is registered."""
+        self.trouble = ""
+        """Why it is not ready, or what last went wrong; empty if nothing."""
+
+    @property
+    def port(self) -> int:
+        """The port it listens on; 0 while it does not."""
+        return int(self._runner.addresses[0][1]) if self._runner and self._runner.addresses else 0
+
+    async def start(self) -> None:
+        """Start in the background. `ready` tells when it serves."""
+        self._keeper = asyncio.create_task(self.run(), name="webhook server")
+
+    async def run(self) -> None:
+        """Serve until cancelled; looks after certificates and registrations all the while."""
+        while True:
+            try:
+                await self.keep()
+                self.trouble = ""
+            except (ClientError, OSError, ssl.SSLError) as error:
+                # A standby may not write; it serves as soon as the leader has made the Secret.
+                self.trouble = str(error)
+                _log.warning("webhooks not up to date", error=str(error))
+            pause = (
+                self._webhooks.check_every if self.ready.is_set() else min(2.0, self._webhooks.check_every)
+            )
+            await self._client.clock.sleep(pause)
+
+    async def keep(self) -> None:
+        """Once: take the current certificate into use, listen, and bring the registrations up to date."""
+        pair, bundle = await self._certificates.current()
+        if pair != self._serving:
+            present(self._tls, pair.certificate, pair.key)  # new handshakes use it at once
+            self._serving = pair
+        if self._runner is None:
+            await self._listen()
+        await self._registrar.register(bundle)
+        self.ready.set()
+
+    async def stop(self) -> None:
+        """Stop listening; calls in flight are answered first."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeper
+            self._keeper = None
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _listen(self) -> None:
+        application = web.Application(client_max_size=self._webhooks.max_body_bytes)
+        for webhook in self._webhooks.webhooks:
+            application.router.add_post(webhook.path, self._admission_handler(webhook))
+        if self._webhooks.conversions.crds:
+            application.router.add_post("/convert", self._convert)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=5.0)
+        await runner.setup()
+        try:
+            site = web.TCPSite(
+                runner, self._webhooks.host, self._webhooks.port, ssl_context=self._tls, reuse_address=True
+            )
+            await site.start()
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        _log.info("webhooks served", port=self.port)
+
+    def _admission_handler(self, webhook: Webhook[Any]) -> Callable[[web.Request], Any]:
+        async def handle(request: web.Request) -> web.Response:
+            started = self._client.clock.monotonic()
+            outcome, reply = await self._admit(webhook, request)
+            self._observe(webhook.name, outcome, self._client.clock.monotonic() - started)
+            return reply
+
+        return handle
+
+    async def _admit(self, webhook: Webhook[Any], request: web.Request) -> tuple[Outcome, web.Response]:
+        uid = ""
+        try:
+            async with asyncio.timeout(webhook.timeout_seconds):
+                review = _decode_review(await request.read())
+                uid = review.request.uid
+                response, body = await webhook.review(review)
+        except web.HTTPRequestEntityTooLarge:
+            limit = self._webhooks.max_body_bytes
+            return "malformed", web.Response(status=413, text=f"requests are at most {limit} bytes")
+        except msgspec.DecodeError as error:
+            return "malformed", web.Response(status=400, text=f"not an AdmissionReview: {error}")
+        except TimeoutError:
+            message = f"{webhook.name} did not decide within {webhook.timeout_seconds} s; try again"
+            return "timeout", _json(answer(uid, deny(message, code=504, reason="Timeout"), []))
+        except ModelMismatch as error:
+            return "misfit", _json(answer(uid, deny(str(error), code=422, reason="Invalid"), []))
+        except Exception as error:
+            _log.exception("webhook failed, the write is denied", webhook=webhook.name, uid=uid)
+            message = (
+                f"{webhook.name} failed, so the write is denied: {type(error).__name__}: {error}. "
+                "The operator's log tells more."
+            )
+            return "error", _json(answer(uid, deny(message, code=500, reason="InternalError"), []))
+        return "allowed" if response.allowed else "denied", _json(body)
+
+    async def _convert(self, request: web.Request) -> web.Response:
+        started = self._client.clock.monotonic()
+        outcome = "malformed"
+        try:
+            review = _decode_conversion(await request.read())
+        except web.HTTPRequestEntityTooLarge:
+            limit = self._webhooks.max_body_bytes
+            reply = web.Response(status=413, text=f"requests are at most {limit} bytes")
+        except msgspec.DecodeError as error:
+            reply = web.Response(status=400, text=f"not a ConversionReview: {error}")
+        else:
+            body = self._webhooks.conversions.review(review)
+            result = body["response"]["result"]
+            outcome = "converted" if result["status"] == "Success" else "error"
+            if outcome == "error":
+                _log.error("conversion failed", error=result["message"])
+            reply = _json(body)
+        self._observe(CONVERSION, outcome, self._client.clock.monotonic() - started)
+        return reply
+
+
+def _json(body: Any) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), content_type="application/json")
