@@ -1,0 +1,48 @@
+"""A small kopf operator, run by kopf itself: it copies spec to status and writes down what it was called for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import kopf
+
+DIARY = Path(os.environ.get("KOPF_DIARY", os.devnull))
+
+
+def note(line: str) -> None:
+    with DIARY.open("a") as diary:
+        diary.write(f"{line}\n")
+
+
+@kopf.on.startup()
+def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+    settings.posting.level = 20
+
+
+@kopf.on.create("kopf.kapsa.dev", "v1", "kites")
+async def created(spec: kopf.Spec, patch: kopf.Patch, name: str | None, **_: Any) -> None:
+    note(f"created {name}")
+    patch.status["length"] = spec["length"]
+
+
+@kopf.on.update("kopf.kapsa.dev", "v1", "kites", field="spec.length")
+async def lengthened(old: Any, new: Any, patch: kopf.Patch, name: str | None, **_: Any) -> None:
+    note(f"updated {name} {old} {new}")
+    patch.status["length"] = new
+
+
+@kopf.on.resume("kopf.kapsa.dev", "v1", "kites")
+async def resumed(name: str | None, **_: Any) -> None:
+    note(f"resumed {name}")
+
+
+@kopf.on.delete("kopf.kapsa.dev", "v1", "kites")
+async def deleted(name: str | None, **_: Any) -> None:
+    note(f"deleted {name}")
+
+
+@kopf.on.timer("kopf.kapsa.dev", "v1", "kites", interval=0.5)
+async def ticked(name: str | None, **_: Any) -> None:
+    note(f"ticked {name}")
