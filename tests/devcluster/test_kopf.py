@@ -119,7 +119,7 @@ async def status_is(client: Client, length: int) -> None:
 
 async def gone(client: Client) -> None:
     await eventually(
-        lambda: client.list(KITES, namespace="default"), lambda kites: not kites, "an empty list"
+        lambda: client.list(KITES, namespace="default"), lambda kites: not kites.items, "an empty list"
     )
 
 
