@@ -204,7 +204,11 @@ def _updated(
     result = dict(after)
     before = result.get(author)
     fields = union(own, before.fields) if before else own
-    result[author] = Entry(ordered(fields), author.api_version, now)
+    time: str | None = now
+    if author.subresource == "scale":
+        # A Scale's entries are translated from and to its object's, and the time gets lost on the way.
+        time = before.time if before else None
+    result[author] = Entry(ordered(fields), author.api_version, time)
     return result
 
 

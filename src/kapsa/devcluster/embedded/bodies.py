@@ -26,7 +26,15 @@ __all__ = [
 
 MAXIMUM_BYTES = 3 * 1024 * 1024
 _SUMMARY_BYTES = 30
-_decode_json = msgspec.json.Decoder().decode
+
+
+def _number(text: str) -> float:
+    """A number as the real server stores it: 1.0 and 1e3 are whole, so they are written without a fraction."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 1e21 else value
+
+
+_decode_json = msgspec.json.Decoder(float_hook=_number).decode
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 

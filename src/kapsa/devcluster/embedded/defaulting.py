@@ -20,8 +20,13 @@ def apply_defaults(schema: Schema | None, obj: dict[str, Any]) -> dict[str, Any]
     """
     if schema is not None:
         drop_nulls(schema, obj)
-        _fill(schema, obj)
+        fill_defaults(schema, obj)
     return obj
+
+
+def fill_defaults(schema: Schema, obj: dict[str, Any]) -> None:
+    """Fill `obj`, in place, with the schema's defaults; a null without a default stays."""
+    _fill(schema, obj)
 
 
 def drop_nulls(schema: Schema, value: Any) -> None:

@@ -194,6 +194,7 @@ class ResourceRequest:
             name=route.name,
             subresource=route.subresource,
             options=write_options(self.request, options, patch=options == "PatchOptions", apply=applies),
+            patches=options == "PatchOptions",
             applies=applies,
             user=self.user,
             warnings=self.warnings,

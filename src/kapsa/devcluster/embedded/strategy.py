@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .comparison import equal
 from .field_errors import FieldError
 from .registry import ResourceInfo
 
@@ -119,7 +120,7 @@ class Strategy:
         for field in obj.keys() | old.keys():
             if field in ("apiVersion", "kind", "metadata") or (field == "status" and self.info.has_status):
                 continue
-            if obj.get(field) != old.get(field):
+            if not equal(obj.get(field), old.get(field)):
                 return True
         return False
 

@@ -11,7 +11,7 @@ from . import errors, field_errors, metadata, names
 from .apply import track_update
 from .backend import Backend
 from .conversion import from_storage, to_storage
-from .defaulting import apply_defaults
+from .defaulting import apply_defaults, fill_defaults
 from .deletion import finish_if_released
 from .exchange import ADMIN, UserInfo
 from .managedfields import keep_times_of_unchanged
@@ -43,6 +43,8 @@ class Write(msgspec.Struct, kw_only=True):
     options: WriteOptions = WriteOptions()
     user: UserInfo = ADMIN
     warnings: list[str] = []
+    patches: bool = False
+    """Whether this is a patch of some type: only a whole object's uid is a precondition."""
     applies: bool = False
     """Whether this is an apply, which keeps the record of field managers itself and may create."""
     created: bool = False
@@ -118,6 +120,9 @@ async def _create_by_update(backend: Backend, write: Write, transform: Transform
         raise errors.not_found(write.info, write.name)
     obj = transform(None)
     _check_identity(write, obj)
+    if write.applies and (uid := obj["metadata"].get("uid")):
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise errors.conflict(write.info, write.name, why)
     write.created = True
     return await create(backend, write, obj)
 
@@ -139,6 +144,10 @@ def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) ->
     """Optimistic locking: a resourceVersion that the update carries must be the live one."""
     meta, live = obj["metadata"], old["metadata"]
     if meta.get("uid") and meta["uid"] != live["uid"]:
+        if write.patches:
+            # Checked for every kind, and once more by the kind itself.
+            problem = field_errors.invalid("metadata.uid", meta["uid"], "field is immutable")
+            raise errors.invalid(write.info, write.name, [problem, problem])
         why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {live['uid']}"
         raise errors.conflict(write.info, write.name, why)
     given = meta.get("resourceVersion") or ""
@@ -202,6 +211,9 @@ def _track(backend: Backend, write: Write, obj: Object, old: Object | None) -> O
     """Record which fields this write's manager sets."""
     if write.applies:
         return obj
+    if write.info.is_custom and obj["metadata"].get("managedFields") == []:
+        # Metadata of a custom resource is decoded first, and an empty list says nothing there.
+        del obj["metadata"]["managedFields"]
     return track_update(
         old,
         obj,
@@ -219,6 +231,10 @@ def _decode_into_schema(write: Write, obj: Object) -> None:
     """Name, then drop, the fields that the kind does not have; fill its defaults."""
     schema = write.info.schema
     if schema is None:
+        return
+    if write.applies and write.info.is_custom:
+        # A configuration fits its schema already, and its nulls are for validation to judge.
+        fill_defaults(schema, obj)
         return
     directive = write.options.field_validation
     if directive != "Ignore":

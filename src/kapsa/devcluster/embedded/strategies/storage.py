@@ -25,8 +25,8 @@ class PersistentVolumeClaims(BuiltIn):
     def initial_status(self, obj: Object) -> dict[str, Any]:
         return {"phase": "Pending"}
 
-    def reset_for_create(self, obj: Object) -> None:
-        super().reset_for_create(obj)
+    def prepare_for_create(self, obj: Object) -> None:
+        super().prepare_for_create(obj)
         _protect(obj, CLAIM_PROTECTION)
 
     def validate(self, obj: Object) -> list[FieldError]:
