@@ -1,1 +1,11 @@
-"""Controllers of the embedded control plane."""
+"""The controllers of the embedded control plane: what kube-controller-manager, kube-scheduler and kubelets do.
+
+Each kind's logic is a pure function from objects to a :class:`~.plan.Plan`; `reconcilers` and `node_agents` find what
+a change concerns and hand the plan to the :class:`~.executor.Executor`. :class:`Controllers` runs them all;
+:class:`Workloads` is how a test makes pods slow, crash, or their node vanish.
+"""
+
+from .manager import Controllers
+from .workloads import Behaviour, Delays, Workloads
+
+__all__ = ["Behaviour", "Controllers", "Delays", "Workloads"]

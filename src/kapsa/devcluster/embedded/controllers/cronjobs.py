@@ -6,7 +6,7 @@ import copy
 from datetime import datetime, timedelta
 from typing import Any
 
-from . import schedule
+from ..strategies import schedule
 from .conditions import is_true
 from .jobs import is_finished
 from .kinds import CRON_JOB, JOB, Object

@@ -11,7 +11,7 @@ from .kinds import DAEMON_SET, POD, Object
 from .ownership import is_deleting
 from .plan import Create, Delete, Note, Plan, UpdateStatus
 from .podstate import available_in, is_finished, is_ready, phase
-from .revisions import HASH_LABEL, REVISION_LABEL
+from .revisions import REVISION_LABEL
 from .rollout import age_key, scaled
 from .templates import pod_from
 
@@ -57,8 +57,8 @@ class _Sync:
         self.owner, self.now = owner, now
         self.spec: dict[str, Any] = owner["spec"]
         self.plan = Plan()
-        self.history = revisions.record(self.plan, DAEMON_SET, owner, history)
-        self.digest = self.history.latest["metadata"]["labels"][HASH_LABEL]
+        self.history = revisions.record(self.plan, DAEMON_SET, owner, history, label=REVISION_LABEL)
+        self.digest = self.history.latest["metadata"]["labels"][REVISION_LABEL]
         self.template = self._template()
         self.nodes = nodes
         self.pods = pods
@@ -75,7 +75,7 @@ class _Sync:
             names = {
                 r["metadata"]["name"]
                 for r in self.history.revisions
-                if r["metadata"]["labels"].get(HASH_LABEL) in live
+                if r["metadata"]["labels"].get(REVISION_LABEL) in live
             }
             limit = self.spec.get("revisionHistoryLimit")
             revisions.truncate(self.plan, self.history, names, 10 if limit is None else int(limit))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from ..strategies.labels import matches_map
 from .conditions import find, put, without
 from .kinds import POD, Kind, Object
-from .labels import matches_map
 from .ownership import is_deleting
 from .plan import Create, Delete, Note, Plan, UpdateStatus
 from .podstate import available_in, is_active, is_ready, is_scheduled, is_terminating, phase, restarts

@@ -33,7 +33,7 @@ def sort(revisions: list[Object]) -> list[Object]:
     )
 
 
-def record(plan: Plan, kind: Kind, owner: Object, revisions: list[Object]) -> History:
+def record(plan: Plan, kind: Kind, owner: Object, revisions: list[Object], *, label: str) -> History:
     """The owner's history with its present template as the newest revision; plans the write that needs."""
     revisions = sort(revisions)
     data = _data(owner)
@@ -46,7 +46,7 @@ def record(plan: Plan, kind: Kind, owner: Object, revisions: list[Object]) -> Hi
         latest = {**equal[-1], "revision": number}
         plan.do(Update(CONTROLLER_REVISION, latest))
         return History([r for r in revisions if r is not equal[-1]] + [latest], latest)
-    latest = _new(kind, owner, data, number)
+    latest = _new(kind, owner, data, number, label)
     plan.do(Create(CONTROLLER_REVISION, latest, exists_ok=True))
     return History([*revisions, latest], latest)
 
@@ -55,14 +55,14 @@ def _data(owner: Object) -> dict[str, Any]:
     return {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
 
 
-def _new(kind: Kind, owner: Object, data: dict[str, Any], number: int) -> Object:
+def _new(kind: Kind, owner: Object, data: dict[str, Any], number: int, label: str) -> Object:
     digest = safe_hash(data, (owner.get("status") or {}).get("collisionCount") or 0)
     metadata = owner["metadata"]
     labels = (owner["spec"]["template"].get("metadata") or {}).get("labels") or {}
     own: dict[str, Any] = {
         "name": f"{metadata['name'][:223]}-{digest}",
         "namespace": metadata["namespace"],
-        "labels": {**labels, HASH_LABEL: digest},
+        "labels": {**labels, label: digest},
         "ownerReferences": [controller_reference(kind, owner)],
     }
     if metadata.get("annotations"):

@@ -12,7 +12,7 @@ from .kinds import CLAIM, POD, STATEFUL_SET, Object
 from .ownership import controller_reference, is_deleting
 from .plan import Action, Create, Delete, Note, Plan, Update, UpdateStatus
 from .podstate import available_in, is_finished, is_ready, phase
-from .revisions import REVISION_LABEL, History
+from .revisions import HASH_LABEL, REVISION_LABEL, History
 from .rollout import replicas, scaled
 from .templates import pod_from
 
@@ -53,7 +53,7 @@ class _Sync:
         self.count = replicas(owner)
         self.in_order = self.spec.get("podManagementPolicy", "OrderedReady") != "Parallel"
         self.wait = self.spec.get("minReadySeconds") or 0
-        self.history: History = revisions.record(self.plan, STATEFUL_SET, owner, history)
+        self.history: History = revisions.record(self.plan, STATEFUL_SET, owner, history, label=HASH_LABEL)
         current = self.history.named((owner.get("status") or {}).get("currentRevision") or "")
         self.current = current or self.history.latest
         by_ordinal = {parent_and_ordinal(pod)[1]: pod for pod in pods}
@@ -152,7 +152,7 @@ class _Sync:
             pod["spec"]["subdomain"] = self.spec["serviceName"]
         self._mount(pod, ordinal)
         self._create_claims(name, ordinal)
-        text = f"create Pod {name} in StatefulSet {self.owner['metadata']['name']}"
+        text = f"Create Pod {name} in StatefulSet {self.owner['metadata']['name']}"
         self.plan.do(
             Create(
                 POD,
@@ -175,7 +175,7 @@ class _Sync:
         pod["spec"]["volumes"] = [*own, *rest]
 
     def _delete(self, pod: Object) -> None:
-        text = f"delete Pod {pod['metadata']['name']} in StatefulSet {self.owner['metadata']['name']}"
+        text = f"Delete Pod {pod['metadata']['name']} in StatefulSet {self.owner['metadata']['name']}"
         self.plan.do(
             Delete(
                 POD,
@@ -215,7 +215,7 @@ class _Sync:
         if self._policy()["whenDeleted"] == "Delete":
             metadata["ownerReferences"] = [controller_reference(STATEFUL_SET, self.owner)]
         claim.update(apiVersion="v1", kind="PersistentVolumeClaim", metadata=metadata)
-        text = f"create Claim {name} Pod {pod_name} in StatefulSet {self.owner['metadata']['name']} success"
+        text = f"Create Claim {name} Pod {pod_name} in StatefulSet {self.owner['metadata']['name']} success"
         return Create(CLAIM, claim, done=Note(self.owner, "SuccessfulCreate", text), exists_ok=True)
 
     def _policy(self) -> dict[str, str]:

@@ -6,10 +6,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from .. import names
-from ..controllers.schedule import parse
 from ..field_errors import FieldError, invalid, not_supported, required
 from . import rules
 from .pod_validation import validate_template
+from .schedule import parse
 
 Object = dict[str, Any]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..controllers.labels import matches, matches_map
 from ..field_errors import FieldError, forbidden, invalid, not_supported, required
 from . import rules
+from .labels import matches, matches_map
 from .pod_validation import validate_template
 
 Object = dict[str, Any]

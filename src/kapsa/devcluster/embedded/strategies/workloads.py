@@ -84,7 +84,7 @@ class StatefulSets(BuiltIn):
             update["type"] = "RollingUpdate"
             update["rollingUpdate"] = update.get("rollingUpdate") or {}
         if update["type"] == "RollingUpdate" and update.get("rollingUpdate") is not None:
-            _default(update["rollingUpdate"], partition=0, maxUnavailable=1)
+            _default(update["rollingUpdate"], partition=0)
         retention = spec["persistentVolumeClaimRetentionPolicy"] = (
             spec.get("persistentVolumeClaimRetentionPolicy") or {}
         )

@@ -1,0 +1,164 @@
+"""All controllers together: started at once, told of every change, idle when nothing happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..backend import Backend
+from ..storage import Change, Collection
+from ..verbs import Verbs
+from .events import Recorder
+from .executor import Executor
+from .garbage_collector import GarbageCollector
+from .kinds import NODE, POD, STORAGE_CLASS, Kind, Object
+from .namespaces import NamespaceController
+from .node_agents import Kubelets, NodeController, Scheduler
+from .nodes import new_node
+from .plan import Create
+from .queue import WorkQueue
+from .reconcilers import RECONCILERS, Reconciler
+from .service_accounts import ServiceAccountController
+from .view import View
+from .volumes import DEFAULT_CLASS, PROVISIONER
+from .workloads import Workloads
+
+__all__ = ["Controllers"]
+
+Listener = Callable[[Object | None, Object | None], None]
+
+
+class Controllers:
+    """The controllers of one embedded control plane.
+
+    ``start`` only reads what exists and listens; work is done by short tasks that exist while there is work.
+    """
+
+    def __init__(
+        self, backend: Backend, workloads: Workloads | None = None, *, nodes: int = 1, certificate: str = ""
+    ) -> None:
+        """
+        :param workloads: what a test says about pods and nodes.
+        :param nodes: how many nodes the cluster begins with.
+        :param certificate: the cluster's CA in PEM, for the ConfigMap that every namespace gets.
+        """
+        self.workloads = workloads or Workloads()
+        self._backend = backend
+        self._nodes = nodes
+        self._view = View(backend)
+        self._recorder = Recorder(backend)
+        self._listeners: dict[tuple[str, str], list[Listener]] = {}
+        collector = Verbs(backend, manager="kube-controller-manager")
+        self._collector = GarbageCollector(backend, collector)
+        self._namespaces = NamespaceController(backend, collector)
+        self._accounts = ServiceAccountController(
+            backend, self._view, self._executor("service-account-controller"), certificate
+        )
+        self._scheduler = Scheduler(
+            backend,
+            self._view,
+            self._agent("default-scheduler", "kube-scheduler", "system:kube-scheduler"),
+            self.workloads,
+        )
+        kubelet = self._agent("kubelet", "kubelet", "system:node")
+        self._kubelets = Kubelets(backend, self._view, kubelet, self.workloads)
+        self._node_controller = NodeController(
+            backend, self._view, self._executor("node-controller"), self.workloads
+        )
+        self._reconcilers = [self._reconciler(kind) for kind in RECONCILERS]
+        self._listen(POD, self._scheduler.notice)
+        self._listen(POD, self._kubelets.notice)
+        self._listen(POD, self._node_controller.notice_pod)
+        self._listen(NODE, self._node_controller.notice)
+        self._listen(NODE, self._notice_node)
+        self.workloads.on_change(self._rethink)
+        self._started = False
+
+    def _executor(self, account: str, component: str = "") -> Executor:
+        return Executor(self._backend, self._recorder, account=account, component=component)
+
+    def _agent(self, component: str, manager: str, user: str) -> Executor:
+        return Executor(
+            self._backend, self._recorder, account=component, component=component, manager=manager, user=user
+        )
+
+    def _reconciler(self, kind: type[Reconciler]) -> Reconciler:
+        reconciler = kind(self._backend, self._view, self._executor(kind.account, kind.component))
+        for watched in (kind.kind, *kind.dependents):
+            self._listen(watched, _bound(reconciler, watched))
+        return reconciler
+
+    def _listen(self, kind: Kind, listener: Listener) -> None:
+        self._listeners.setdefault((kind.group, kind.resource), []).append(listener)
+
+    @property
+    def queues(self) -> list[WorkQueue]:
+        """Every controller's queue."""
+        return [
+            self._collector.queue,
+            self._namespaces.queue,
+            self._accounts.queue,
+            self._scheduler.queue,
+            self._kubelets.queue,
+            self._node_controller.queue,
+            *(reconciler.queue for reconciler in self._reconcilers),
+        ]
+
+    async def start(self) -> None:
+        """Furnish the cluster with nodes and a storage class, and begin."""
+        self._started = True
+        self._backend.store.listeners.append(self._follow)
+        self._collector.start()
+        self._namespaces.start()
+        self._accounts.start()
+        for reconciler in self._reconcilers:
+            reconciler.start()
+        await self._furnish()
+        self._node_controller.start()
+        self._scheduler.start()
+        self._kubelets.start()
+
+    async def stop(self) -> None:
+        """Stop every task and timer."""
+        if self._started:
+            self._backend.store.listeners.remove(self._follow)
+            self._started = False
+        for queue in self.queues:
+            await queue.stop()
+
+    async def _furnish(self) -> None:
+        executor = self._executor("node-controller")
+        for number in range(1, self._nodes + 1):
+            await executor.do(Create(NODE, new_node(number), exists_ok=True))
+        storage_class = {
+            "metadata": {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}},
+            "provisioner": PROVISIONER,
+        }
+        await executor.do(Create(STORAGE_CLASS, storage_class, exists_ok=True))
+
+    def _follow(self, collection: Collection, change: Change) -> None:
+        self._collector.follow(collection, change)
+        self._namespaces.follow(collection, change)
+        self._accounts.follow(collection, change)
+        listeners = self._listeners.get(collection.key)
+        if not listeners:
+            return
+        new, old = self._view.follow(collection, change)
+        for listener in listeners:
+            listener(new, old)
+
+    def _notice_node(self, new: Object | None, old: Object | None) -> None:
+        if new is not None:
+            self._scheduler.retry()
+
+    def _rethink(self) -> None:
+        if self._started:
+            self._node_controller.retry()
+            self._kubelets.retry()
+            self._scheduler.retry()
+
+
+def _bound(reconciler: Reconciler, kind: Kind) -> Listener:
+    def listener(new: Object | None, old: Object | None) -> None:
+        reconciler.notice(kind, new, old)
+
+    return listener
