@@ -128,7 +128,7 @@ async def established(client: Client) -> None:
         lambda: client.get("apiextensions.k8s.io/v1/CustomResourceDefinition", "kites.kopf.kapsa.dev"),
         lambda crd: any(
             condition["type"] == "Established" and condition["status"] == "True"
-            for condition in crd.get("status", {}).get("conditions", ())
+            for condition in crd.get("status", {}).get("conditions") or ()
         ),
         "an established definition",
     )
