@@ -123,7 +123,7 @@ class Controller(Generic[R]):
         for base in getattr(cls, "__orig_bases__", ()):
             if typing.get_origin(base) is Controller:
                 (argument,) = typing.get_args(base)
-                if isinstance(argument, type) and argument is not dict:
+                if isinstance(argument, type) and argument not in (dict, Any):
                     cls.resource = argument
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ LogFormat = Literal["json", "text"]
 
 
 def configure(*, level: str = "info", format: LogFormat = "json") -> None:  # noqa: A002 - the seed's own word
-    """Set up logging for the whole process."""
+    """Set up structlog for the whole process. What other libraries tell the standard logging is left as it is."""
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"no log level {level!r}: use debug, info, warning or error")
@@ -36,7 +36,7 @@ def configure(*, level: str = "info", format: LogFormat = "json") -> None:  # no
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
+        # Asked for at each line: whoever replaces sys.stderr (a test does) gets the lines from then on.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        cache_logger_on_first_use=False,
     )
-    logging.basicConfig(level=number, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")

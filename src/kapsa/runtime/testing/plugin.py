@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 import pytest_asyncio
+import structlog
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
 from kapsa.runtime.clock import SystemClock
+from kapsa.runtime.logs import configure
 from kapsa.runtime.testing.harness import Harness
 
-__all__ = ["faults", "harness"]
+__all__ = ["faults", "harness", "plain_logs"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,6 +32,13 @@ def pytest_asyncio_loop_factories(
     if item.get_closest_marker("virtual_time"):
         return {"virtual": VirtualTimeLoop}
     return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def plain_logs() -> None:
+    """Logs as plain lines, unless the project has set up its own."""
+    if not structlog.is_configured():
+        configure(level="debug", format="text")
 
 
 @pytest.fixture

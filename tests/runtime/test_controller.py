@@ -1,0 +1,421 @@
+"""What a controller promises: when it runs, how often, and what its answers mean."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kapsa.devcluster.faults import Answer, FaultPlan, Rule
+from kapsa.runtime import (
+    Backoff,
+    Change,
+    Context,
+    Controller,
+    Key,
+    Operator,
+    Owns,
+    Requeue,
+    StoredObject,
+    TerminalError,
+    Watch,
+    generation_changed,
+    label_changed,
+)
+from kapsa.runtime.testing import Harness
+from tests.runtime.shop import App, Recorder, app, config_map
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def start(harness: Harness, *controllers: Controller[Any], **options: Any) -> None:
+    await harness.install(App)
+    await harness.start(Operator(controllers=controllers, **options))
+
+
+async def test_every_resource_there_is_runs_at_start(harness: Harness) -> None:
+    await harness.install(App)
+    await harness.apply(app("a"), app("b"))
+    controller = Recorder()
+    await start(harness, controller)
+    await harness.settle()
+    assert sorted(controller.runs) == ["a", "b"]
+
+
+async def test_a_change_runs_the_resource_and_rest_runs_nothing(harness: Harness) -> None:
+    controller = Recorder()
+    await start(harness, controller)
+    await harness.apply(app("a"))
+    await harness.settle()
+    controller.runs.clear()
+    await harness.apply(app("a", image="httpd"))
+    await harness.settle()
+    assert controller.runs == ["a"]
+    controller.runs.clear()
+    await harness.clock.sleep(3600)
+    assert controller.runs == []
+
+
+async def test_an_event_during_reconcile_causes_exactly_one_more_run(harness: Harness) -> None:
+    seen: list[str] = []
+
+    async def slowly(resource: App, ctx: Context[App]) -> None:
+        seen.append(resource.spec.image)
+        await asyncio.sleep(10)
+
+    controller = Recorder(slowly)
+    await start(harness, controller)
+    await harness.apply(app("a", image="first"))
+    await harness.clock.sleep(5)
+    for image in ("second", "third", "fourth"):
+        await harness.apply(app("a", image=image))
+    await harness.settle()
+    assert seen == ["first", "fourth"]
+
+
+async def test_one_resource_never_has_two_runs_at_a_time_and_others_do(harness: Harness) -> None:
+    running: set[str] = set()
+    together: list[int] = []
+
+    async def slowly(resource: App, ctx: Context[App]) -> None:
+        assert resource.name not in running
+        running.add(resource.name)
+        together.append(len(running))
+        await asyncio.sleep(5)
+        running.remove(resource.name)
+
+    await start(harness, Recorder(slowly, max_concurrent_reconciles=3))
+    for round_ in range(3):
+        for name in ("a", "b", "c", "d"):
+            await harness.apply(app(name, replicas=round_))
+        await harness.clock.sleep(1)
+    await harness.settle()
+    assert max(together) == 3
+
+
+async def test_its_own_status_write_is_no_reason_to_run_again(harness: Harness) -> None:
+    async def count(resource: App, ctx: Context[App]) -> None:
+        ctx.status.ready = resource.status.ready + 1
+
+    controller = Recorder(count)
+    await start(harness, controller)
+    await harness.apply(app("a"))
+    await harness.settle()
+    assert controller.runs == ["a"]
+    assert (await harness.get(App, "a")).status.ready == 1
+
+
+async def test_a_key_that_always_fails_backs_off_beside_keys_that_work(harness: Harness) -> None:
+    async def fail_for_bad(resource: App, ctx: Context[App]) -> None:
+        if resource.name == "bad":
+            raise RuntimeError("no")
+        ctx.status.ready = 1
+
+    controller = Recorder(fail_for_bad, retry_backoff=Backoff(initial=5, max=300))
+    await start(harness, controller)
+    await harness.apply(app("bad"), *(app(f"good-{number}") for number in range(5)))
+    await harness.clock.sleep(100)
+    assert controller.runs.count("bad") == 5, "after 0, 5, 15, 35 and 75 seconds"
+    for number in range(5):
+        assert controller.runs.count(f"good-{number}") == 1
+        assert (await harness.get(App, f"good-{number}")).status.ready == 1
+
+
+async def test_success_starts_the_back_off_from_the_beginning(harness: Harness) -> None:
+    fail = True
+
+    async def sometimes(resource: App, ctx: Context[App]) -> None:
+        if fail:
+            raise RuntimeError("no")
+
+    controller = Recorder(sometimes, retry_backoff=Backoff(initial=5, max=300))
+    await start(harness, controller)
+    await harness.apply(app("a"))
+    await harness.clock.sleep(40)
+    fail = False
+    await harness.settle()
+    fail = True
+    controller.runs.clear()
+    await harness.apply(app("a", replicas=2))
+    await harness.clock.sleep(6)
+    assert len(controller.runs) == 2, "at once, and five seconds later"
+
+
+async def test_a_reconcile_that_hangs_is_cancelled_and_holds_up_nobody(harness: Harness) -> None:
+    async def hang_for_bad(resource: App, ctx: Context[App]) -> None:
+        if resource.name == "bad":
+            await asyncio.Event().wait()
+        ctx.status.ready = 1
+
+    controller = Recorder(hang_for_bad, reconcile_timeout=60, max_concurrent_reconciles=2)
+    await start(harness, controller)
+    await harness.apply(app("bad"), app("good"))
+    await harness.clock.sleep(30)
+    assert (await harness.get(App, "good")).status.ready == 1
+    await harness.clock.sleep(40)
+    assert controller.runs.count("bad") == 2, "cancelled after a minute, and tried again"
+    run = harness.running["operator"]
+    assert (
+        'controller_reconciliations_total{controller="app",result="timeout"} 1.0'
+        in run.metrics.render().decode()
+    )
+
+
+async def test_one_controllers_failure_never_stops_another(harness: Harness) -> None:
+    async def explode(resource: App, ctx: Context[App]) -> None:
+        raise RuntimeError("no")
+
+    bad, good = Recorder(explode, name="bad"), Recorder(name="good")
+    await start(harness, bad, good)
+    await harness.apply(app("a"))
+    await harness.settle()
+    await harness.apply(app("b"))
+    await harness.settle()
+    assert good.runs == ["a", "b"]
+
+
+async def test_requeue_comes_back_after_its_time_and_an_event_earlier(harness: Harness) -> None:
+    moments: list[float] = []
+
+    async def come_back(resource: App, ctx: Context[App]) -> Requeue:
+        moments.append(harness.clock.monotonic())
+        return Requeue(after=100)
+
+    await start(harness, Recorder(come_back))
+    await harness.apply(app("a"))
+    await harness.clock.sleep(150)
+    await harness.apply(app("a", replicas=2))
+    await harness.clock.sleep(120)
+    first = moments[0]
+    assert [round(moment - first) for moment in moments] == [0, 100, 150, 250]
+
+
+async def test_a_terminal_error_is_not_retried_until_the_resource_changes(harness: Harness) -> None:
+    async def refuse(resource: App, ctx: Context[App]) -> None:
+        await ctx.apply(config_map(resource.name))
+        if resource.spec.replicas > 10:
+            raise TerminalError("more than 10 replicas")
+
+    controller = Recorder(refuse, owns=["v1/ConfigMap"])
+    await start(harness, controller)
+    await harness.apply(app("a", replicas=11))
+    await harness.settle()
+    assert controller.runs == ["a"]
+    await harness.client.patch("v1/ConfigMap", "a", {"data": {"by": "somebody"}}, namespace="default")
+    await harness.settle()
+    assert controller.runs == ["a"], "a child's change does not bring it back"
+    await harness.assert_event("TerminalError", text="more than 10 replicas", name="a")
+    await harness.apply(app("a", replicas=3))
+    await harness.settle()
+    assert controller.runs == ["a", "a"]
+
+
+async def test_a_nonsense_return_value_is_a_clear_error_and_the_rest_keeps_going(
+    harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def nonsense(resource: App, ctx: Context[App]) -> Any:
+        return {"requeue": True} if resource.name == "bad" else None
+
+    controller = Recorder(nonsense)
+    await start(harness, controller)
+    await harness.apply(app("bad"), app("good"))
+    await harness.clock.sleep(1)
+    assert "Recorder.reconcile returned {'requeue': True}: return None" in capsys.readouterr().err
+    assert "good" in controller.runs
+
+
+async def test_a_resource_that_no_longer_fits_the_model_is_named_and_the_rest_keeps_going(
+    harness: Harness,
+) -> None:
+    await harness.install(App)
+    crd = await harness.client.get("apiextensions.k8s.io/v1/CustomResourceDefinition", "apps.example.com")
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    await harness.client.replace(crd)
+    await harness.apply(app("old", replicas="many"), app("good"))
+    controller = Recorder()
+    await harness.start(Operator(controllers=[controller]))
+    await harness.settle()
+    assert controller.runs == ["good"]
+    event = await harness.assert_event("DoesNotFitModel", name="old")
+    assert "App default/old does not fit its model: spec.replicas" in event["note"]
+
+
+async def test_a_childs_change_runs_the_owner_its_controller_reference_names(harness: Harness) -> None:
+    async def make_child(resource: App, ctx: Context[App]) -> None:
+        await ctx.apply(config_map(resource.name))
+
+    controller = Recorder(make_child, owns=["v1/ConfigMap"])
+    await start(harness, controller)
+    await harness.apply(app("a"), app("b"))
+    await harness.settle()
+    controller.runs.clear()
+    await harness.client.patch("v1/ConfigMap", "b", {"data": {"more": "1"}}, namespace="default")
+    await harness.settle()
+    assert controller.runs == ["b"]
+    controller.runs.clear()
+    await harness.client.delete("v1/ConfigMap", "a", namespace="default")
+    await harness.settle()
+    assert controller.runs == ["a"]
+    assert await harness.get("v1/ConfigMap", "a") is not None
+
+
+async def test_an_owner_of_another_kind_with_the_same_name_is_not_ours(harness: Harness) -> None:
+    controller = Recorder(owns=["v1/ConfigMap"])
+    await start(harness, controller)
+    await harness.apply(app("a"))
+    await harness.settle()
+    controller.runs.clear()
+    owner = {"apiVersion": "other.com/v1", "kind": "App", "name": "a", "uid": "another", "controller": True}
+    await harness.client.create(config_map("x", ownerReferences=[owner]), namespace="default")
+    await harness.settle()
+    assert controller.runs == []
+
+
+async def test_a_watch_maps_the_old_and_the_new_object(harness: Harness) -> None:
+    def named_in_labels(stored: StoredObject) -> list[Key]:
+        return [Key("default", stored.labels["for"])] if "for" in stored.labels else []
+
+    controller = Recorder(watches=[Watch("v1/ConfigMap", named_in_labels)])
+    await start(harness, controller)
+    await harness.apply(app("a"), app("b"))
+    await harness.client.create(config_map("x", labels={"for": "a"}), namespace="default")
+    await harness.settle()
+    controller.runs.clear()
+    await harness.client.patch(
+        "v1/ConfigMap", "x", {"metadata": {"labels": {"for": "b"}}}, namespace="default"
+    )
+    await harness.settle()
+    assert sorted(controller.runs) == ["a", "b"]
+
+
+async def test_predicates_decide_which_changes_matter(harness: Harness) -> None:
+    asked: list[Change] = []
+
+    def curious(change: Change) -> bool:
+        asked.append(change)
+        return True
+
+    controller = Recorder(predicates=[generation_changed, curious])
+    await start(harness, controller)
+    await harness.apply(app("a"))
+    await harness.settle()
+    controller.runs.clear()
+    await harness.client.patch(App, "a", {"metadata": {"labels": {"x": "y"}}}, namespace="default")
+    await harness.client.patch(App, "a", {"status": {"ready": 7}}, namespace="default", subresource="status")
+    await harness.settle()
+    assert controller.runs == []
+    await harness.apply(app("a", replicas=4))
+    await harness.settle()
+    assert controller.runs == ["a"]
+    assert asked[-1].old is not None
+    assert asked[-1].new is not None
+
+
+async def test_a_label_predicate_on_children(harness: Harness) -> None:
+    async def make_child(resource: App, ctx: Context[App]) -> None:
+        await ctx.apply(config_map(resource.name))
+
+    controller = Recorder(make_child, owns=[Owns("v1/ConfigMap", predicates=(label_changed("tier"),))])
+    await start(harness, controller)
+    await harness.apply(app("a"))
+    await harness.settle()
+    controller.runs.clear()
+    await harness.client.patch("v1/ConfigMap", "a", {"metadata": {"labels": {"x": "y"}}}, namespace="default")
+    await harness.settle()
+    assert controller.runs == []
+    await harness.client.patch(
+        "v1/ConfigMap", "a", {"metadata": {"labels": {"tier": "y"}}}, namespace="default"
+    )
+    await harness.settle()
+    assert controller.runs == ["a"]
+
+
+async def test_only_resources_with_the_declared_labels_are_seen(harness: Harness) -> None:
+    controller = Recorder(labels={"team": "red"})
+    await start(harness, controller)
+    await harness.apply(app("a", labels={"team": "red"}), app("b", labels={"team": "blue"}))
+    await harness.settle()
+    assert controller.runs == ["a"]
+
+
+async def test_only_the_declared_namespaces_are_seen(harness: Harness) -> None:
+    for name in ("shop", "bank"):
+        await harness.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    controller = Recorder()
+    await start(harness, controller, namespaces=["shop", "default"])
+    await harness.apply(app("a", namespace="shop"), app("b", namespace="bank"), app("c"))
+    await harness.settle()
+    assert sorted(controller.runs) == ["a", "c"]
+
+
+async def test_a_resync_runs_everything_again(harness: Harness) -> None:
+    controller = Recorder(resync=600.0)
+    await start(harness, controller)
+    await harness.apply(app("a"), app("b"))
+    await harness.clock.sleep(1900)
+    assert sorted(controller.runs) == ["a"] * 4 + ["b"] * 4
+
+
+async def test_a_conflict_storm_ends_in_the_newest_state(harness: Harness, faults: FaultPlan) -> None:
+    async def observe(resource: App, ctx: Context[App]) -> None:
+        ctx.status.ready = resource.spec.replicas
+
+    controller = Recorder(observe)
+    await start(harness, controller)
+    storm = faults.add(
+        Rule(action=Answer(code=409, reason="Conflict"), verb="patch", resource="apps/status", times=20)
+    )
+    await harness.apply(app("a", replicas=1), app("calm", replicas=1))
+    for replicas in range(2, 12):
+        await harness.apply(app("a", replicas=replicas))
+        await harness.clock.sleep(0.05)
+    await harness.settle()
+    assert storm.fired == 20
+    stored = await harness.get(App, "a")
+    assert stored.status.ready == 11
+    assert stored.status.observed_generation == stored.metadata.generation
+    assert (await harness.get(App, "calm")).status.ready == 1
+
+
+async def test_a_status_made_from_an_old_spec_never_overwrites_a_newer_one(harness: Harness) -> None:
+    async def slowly(resource: App, ctx: Context[App]) -> None:
+        ctx.status.ready = resource.spec.replicas
+        if resource.spec.replicas == 1:
+            await asyncio.sleep(10)
+
+    await start(harness, Recorder(slowly))
+    await harness.apply(app("a", replicas=1))
+    await harness.clock.sleep(5)
+    await harness.apply(app("a", replicas=2))
+    await harness.settle()
+    assert [call.status for call in harness.writes()] == [409, 200], "the old run's write was refused"
+    assert (await harness.get(App, "a")).status.ready == 2
+
+
+def test_a_controller_without_a_kind_says_so() -> None:
+    class Nothing(Controller[Any]):
+        pass
+
+    with pytest.raises(TypeError, match="Nothing says no kind: subclass Controller"):
+        Nothing()
+
+
+def test_a_requeue_in_the_past_is_refused() -> None:
+    with pytest.raises(ValueError, match="no run can start in the past"):
+        Requeue(after=-1)
+
+
+async def test_a_controller_of_a_built_in_kind_gets_dicts(harness: Harness) -> None:
+    seen: list[str] = []
+
+    class Namespaces(Controller[dict[str, Any]]):
+        resource = "v1/Namespace"
+
+        async def reconcile(self, resource: dict[str, Any], ctx: Context[dict[str, Any]]) -> None:
+            seen.append(resource["metadata"]["name"])
+
+    await harness.start(Operator(controllers=[Namespaces()]))
+    await harness.settle()
+    assert "default" in seen
