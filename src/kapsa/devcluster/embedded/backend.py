@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..clock import Clock, SystemClock
 from .builtins import builtin_resources
-from .exchange import UserInfo
+from .exchange import Reply, UserInfo
 from .metadata import timestamp
 from .registry import Registry, ResourceInfo
 from .storage import Change, Collection, Store
@@ -91,6 +91,8 @@ class Backend:
         self.admission: list[Admission] = []
         """Asked in order: what may refuse a write before webhooks comes first."""
         self._strategies: dict[ResourceInfo, Strategy] = {}
+        self.read_log: Callable[[Object, str], Reply] | None = None
+        """Answers for a pod's log (the pod, the raw query), where something plays its node."""
         self.addresses = Addresses()
         """What Services hold of the cluster's IPs and node ports."""
         self.store.listeners.append(self._follow_services)

@@ -6,9 +6,9 @@ from typing import Any
 
 from . import errors
 from .backend import Backend
-from .controllers.labels import matches
 from .errors import Cause
 from .stored_form import decode, stored_form
+from .strategies.labels import matches
 
 __all__ = ["take_from_budget"]
 

@@ -44,6 +44,8 @@ async def answer(request: ResourceRequest, verb: str) -> Reply:
         return await _evict(request)
     if found.name == "binding":
         return await _bind(request)
+    if found.name == "log" and request.backend.read_log is not None:
+        return request.backend.read_log(from_storage(request.info, request.stored()), request.request.query)
     raise _needs_a_node(request, found)
 
 

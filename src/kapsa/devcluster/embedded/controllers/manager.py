@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..backend import Backend
+from ..exchange import Reply
 from ..storage import Change, Collection
 from ..verbs import Verbs
 from .events import Recorder
 from .executor import Executor
 from .garbage_collector import GarbageCollector
 from .kinds import NODE, POD, STORAGE_CLASS, Kind, Object
+from .logs import read_log
 from .namespaces import NamespaceController
 from .node_agents import Kubelets, NodeController, Scheduler
 from .nodes import new_node
@@ -71,6 +73,7 @@ class Controllers:
         self._listen(NODE, self._node_controller.notice)
         self._listen(NODE, self._notice_node)
         self.workloads.on_change(self._rethink)
+        backend.read_log = self._read_log
         self._started = False
 
     def _executor(self, account: str, component: str = "") -> Executor:
@@ -149,6 +152,9 @@ class Controllers:
     def _notice_node(self, new: Object | None, old: Object | None) -> None:
         if new is not None:
             self._scheduler.retry()
+
+    def _read_log(self, pod: Object, query: str) -> Reply:
+        return read_log(pod, query, self.workloads.log_of(pod))
 
     def _rethink(self) -> None:
         if self._started:
