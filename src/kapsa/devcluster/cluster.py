@@ -17,6 +17,7 @@ from .faults import FaultPlan
 if TYPE_CHECKING:
     from .build import Progress
     from .embedded.backend import Policy
+    from .embedded.controllers import Workloads
     from .embedded.server import Server
     from .real import RealControlPlane
 
@@ -56,7 +57,7 @@ class DevCluster:
         :param controllers: whether workloads live: Deployments make pods, garbage is collected.
         :param policy: who may do what, embedded only; everyone may do everything by default.
         :param seed: makes uids and generated names of the embedded engine repeat.
-        :param nodes: how many nodes the real engine has.
+        :param nodes: how many nodes the cluster begins with.
         :param binaries: executables of the real engine; found or built when not given.
         :param progress: hears of that build; standard error by default.
         """
@@ -74,6 +75,7 @@ class DevCluster:
         self._binaries = binaries
         self._progress = progress
         self._server: Server | None = None
+        self._workloads: Workloads | None = None
         self._real: RealControlPlane | None = None
         self._url = ""
         self._stack = contextlib.AsyncExitStack()
@@ -104,6 +106,15 @@ class DevCluster:
         if self._real is None:
             raise RuntimeError(f"the {self.engine} devcluster has no processes; start one with engine='real'")
         return self._real
+
+    @property
+    def workloads(self) -> Workloads:
+        """How a test makes the embedded engine's pods slow, crash or finish, and its nodes vanish."""
+        if self._workloads is None:
+            raise RuntimeError(
+                "only a started embedded devcluster with controllers has workloads to play with"
+            )
+        return self._workloads
 
     @property
     def url(self) -> str:
@@ -147,6 +158,7 @@ class DevCluster:
     async def stop(self) -> None:
         """Stop everything and remove its files. Safe to call again."""
         self._server = None
+        self._workloads = None
         self._real = None
         self._url = ""
         self._kubeconfig = None
@@ -160,6 +172,13 @@ class DevCluster:
 
         backend = Backend(clock=self._clock, policy=self._policy, seed=self._seed)
         self._server = Server(backend, faults=self.faults)
+        if self._controllers:
+            from .embedded.controllers import Controllers
+
+            controllers = Controllers(backend, nodes=self._nodes)
+            self._stack.push_async_callback(controllers.stop)
+            await controllers.start()
+            self._workloads = controllers.workloads
         if self._http:
             from .embedded.http_front import HttpFront
 

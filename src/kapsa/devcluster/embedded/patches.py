@@ -10,10 +10,11 @@ from .backend import Backend
 from .exchange import Request
 from .registry import ResourceInfo
 from .reset_fields import reset_fields
+from .scale import with_replicas
 from .versions import converter
 from .writes import Transform, Write
 
-__all__ = ["APPLY", "patch_type", "scale_change_of", "transform_of"]
+__all__ = ["APPLY", "patch_type", "scale_applying", "scale_change_of", "transform_of"]
 
 Object = dict[str, Any]
 
@@ -55,12 +56,35 @@ def transform_of(kind: str, request: Request, write: Write, backend: Backend) ->
 
 
 def scale_change_of(kind: str, request: Request) -> Callable[[Object], Object]:
-    """What a patch does to a Scale, which is no stored kind: nobody owns its fields, so an apply is a merge."""
+    """What a patch that is no apply does to a Scale."""
     if kind == JSON:
         operations = bodies.decode_patch(request.body)
         return lambda scale: bodies.require_object(patch.json_patch(scale, operations))
-    decoded = bodies.decode_applied(request.body) if kind == APPLY else bodies.decode_patch(request.body)
+    decoded = bodies.decode_patch(request.body)
     return lambda scale: patch.merge_patch(scale, decoded)
+
+
+def scale_applying(request: Request, write: Write, backend: Backend) -> Transform:
+    """An apply of a Scale: its replicas are applied to the object behind it."""
+    info = write.info
+
+    def transform(live: Object | None) -> Object:
+        if live is None:
+            raise errors.not_found(info, write.name)
+        scale = bodies.decode_applied(request.body)
+        apply.check_request(scale, "autoscaling/v1", "Scale")
+        metadata = {"name": (scale.get("metadata") or {}).get("name")}
+        empty = {"apiVersion": info.api_version, "kind": info.kind, "metadata": metadata}
+        result = _apply(live, with_replicas(info, empty, scale), write, backend)
+        if info.is_custom:
+            # The real server can tell of conflicts, but not turn a Scale into a custom resource again.
+            raise apply.failed(
+                f"failed to convert new object (/{write.name}; autoscaling/v1, Kind=Scale) to proper version: "
+                "request to convert CR to an invalid group/version: autoscaling/v1"
+            )
+        return result
+
+    return transform
 
 
 def _patching(body: bytes, change: Callable[[Object, Any], Any], write: Write) -> Transform:
@@ -90,22 +114,24 @@ def _checked(patched: Any, live: Object, write: Write) -> Object:
 
 
 def _applying(body: bytes, write: Write, backend: Backend) -> Transform:
-    info = write.info
-
     def transform(live: Object | None) -> Object:
-        applied = bodies.decode_applied(body)
-        return apply.apply(
-            live,
-            applied,
-            manager=write.options.manager,
-            schema=info.schema,
-            force=bool(write.options.force),
-            subresource=write.subresource,
-            api_version=info.api_version,
-            kind=info.kind,
-            now=backend.now(),
-            reset=reset_fields(info, write.subresource),
-            convert=converter(backend.registry, info),
-        )
+        return _apply(live, bodies.decode_applied(body), write, backend)
 
     return transform
+
+
+def _apply(live: Object | None, applied: Object, write: Write, backend: Backend) -> Object:
+    info = write.info
+    return apply.apply(
+        live,
+        applied,
+        manager=write.options.manager,
+        schema=info.schema,
+        force=bool(write.options.force),
+        subresource=write.subresource,
+        api_version=info.api_version,
+        kind=info.kind,
+        now=backend.now(),
+        reset=reset_fields(info, write.subresource),
+        convert=converter(backend.registry, info),
+    )

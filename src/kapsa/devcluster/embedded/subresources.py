@@ -122,23 +122,25 @@ async def _scale(request: ResourceRequest, verb: str) -> Reply:
         return reply_document(200, scale_of(info, from_storage(info, request.stored())), form)
     if verb == "update":
         write = request.write("UpdateOptions")
-
-        def transform(live: Object | None) -> Object:
-            return _scaled(request, live, _plain_body(request, "Scale"))
-
+        transform = _scale_patching(request, lambda _scale: _plain_body(request, "Scale"))
     else:
         kind = patches.patch_type(request.request, info)
         write = request.write("PatchOptions", applies=kind == patches.APPLY)
-        change = patches.scale_change_of(kind, request.request)
-
-        def transform(live: Object | None) -> Object:
-            if live is None:
-                raise errors.not_found(info, request.route.name)
-            return _scaled(request, live, change(scale_of(info, live)))
-
-    write.applies = False
+        if write.applies:
+            transform = patches.scale_applying(request.request, write, request.backend)
+        else:
+            transform = _scale_patching(request, patches.scale_change_of(kind, request.request))
     stored = await writes.update(request.backend, write, transform)
     return reply_document(200, scale_of(info, from_storage(info, stored)), form, request.warnings)
+
+
+def _scale_patching(request: ResourceRequest, change: Callable[[Object], Object]) -> Transform:
+    def transform(live: Object | None) -> Object:
+        if live is None:
+            raise errors.not_found(request.info, request.route.name)
+        return _scaled(request, live, change(scale_of(request.info, live)))
+
+    return transform
 
 
 def _plain_body(request: ResourceRequest, kind: str) -> Object:
