@@ -18,10 +18,6 @@ from typing import Any
 
 DATA = Path(__file__).parents[2] / "src/kapsa/devcluster/embedded/data"
 PREFIX = "#/components/schemas/"
-NOT_SERVED = {
-    # An object of one version would have to be converted to the other; autoscaling/v2 is what clients use.
-    ("autoscaling", "v1"),
-}
 PER_GROUP_KINDS = {
     # Kinds that every group lists as its own; the embedded server adds them where they belong.
     "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
@@ -61,13 +57,18 @@ def main() -> None:
     )
 
 
+def custom_groups(cluster: Cluster) -> set[str]:
+    """Groups that definitions in this cluster have added; they are no part of Kubernetes."""
+    listed = cluster.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
+    return {definition["spec"]["group"] for definition in listed}
+
+
 def groups(cluster: Cluster) -> list[dict[str, Any]]:
-    """Every group-version with its resources, in the server's order; core first."""
+    """Every built-in group-version with its resources, in the server's order; core first."""
+    custom = custom_groups(cluster)
     found = [{"name": "", "version": "v1", "resources": resources(cluster, "/api/v1")}]
     for group in cluster.get("/apis")["groups"]:
-        for version in group["versions"]:
-            if (group["name"], version["version"]) in NOT_SERVED:
-                continue
+        for version in group["versions"] if group["name"] not in custom else ():
             path = f"/apis/{version['groupVersion']}"
             found.append(
                 {
@@ -99,7 +100,10 @@ def resources(cluster: Cluster, path: str) -> list[dict[str, Any]]:
 
 def definitions(cluster: Cluster) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for document in cluster.get("/openapi/v3")["paths"].values():
+    custom = custom_groups(cluster)
+    for path, document in cluster.get("/openapi/v3")["paths"].items():
+        if path.removeprefix("apis/").partition("/")[0] in custom:
+            continue
         schemas = cluster.get(document["serverRelativeURL"]).get("components", {}).get("schemas", {})
         for definition, schema in schemas.items():
             compact = strip(schema)

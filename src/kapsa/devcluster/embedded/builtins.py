@@ -19,6 +19,7 @@ _SHARED_STORES = {
     # One store, two faces: an event written through either group is read through both.
     ("events.k8s.io", "v1", "events"): "",
 }
+_STORED_AS = {("autoscaling", "v1", "horizontalpodautoscalers"): "v2"}
 
 
 def definition_name(group: str, version: str, kind: str) -> str:
@@ -67,6 +68,7 @@ def _resource(
         categories=entry.categories,
         verbs=entry.verbs,
         subresources=subresources,
+        storage_version=_STORED_AS.get((group.name, group.version, entry.name), ""),
         storage_group=_SHARED_STORES.get((group.name, group.version, entry.name)),
         list_kind=f"{entry.kind}List",
         load_schema=partial(definitions().schema, definition) if definition in definitions() else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from kapsa.devcluster.embedded.schema import Schema
 
 __all__ = ["BuiltinGroup", "BuiltinResource", "Definitions", "Version", "definitions", "load"]
 
-DATA_FILE = "kubernetes-1.36.json.gz"
+DATA_FILE = Path(__file__).parent / "data" / "kubernetes-1.36.json.gz"
 
 _FREE_FORM = frozenset(
     {
@@ -76,7 +76,7 @@ class _Data(msgspec.Struct, frozen=True):
 @cache
 def load() -> _Data:
     """The data file, decoded once per process; definitions stay bytes until one is asked for."""
-    packed = files(__package__).joinpath("data", DATA_FILE).read_bytes()
+    packed = DATA_FILE.read_bytes()
     return msgspec.json.decode(gzip.decompress(packed), type=_Data)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 from ..faults import FaultPlan
-from . import errors, health, routes
+from . import errors, routes
 from .backend import Attributes, Backend
 from .bootstrap import bootstrap
 from .crds import CustomResources
-from .discovery import Discovery
+from .documents import Documents
 from .errors import ApiError, PlainError
 from .exchange import ADMIN, ConnectionDroppedError, Reply, Request
 from .fault_gate import FaultGate
@@ -35,7 +35,7 @@ class Server:
         """The same reads and writes for controllers in this process, with Python objects."""
         bootstrap(self.backend)
         self.custom_resources = CustomResources(self.backend)
-        self._discovery = Discovery(self.backend.registry)
+        self._documents = Documents(self.backend.registry)
 
     async def handle(self, request: Request) -> Reply:
         """Answer one request. Never raises for what a client sends.
@@ -57,23 +57,11 @@ class Server:
     async def _dispatch(self, request: Request) -> Reply:
         route = routes.parse(request.path)
         if route is None:
-            return self._describe(request)
+            return self._documents.answer(request)
         verb = verb_of(request, route)
         if self.faults is None:
             return await self._serve(request, route, verb)
         return await self._gate.serve(request, route, verb, self._serve)
-
-    def _describe(self, request: Request) -> Reply:
-        """Answer what is about the server itself: its health, version and APIs."""
-        reply = (
-            health.health(request)
-            or health.version(request)
-            or self._discovery.answer(request)
-            or health.paths(request, self.backend.registry)
-        )
-        if reply is None:
-            raise errors.page_not_found()
-        return reply
 
     async def _serve(self, request: Request, route: Route, verb: str, frozen: int | None = None) -> Reply:
         registry = self.backend.registry
