@@ -267,7 +267,9 @@ async def test_an_owner_of_another_kind_with_the_same_name_is_not_ours(harness: 
     await harness.apply(app("a"))
     await harness.settle()
     controller.runs.clear()
-    owner = {"apiVersion": "other.com/v1", "kind": "App", "name": "a", "uid": "another", "controller": True}
+    boss = await harness.client.create(config_map("a"), namespace="default")
+    uid = boss["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": uid, "controller": True}
     await harness.client.create(config_map("x", ownerReferences=[owner]), namespace="default")
     await harness.settle()
     assert controller.runs == []

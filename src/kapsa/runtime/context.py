@@ -20,7 +20,6 @@ from kapsa.runtime.controller import TerminalError
 from kapsa.runtime.errors import Conflict, NotFound
 from kapsa.runtime.events import ObjectReference
 from kapsa.runtime.metadata import GroupVersionKind
-from kapsa.runtime.model import to_wire
 from kapsa.runtime.reader import Kind
 from kapsa.runtime.resource import CustomResource
 from kapsa.runtime.selector import LabelSelector
@@ -361,7 +360,7 @@ def _manifest(child: Any) -> dict[str, Any]:
         manifest = child.to_dict()
         manifest.pop("status", None)
         return manifest
-    manifest = _without_none(to_wire(child))
+    manifest = _without_none(msgspec.to_builtins(child))
     if "apiVersion" not in manifest or "kind" not in manifest:
         gvk = kind_of(type(child))
         manifest = {"apiVersion": gvk.api_version, "kind": gvk.kind, **manifest}

@@ -71,7 +71,11 @@ class Harness:
         """A client that the fault plan knows under this name."""
         clock = clock or self.clock
         if self.cluster.engine == "embedded":
-            return Client(InProcessTransport(self.cluster, client=name), clock=clock, **options)
+            # On virtual time a request takes a moment, too: else two parties that undo each other would go on for ever
+            # in one and the same instant.
+            latency = 0.001 if isinstance(clock, VirtualClock) else 0.0
+            transport = InProcessTransport(self.cluster, client=name, latency=latency)
+            return Client(transport, clock=clock, **options)
         return Client.connect(kubeconfig=self.cluster.kubeconfig, clock=clock)
 
     async def start(
@@ -126,15 +130,24 @@ class Harness:
 
     # -- waiting -----------------------------------------------------------------------------------------------
 
-    async def settle(self, *, quiet: float = 30.0, horizon: float = 600.0, limit: float = 86_400.0) -> None:
+    async def settle(
+        self,
+        *,
+        quiet: float = 30.0,
+        horizon: float = 600.0,
+        limit: float = 86_400.0,
+        max_writes: int = 10_000,
+    ) -> None:
         """Wait until nothing is left to do.
 
         That is: no object has changed for `quiet` seconds, no operator has anything to run, and whatever comes back
         by itself (a Requeue, a retry) has had `horizon` seconds to change something and has not. Leases and events
-        do not count as objects.
+        do not count as objects. Two parties that undo each other's writes never settle: NotSettledError says so after
+        `limit` seconds or `max_writes` writes.
         """
         started = changed = self.clock.monotonic()
         state = self._activity()
+        calls = len(self.calls)
         while True:
             await self.clock.sleep(0.5)
             now = self.clock.monotonic()
@@ -145,8 +158,8 @@ class Harness:
             delayed = any(r.queue.delayed for run in self.running.values() for r in run.reconcilers)
             if not busy and calm >= quiet and (not delayed or calm >= horizon):
                 return
-            if now - started > limit:
-                raise NotSettledError(self._unsettled(limit, busy))
+            if now - started > limit or sum(each.call.writes for each in self.calls[calls:]) > max_writes:
+                raise NotSettledError(self._unsettled(now - started, busy))
 
     def _activity(self) -> object:
         """Something that changes whenever an object does."""
@@ -155,14 +168,14 @@ class Harness:
             return sum(each.end for each in store.collections() if each.key[1] not in _NOT_STATE)
         return len(self.writes())
 
-    def _unsettled(self, limit: float, busy: Iterable[RunningOperator]) -> str:
+    def _unsettled(self, seconds: float, busy: Iterable[RunningOperator]) -> str:
         recent = "".join(f"\n  {call}" for call in self.writes()[-10:])
         waiting = "".join(
             f"\n  {r.name}: {[str(i.key) for i in r.queue.in_flight]} running, {len(r.queue)} waiting"
             for run in busy
             for r in run.reconcilers
         )
-        return f"not settled after {limit:.0f} s. The last writes:{recent or ' none'}\nStill busy:{waiting or ' nobody'}"
+        return f"not settled after {seconds:.0f} s. The last writes:{recent or ' none'}\nStill busy:{waiting or ' nobody'}"
 
     # -- looking -----------------------------------------------------------------------------------------------
 

@@ -20,11 +20,20 @@ _NO_HEADERS: Mapping[str, str] = {}
 class InProcessTransport:
     """Carries a client's requests to an embedded devcluster in the same process.
 
-    `client` is the name under which the devcluster's fault plan knows whoever uses this transport.
+    `client` is the name under which the devcluster's fault plan knows whoever uses this transport, `latency` the
+    seconds a request is under way.
     """
 
-    def __init__(self, cluster: DevCluster, *, client: str = "", user: UserInfo | None = None) -> None:
+    def __init__(
+        self,
+        cluster: DevCluster,
+        *,
+        client: str = "",
+        user: UserInfo | None = None,
+        latency: float = 0.0,
+    ) -> None:
         self._server = cluster.server
+        self._latency = latency
         self._client = client
         self._user = user
 
@@ -68,7 +77,7 @@ class InProcessTransport:
     async def _send(
         self, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes
     ) -> Reply:
-        await asyncio.sleep(0)
+        await asyncio.sleep(self._latency)
         request = Request(
             method=method,
             path=path,
