@@ -32,6 +32,8 @@ Say = Callable[[str], None]
 class ToolNotFound(Exception):  # noqa: N818 - named as what happened
     """A program is missing or too old, and could not be fetched. The message says what to do."""
 
+    for_the_user = True
+
 
 class Tool(msgspec.Struct, frozen=True):
     """A program that is present and new enough."""

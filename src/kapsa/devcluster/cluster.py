@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import yaml
 
 from .clock import Clock
+from .errors import PortBusy
 from .faults import FaultPlan
 
 if TYPE_CHECKING:
@@ -184,7 +185,10 @@ class DevCluster:
 
             front = HttpFront(self._server, port=self._port)
             self._stack.push_async_callback(front.close)
-            await front.start()
+            try:
+                await front.start()
+            except OSError as error:
+                raise PortBusy.because(self._port, error) from error
             self._listen_at(front.url)
 
     async def _start_real(self) -> None:

@@ -93,7 +93,6 @@ def api_server(files: Files, port: int) -> list[str]:
         # The address of the API server is a loopback one, which Endpoints may not name.
         "--endpoint-reconciler-type=none",
         "--profiling=false",
-        "--v=1",
     ]
 
 
@@ -111,7 +110,6 @@ def controller_manager(files: Files) -> list[str]:
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
         "--profiling=false",
-        "--v=1",
     ]
 
 
@@ -123,7 +121,6 @@ def scheduler(files: Files) -> list[str]:
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
         "--profiling=false",
-        "--v=1",
     ]
 
 

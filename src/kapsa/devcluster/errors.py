@@ -9,9 +9,13 @@ DevClusterError
 
 # ruff: noqa: N818 - each is named as what it is
 
+import os
+
 
 class DevClusterError(Exception):
     """A devcluster could not start or go on. The message is one line that says what happened and what to do."""
+
+    for_the_user = True
 
 
 class BinaryNotFound(DevClusterError):
@@ -24,6 +28,13 @@ class BuildFailed(DevClusterError):
 
 class PortBusy(DevClusterError):
     """The port the API server was told to use is taken."""
+
+    @classmethod
+    def because(cls, port: int, error: OSError) -> "PortBusy":
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        return cls(
+            f"port {port} on 127.0.0.1 cannot be used: {reason}. Choose another, or 0 for any free one"
+        )
 
 
 class ComponentFailed(DevClusterError):

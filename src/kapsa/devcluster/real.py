@@ -154,16 +154,18 @@ class RealControlPlane:
             )
         async with self._administrator(files) as api:
             if self._controllers:
-                await self._start_controllers(files)
+                await self._run(CONTROLLER_MANAGER, components.controller_manager(files), files)
+                await self._run_kwok(files)
             await self._until(API_SERVER, api.is_ready)
+            if self._controllers:
+                # Not earlier: its right to watch would not be there yet, and it waits long before it asks again.
+                await self._run(SCHEDULER, components.scheduler(files), files)
             await self._until(API_SERVER, partial(api.exists, "/api/v1/namespaces/default"))
             if self._controllers:
                 await self._furnish(api)
 
-    async def _start_controllers(self, files: Files) -> None:
+    async def _run_kwok(self, files: Files) -> None:
         (files.directory / "stages.yaml").write_text(yaml.safe_dump_all(stages.all_stages()))
-        await self._run(CONTROLLER_MANAGER, components.controller_manager(files), files)
-        await self._run(SCHEDULER, components.scheduler(files), files)
         await self._run(KWOK, components.kwok(files), files)
 
     async def _furnish(self, api: Administrator) -> None:
@@ -188,7 +190,7 @@ class RealControlPlane:
             # Someone took the port between our look and the server's; the next log must not tell of this one.
             component.log.unlink()
         raise PortBusy(
-            f"No free port on {LOCALHOST} in {_PORT_ATTEMPTS} attempts; stop what takes them, or name one"
+            f"no free port on {LOCALHOST} in {_PORT_ATTEMPTS} attempts; stop what takes them, or name one"
         )
 
     async def _listens(self, component: Component) -> bool:
@@ -255,6 +257,4 @@ def _refuse_busy_port(port: int) -> None:
         try:
             probe.bind((LOCALHOST, port))
         except OSError as error:
-            raise PortBusy(
-                f"Port {port} on {LOCALHOST} cannot be used: {error.strerror}. Choose another, or none for any free one"
-            ) from None
+            raise PortBusy.because(port, error) from None

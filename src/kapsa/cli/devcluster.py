@@ -1,0 +1,243 @@
+"""`kapsa devcluster`: a Kubernetes control plane for development and tests, from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from kapsa.cli.running import Claim
+    from kapsa.devcluster import DevCluster
+    from kapsa.devcluster.build import Progress
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="A Kubernetes control plane for development and tests.")
+
+_DETACH_POLL_SECONDS = 0.05
+
+
+class Engine(enum.StrEnum):
+    EMBEDDED = "embedded"
+    REAL = "real"
+
+
+KubeconfigOption = Annotated[
+    Path,
+    typer.Option("--kubeconfig", metavar="FILE", help="The administrator's kubeconfig, a file of its own."),
+]
+_DEFAULT_KUBECONFIG = Path("devcluster.kubeconfig")
+
+
+@app.command()
+def up(
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="embedded: pure Python, at once. real: etcd, kube-apiserver and the rest, as processes."
+        ),
+    ] = Engine.EMBEDDED,
+    kubeconfig: KubeconfigOption = _DEFAULT_KUBECONFIG,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Where the API listens; 0 is any free port.")
+    ] = 0,
+    nodes: Annotated[int, typer.Option(min=0, help="How many nodes the real engine has.")] = 1,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return when it is ready; `down` stops it.")
+    ] = False,
+) -> None:
+    """Start a cluster and keep it until Ctrl-C, SIGTERM or `down`. Nothing of it is left then."""
+    kubeconfig = kubeconfig.absolute()
+    if not kubeconfig.parent.is_dir():
+        raise _user_error(f"the directory of {kubeconfig} does not exist; make it, or name another file")
+    if detach:
+        _up_detached(engine, kubeconfig, port, nodes)
+        return
+    from kapsa.cli.running import claim
+    from kapsa.devcluster import DevCluster
+
+    with claim(kubeconfig) as claimed, _build_progress() as progress:
+        claimed.note(engine)
+        cluster = DevCluster(engine=engine.value, port=port, nodes=nodes, progress=progress)
+        code = asyncio.run(_serve(cluster, kubeconfig, claimed))
+    raise typer.Exit(code)
+
+
+@app.command()
+def down(
+    kubeconfig: KubeconfigOption = _DEFAULT_KUBECONFIG,
+    everyone: Annotated[bool, typer.Option("--all", help="Stop every devcluster of this user.")] = False,
+) -> None:
+    """Stop a cluster that was started in another terminal, or detached."""
+    from kapsa.cli.running import find, find_all, stop
+
+    if everyone:
+        records = find_all()
+    else:
+        record = find(kubeconfig.absolute())
+        if record is None:
+            raise _user_error(
+                f"no devcluster was started with --kubeconfig {kubeconfig}; `down --all` stops every one"
+            )
+        records = [record]
+    for record in records:
+        was_alive = stop(record)
+        _say(f"{record.kubeconfig}: {'stopped' if was_alive else 'had ended already; removed what it left'}")
+    if not records:
+        _say("no devcluster runs")
+
+
+@app.command()
+def build() -> None:
+    """Make sure that the real engine's executables are present: find them, or build them once with Go."""
+    from kapsa.devcluster.binaries import find_binaries
+    from kapsa.devcluster.build import ensure_binaries
+
+    with _build_progress() as progress:
+        asyncio.run(ensure_binaries(progress=progress))
+    for binary in find_binaries().values():
+        typer.echo(f"{binary.name:<24} {binary.source:<20} {binary.path}")
+
+
+async def _serve(cluster: DevCluster, kubeconfig: Path, claimed: Claim) -> int:
+    """Run a cluster until a signal, or until it fails. Returns the exit code."""
+    stopped = _stop_signal()
+    began = time.monotonic()
+    starting = asyncio.create_task(cluster.start())
+    _say(f"starting the {cluster.engine} engine")
+    try:
+        await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if stopped.done():
+            _say("interrupted; cleaning up")
+            return 130
+        await starting
+        await _publish(cluster, kubeconfig, claimed)
+        _say(f"ready in {_seconds(cluster, began):.1f} s at {cluster.url}")
+        _say(f"export KUBECONFIG={kubeconfig}")
+        _say("Ctrl-C stops it and removes everything")
+        await _until_the_end(cluster, stopped)
+        _say("stopping")
+        return 0
+    finally:
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await starting
+        await cluster.stop()
+
+
+async def _publish(cluster: DevCluster, kubeconfig: Path, claimed: Claim) -> None:
+    import yaml
+
+    claimed.write_kubeconfig(yaml.safe_dump(cluster.kubeconfig_data, sort_keys=False))
+    if cluster.engine == "real":
+        await cluster.real.remove_at_end(kubeconfig)
+    claimed.note(cluster.engine, cluster.url)
+
+
+def _seconds(cluster: DevCluster, began: float) -> float:
+    # The build of the executables, should there have been one, is not the start.
+    return cluster.real.startup_seconds if cluster.engine == "real" else time.monotonic() - began
+
+
+async def _until_the_end(cluster: DevCluster, stopped: asyncio.Future[None]) -> None:
+    if cluster.engine == "embedded":
+        await stopped
+        return
+    failing = asyncio.create_task(cluster.real.wait_for_failure())
+    waited_for: list[asyncio.Future[Any]] = [failing, stopped]
+    await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+    if failing.done():
+        raise failing.result()
+    failing.cancel()
+
+
+def _stop_signal() -> asyncio.Future[None]:
+    loop = asyncio.get_running_loop()
+    stopped: asyncio.Future[None] = loop.create_future()
+
+    def stop() -> None:
+        if not stopped.done():
+            stopped.set_result(None)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop)
+    return stopped
+
+
+def _up_detached(engine: Engine, kubeconfig: Path, port: int, nodes: int) -> None:
+    from kapsa.cli.running import Record
+
+    log = Record(kubeconfig, engine, os.getpid()).log
+    log.parent.mkdir(parents=True, exist_ok=True)
+    arguments = [
+        "up",
+        f"--engine={engine}",
+        f"--kubeconfig={kubeconfig}",
+        f"--port={port}",
+        f"--nodes={nodes}",
+    ]
+    with log.open("w+") as output:
+        process = subprocess.Popen(  # noqa: S603 - this very command
+            [sys.executable, "-c", "from kapsa.cli import main; main()", "devcluster", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        with log.open() as reader:
+            _wait_until_ready(process, kubeconfig, reader)
+    _say(
+        f"runs in the background (pid {process.pid}); stop it with `kapsa devcluster down --kubeconfig {kubeconfig}`"
+    )
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], kubeconfig: Path, log: IO[str]) -> None:
+    """Repeat what the background process says, until it is ready or dead."""
+    from kapsa.cli.running import find
+
+    try:
+        while process.poll() is None:
+            record = find(kubeconfig)
+            if record is not None and record.pid == process.pid and record.url:
+                return
+            sys.stderr.write(log.read())
+            time.sleep(_DETACH_POLL_SECONDS)
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
+    sys.stderr.write(log.read())
+    raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _build_progress() -> Iterator[Progress | None]:
+    """Bars on a terminal; elsewhere the lines that building prints by itself."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from kapsa.cli.build_bars import BuildBars
+
+    with contextlib.closing(BuildBars()) as bars:
+        yield bars
+
+
+def _say(message: str) -> None:
+    typer.echo(message, err=True)
+
+
+def _user_error(message: str) -> Exception:
+    from kapsa.devcluster.errors import DevClusterError
+
+    return DevClusterError(message)
