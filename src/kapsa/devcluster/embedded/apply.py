@@ -37,7 +37,7 @@ from .shape import Shape, TypedError, shape_of
 from .typecheck import check
 from .zeros import zero_object
 
-__all__ = ["ApplyConflict", "Convert", "apply", "track_update"]
+__all__ = ["ApplyConflict", "Convert", "apply", "check_request", "failed", "track_update"]
 
 Object = dict[str, Any]
 Convert = Callable[[Object, str], tuple[Object, Schema | None] | None]
@@ -204,12 +204,14 @@ def _updated(
     result = dict(after)
     before = result.get(author)
     fields = union(own, before.fields) if before else own
-    time: str | None = now
-    if author.subresource == "scale":
-        # A Scale's entries are translated from and to its object's, and the time gets lost on the way.
-        time = before.time if before else None
+    time = (before.time if before else None) if _loses_time(author) else now
     result[author] = Entry(ordered(fields), author.api_version, time)
     return result
+
+
+def _loses_time(author: Manager) -> bool:
+    """A Scale's entries are translated from and to its object's, and a new time gets lost on the way."""
+    return author.subresource == "scale"
 
 
 def _reconciled(live: Object, managed: Managed, versions: _Versions) -> Managed:
@@ -280,7 +282,7 @@ def apply(
     `live` is None when the object does not exist. Raises ApplyConflict, or another ApiError for a configuration
     that cannot be applied. Defaults are the caller's: they belong to nobody.
     """
-    _check_request(applied, api_version, kind)
+    check_request(applied, api_version, kind)
     versions = _Versions(api_version, schema, reset or {}, convert)
     base = live if live is not None else {"apiVersion": api_version, "kind": applied.get("kind", kind)}
     managed = managedfields.decode(_entries(base), trusted=True)
@@ -298,14 +300,15 @@ def apply(
         new, managed = _apply_as_kubectl(bare, applied, managed, author, versions, force=force)
     except TypedError as error:
         raise failed(f"failed to merge config: {error}") from error
-    if not equal(bare, new) and author in managed:
+    if not equal(bare, new) and author in managed and not _loses_time(author):
         managed[author] = managed[author]._replace(time=now)
     if manager == "kubectl":
         new = _with_last_applied(new, applied)
     return _with_managed_fields(new, managedfields.encode(managed))
 
 
-def _check_request(applied: Object, api_version: str, kind: str) -> None:
+def check_request(applied: Object, api_version: str, kind: str) -> None:
+    """Refuse a configuration of another type (if `kind` says which it must be), or one that names managers."""
     version, name = applied.get("apiVersion", ""), applied.get("kind", "")
     if kind and (version, name) != (api_version, kind):
         raise bad_request(f"invalid object type: {_group_version_kind(version, name)}")

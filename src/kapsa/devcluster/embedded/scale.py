@@ -31,14 +31,14 @@ def _split(path: str) -> list[str]:
     return [step for step in path.split(".") if step]
 
 
-def scale_of(info: ResourceInfo, obj: Object) -> Object:
-    """The Scale of an object."""
+def scale_of(info: ResourceInfo, obj: Object, *, to_write: bool = False) -> Object:
+    """The Scale of an object. To read it, a custom resource must have replicas; to write it, it need not."""
     wanted, observed, selector = _paths(info)
     meta = obj["metadata"]
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     spec = {}
     replicas = _find(obj, wanted)
-    if info.is_custom and replicas is None:
+    if info.is_custom and replicas is None and not to_write:
         path = "." + ".".join(wanted)
         raise errors.internal(f"the spec replicas field {field_errors.quote(path)} does not exist")
     if replicas:

@@ -138,7 +138,7 @@ def _scale_patching(request: ResourceRequest, change: Callable[[Object], Object]
     def transform(live: Object | None) -> Object:
         if live is None:
             raise errors.not_found(request.info, request.route.name)
-        return _scaled(request, live, change(scale_of(request.info, live)))
+        return _scaled(request, live, change(scale_of(request.info, live, to_write=True)))
 
     return transform
 
@@ -151,9 +151,7 @@ def _plain_body(request: ResourceRequest, kind: str) -> Object:
     return decoded
 
 
-def _scaled(request: ResourceRequest, live: Object | None, scale: Object) -> Object:
-    if live is None:
-        raise errors.not_found(request.info, request.route.name)
+def _scaled(request: ResourceRequest, live: Object, scale: Object) -> Object:
     name = (scale.get("metadata") or {}).get("name") or ""
     if name != request.route.name:
         raise errors.bad_request(
