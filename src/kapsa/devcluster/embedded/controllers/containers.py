@@ -150,7 +150,8 @@ def _run(
         if runs + 1e-9 >= after:
             return _terminated(pod, container, status, code, behaviour, now, step)
         step.look_again(after - runs)
-    ready = _ready(container, behaviour, runs, step)
+    # A longer delay is for those who still have it before them.
+    ready = not behaviour.unready if status["ready"] else _ready(container, behaviour, runs, step)
     return {**status, "ready": ready, "started": True} if status["ready"] != ready else status
 
 

@@ -143,10 +143,10 @@ class Controllers:
         self._namespaces.follow(collection, change)
         self._accounts.follow(collection, change)
         listeners = self._listeners.get(collection.key)
-        if not listeners:
+        if listeners is None and not self._view.keeps(collection.key):
             return
         new, old = self._view.follow(collection, change)
-        for listener in listeners:
+        for listener in listeners or ():
             listener(new, old)
 
     def _notice_node(self, new: Object | None, old: Object | None) -> None:

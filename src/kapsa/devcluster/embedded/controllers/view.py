@@ -64,6 +64,10 @@ class View:
     def unscheduled(self) -> list[Object]:
         return self._many(POD, self._by_node.get("", ()))
 
+    def keeps(self, key: tuple[str, str]) -> bool:
+        """Whether there is an index of this resource to keep in step."""
+        return key in self._controller
+
     def follow(self, collection: Collection, change: Change) -> tuple[Object | None, Object | None]:
         """Keep the indexes in step with a change; the object after it and before it."""
         key = collection.key
