@@ -8,7 +8,8 @@ import msgspec
 import yaml
 
 from . import go_json
-from .errors import ApiError, bad_request, unsupported_media_type
+from .errors import ApiError, bad_request, invalid, unsupported_media_type
+from .field_errors import invalid as invalid_field
 from .field_errors import quote
 from .registry import Registry, ResourceInfo
 
@@ -19,9 +20,11 @@ __all__ = [
     "decode_applied",
     "decode_object",
     "decode_patch",
+    "is_yaml",
     "json_type",
     "media_type",
     "require_object",
+    "yaml_duplicates",
 ]
 
 MAXIMUM_BYTES = 3 * 1024 * 1024
@@ -80,10 +83,42 @@ def _yaml(body: bytes) -> Any:
     except RecursionError:
         raise _MalformedError("exceeded max depth") from None
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise _MalformedError(f"yaml: line {line}: {error.problem}") from None
+        raise _MalformedError(f"yaml: {_where(error)}{error.problem}") from None
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise _MalformedError(f"yaml: {error}") from None
+
+
+def _where(error: yaml.MarkedYAMLError) -> str:
+    """The line as Go's YAML library counts it: from zero, except in the scanner, and not told when it is zero."""
+    context, problem = error.context_mark, error.problem_mark
+    line = (context.line if context else 0) or (problem.line if problem else 0)
+    if line and isinstance(error, yaml.scanner.ScannerError):
+        line += 1
+    return f"line {line}: " if line else ""
+
+
+def is_yaml(content_type: str) -> bool:
+    return media_type(content_type) == "application/yaml"
+
+
+def yaml_duplicates(body: bytes) -> list[str]:
+    """Keys given twice in a mapping of a YAML body."""
+    found: list[str] = []
+    pending = [yaml.compose(body, Loader=_Loader)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, yaml.SequenceNode):
+            pending.extend(node.value)
+        elif isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if key.value in seen:
+                    found.append(
+                        f"line {key.start_mark.line + 1}: key {quote(str(key.value))} already set in map"
+                    )
+                seen.add(key.value)
+                pending.append(value)
+    return found
 
 
 def decode(body: bytes, content_type: str) -> Any:
@@ -111,6 +146,8 @@ def decode_object(body: bytes, content_type: str, info: ResourceInfo) -> dict[st
         raise _unrecognized(body, why, info) from None
     if isinstance(decoded, dict):
         return decoded
+    if decoded is None and not info.is_custom:
+        return {}
     into = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
     why = f"json: cannot unmarshal {json_type(decoded)} into Go value of type {into}"
     raise _unrecognized(body, f"couldn't get version/kind; json parse error: {why}", info)
@@ -163,48 +200,54 @@ def require_object(value: Any) -> dict[str, Any]:
     )
 
 
-def check_kind(obj: dict[str, Any], info: ResourceInfo, registry: Registry) -> dict[str, Any]:
+def check_kind(obj: dict[str, Any], info: ResourceInfo, registry: Registry, body: bytes) -> dict[str, Any]:
     """Fill in what the object leaves out of its type, and refuse another type than the path's.
 
     :raises ApiError: 400 when it is something else.
     """
-    api_version = obj.get("apiVersion") or info.api_version
-    kind = obj.get("kind") or info.kind
-    if api_version != info.api_version or kind != info.kind:
-        raise _wrong_kind(api_version, kind, info, registry)
-    obj["apiVersion"], obj["kind"] = api_version, kind
-    metadata = obj.get("metadata")
-    if metadata is None:
+    api_version, kind = obj.get("apiVersion"), obj.get("kind")
+    for field, value in (("apiVersion", api_version), ("kind", kind)):
+        if value is not None and not isinstance(value, str):
+            why = f"json: cannot unmarshal {json_type(value)} into Go struct field .{field} of type string"
+            raise _unrecognized(body, f"couldn't get version/kind; json parse error: {why}", info)
+    if info.is_custom:
+        _check_custom_kind(api_version or "", kind or "", info, obj, body)
+    elif (api_version or info.api_version, kind or info.kind) != (info.api_version, info.kind):
+        raise _wrong_kind(api_version or info.api_version, kind or info.kind, info, registry)
+    obj["apiVersion"], obj["kind"] = info.api_version, info.kind
+    if obj.get("metadata") is None:
         obj["metadata"] = {}
-    elif not isinstance(metadata, dict):
-        raise bad_request(
-            f"{info.kind} in version {quote(info.version)} cannot be handled as a {info.kind}: json: cannot unmarshal "
-            f"{json_type(metadata)} into Go struct field {info.kind}.metadata of type v1.ObjectMeta"
-        )
     return obj
+
+
+def _check_custom_kind(
+    api_version: str, kind: str, info: ResourceInfo, obj: dict[str, Any], body: bytes
+) -> None:
+    """A custom resource must name its type itself."""
+    if not kind:
+        raise _unrecognized(body, f"Object 'Kind' is missing in '{body.decode(errors='replace')}'", info)
+    if api_version != info.api_version:
+        raise bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version ({info.api_version})"
+        )
+    if kind != info.kind:
+        metadata = obj.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        problem = invalid_field("kind", kind, f"must be {info.kind}")
+        raise invalid(_OtherKind(info.group, kind), name, [problem])
+
+
+class _OtherKind(msgspec.Struct, frozen=True):
+    group: str
+    kind: str
+    resource: str = ""
 
 
 _SCHEME = "pkg/runtime/scheme.go:111"
 
 
-def _wrong_kind(api_version: Any, kind: Any, info: ResourceInfo, registry: Registry) -> ApiError:
-    if not isinstance(api_version, str) or not isinstance(kind, str):
-        field = "apiVersion" if not isinstance(api_version, str) else "kind"
-        value = json_type(api_version if field == "apiVersion" else kind)
-        return bad_request(
-            f"couldn't get version/kind; json parse error: json: cannot unmarshal {value} into Go struct field "
-            f".{field} of type string"
-        )
+def _wrong_kind(api_version: str, kind: str, info: ResourceInfo, registry: Registry) -> ApiError:
     group, _, version = api_version.rpartition("/")
-    if info.is_custom:
-        if kind == info.kind:
-            return bad_request(
-                f"the API version in the data ({api_version}) does not match the expected API version ({info.api_version})"
-            )
-        return bad_request(
-            f"{kind} in version {quote(version)} cannot be handled as a {info.kind}: "
-            f"no kind {quote(kind)} is registered for version {quote(api_version)} in scheme {quote(_SCHEME)}"
-        )
     known = registry.find_kind(group, version, kind)
     if known is None or known.is_custom:
         why = (

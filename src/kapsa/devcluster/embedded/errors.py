@@ -148,7 +148,8 @@ def _details(resource: Named, name: str, kind: str = "") -> dict[str, Any]:
         details["name"] = name
     if resource.group:
         details["group"] = resource.group
-    details["kind"] = kind or resource.resource
+    if kind or resource.resource:
+        details["kind"] = kind or resource.resource
     return details
 
 
@@ -166,8 +167,11 @@ def page_not_found() -> PlainError:
     return PlainError(404, "404 page not found\n")
 
 
-def already_exists(resource: Named, name: str) -> ApiError:
+def already_exists(resource: Named, name: str, *, ends: bool = False) -> ApiError:
+    """The name is taken; ``ends`` when the one who has it is being deleted."""
     message = f"{qualified(resource)} {quote(name)} already exists"
+    if ends:
+        message = f"object is being deleted: {message}"
     return ApiError(409, "AlreadyExists", message, details=_details(resource, name))
 
 

@@ -16,7 +16,8 @@ class _SyntaxError(Exception):
 
 def syntax_error(data: bytes) -> str:
     """The message for malformed JSON; empty when there is nothing wrong with it."""
-    text = data.decode("utf-8", errors="replace")
+    # Go looks at bytes: outside strings, where this is used, each byte is a character of its own.
+    text = data.decode("latin-1")
     try:
         end = _Scanner(text).document()
     except _SyntaxError as problem:

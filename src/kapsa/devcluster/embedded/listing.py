@@ -9,6 +9,7 @@ import msgspec
 
 from .errors import ApiError, Cause, bad_request, expired, gateway_timeout
 from .field_errors import quote
+from .go_json import syntax_error
 from .options import ListOptions
 from .selection import Selection
 from .storage import Collection, CompactedError, FutureRevisionError, Store, Stored
@@ -23,6 +24,7 @@ _EXPIRED_CONTINUE = (
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
 _INCONSISTENT = -1
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -122,9 +124,15 @@ def _decode_token(text: str, options: ListOptions) -> _Token:
         raise bad_request("specifying resource version is not allowed when using continue")
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        raise bad_request(
+            f"invalid continue token: continue key is not valid: {_base64_problem(text)}"
+        ) from None
+    try:
         token = msgspec.json.decode(data, type=_Token)
     except (ValueError, msgspec.DecodeError) as error:
-        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
+        why = syntax_error(data) or str(error)
+        raise bad_request(f"invalid continue token: continue key is not valid: {why}") from None
     if token.v != "meta.k8s.io/v1":
         raise bad_request(
             f"invalid continue token: continue key is not valid: server does not recognize this encoded version {token.v}"
@@ -143,6 +151,11 @@ def _decode_token(text: str, options: ListOptions) -> _Token:
     return token
 
 
+def _base64_problem(text: str) -> str:
+    bad = next((index for index, character in enumerate(text) if character not in _BASE64), len(text))
+    return f"illegal base64 data at input byte {bad}"
+
+
 def _expired_continue(token: _Token) -> ApiError:
     error = expired(_EXPIRED_CONTINUE)
     error.metadata["continue"] = _encode_token(_INCONSISTENT, token.start)
@@ -154,7 +167,8 @@ def parse_revision(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) >= 2**64:
         problem = "value out of range" if text.isdigit() else "invalid syntax"
         raise bad_request(
-            f"Invalid value: {quote(text)}: strconv.ParseUint: parsing {quote(text)}: {problem}"
+            f"invalid resource version: resourceVersion: Invalid value: {quote(text)}: "
+            f"strconv.ParseUint: parsing {quote(text)}: {problem}"
         )
     return int(text)
 

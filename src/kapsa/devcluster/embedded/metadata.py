@@ -19,7 +19,7 @@ __all__ = [
     "keep_system_fields",
     "timestamp",
     "validate",
-    "validate_update",
+    "validate_change",
 ]
 
 Object = dict[str, Any]
@@ -50,9 +50,11 @@ _IMMUTABLE = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
+_OWNER_ORDER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _ZERO_MATTERS = "deletionGracePeriodSeconds"
 _ANNOTATIONS_LIMIT = 256 * 1024
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
+_STANDARD_FINALIZERS = (_ORPHAN, _FOREGROUND, "kubernetes")
 
 
 def canonical(info: ResourceInfo, obj: Object) -> Object:
@@ -154,7 +156,16 @@ def validate(info: ResourceInfo, obj: Object, validator: names.NameValidator) ->
         errors.extend(_owners(metadata["ownerReferences"]))
     if metadata.get("finalizers"):
         errors.extend(_finalizers(metadata["finalizers"]))
+        if not info.is_custom:
+            errors.extend(_finalizer_names(metadata["finalizers"]))
     return errors
+
+
+def validate_change(info: ResourceInfo, obj: Object, old: Object) -> list[FieldError]:
+    """What is wrong with the metadata of an update: checked for every kind, and once more by the kind itself."""
+    common = validate(info, obj, names.path_segment)
+    change = _validate_update(obj, old)
+    return [*common, *change, *change, *([] if info.is_custom else common)]
 
 
 def _invalid(field: str, value: Any, problems: list[str]) -> list[FieldError]:
@@ -184,6 +195,9 @@ def _owners(references: list[dict[str, Any]]) -> list[FieldError]:
     path = "metadata.ownerReferences"
     errors = []
     controller = ""
+    references = [
+        {field: reference[field] for field in _OWNER_ORDER if field in reference} for reference in references
+    ]
     for reference in references:
         api_version = reference.get("apiVersion", "")
         if not api_version:
@@ -224,7 +238,16 @@ def _finalizers(finalizers: list[str]) -> list[FieldError]:
     return errors
 
 
-def validate_update(obj: Object, old: Object) -> list[FieldError]:
+def _finalizer_names(finalizers: list[str]) -> list[FieldError]:
+    detail = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        field_errors.invalid(f"metadata.finalizers[{index}]", finalizer, detail)
+        for index, finalizer in enumerate(finalizers)
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS
+    ]
+
+
+def _validate_update(obj: Object, old: Object) -> list[FieldError]:
     """What an update may not do to metadata."""
     metadata, before = obj["metadata"], old["metadata"]
     errors = []

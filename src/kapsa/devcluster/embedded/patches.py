@@ -22,8 +22,8 @@ JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-_BUILT_IN = (JSON, MERGE, STRATEGIC, APPLY, "application/apply-patch+cbor")
-_CUSTOM = (JSON, MERGE, APPLY, "application/apply-patch+cbor")
+_BUILT_IN = (JSON, MERGE, STRATEGIC, APPLY)
+_CUSTOM = (JSON, MERGE, APPLY)
 
 
 def patch_type(request: Request, info: ResourceInfo) -> str:
@@ -33,7 +33,9 @@ def patch_type(request: Request, info: ResourceInfo) -> str:
     """
     kind = bodies.media_type(request.headers.get("content-type", ""))
     allowed = _CUSTOM if info.is_custom else _BUILT_IN
-    if kind not in allowed or kind.endswith("cbor"):
+    if kind not in _BUILT_IN:
+        raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+    if kind not in allowed:
         raise errors.unsupported_media_type(
             "the body of the request was in an unknown format - accepted media types include: "
             + ", ".join(allowed)
@@ -105,10 +107,7 @@ def _checked(patched: Any, live: Object, write: Write) -> Object:
         raise errors.bad_request(
             f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
         )
-    for field in ("apiVersion", "kind"):
-        if patched.get(field) != live.get(field):
-            patched[field] = live[field]
-    if not isinstance(patched.get("metadata"), dict):
+    if patched.get("metadata") is None:
         patched["metadata"] = {}
     return patched
 

@@ -65,7 +65,10 @@ class Writer:
                 "metadata": page.metadata(),
             }
             return self._bytes(200, _joined(head, [self._metadata_only(stored) for stored in page.items]))
-        head = {"kind": info.list_kind, "apiVersion": info.api_version, "metadata": page.metadata()}
+        metadata = page.metadata()
+        if info.is_custom:
+            metadata = {"continue": "", **metadata}
+        head = {"kind": info.list_kind, "apiVersion": info.api_version, "metadata": metadata}
         return self._bytes(200, _joined(head, self._items(page.items)))
 
     def _items(self, objects: Sequence[Stored]) -> list[bytes]:

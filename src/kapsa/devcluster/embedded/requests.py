@@ -17,8 +17,9 @@ from .registry import ResourceInfo
 from .replies import Writer, reply_document
 from .routes import Route
 from .selection import selection
-from .storage import CompactedError, Stored
-from .watch import Watch, single_event, too_old
+from .storage import CompactedError, FutureRevisionError, Stored
+from .strict_decoding import duplicate_fields
+from .watch import Watch, single_event, too_old, watch_revision
 from .writes import Write
 
 __all__ = ["ResourceRequest", "verb_of"]
@@ -47,10 +48,12 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 def verb_of(request: Request, route: Route) -> str:
     """The verb as authorization and fault plans name it; empty for a method that is none."""
     method = request.method
-    if method in ("GET", "HEAD"):
-        if route.watch or ("watch" in request.query and _asks_to_watch(request.query)):
+    if method == "GET":
+        if route.watch:
             return "watch"
-        return "get" if route.name else "list"
+        if route.name:
+            return "get"
+        return "watch" if "watch" in request.query and _asks_to_watch(request.query) else "list"
     if method == "DELETE":
         return "delete" if route.name else "deletecollection"
     return _VERBS.get(method, "")
@@ -95,7 +98,9 @@ class ResourceRequest:
             raise errors.method_not_allowed() if verb == "create" else errors.resource_not_found()
         if (info.group, info.resource) in reviews.REVIEWS:
             return self._review(verb)
-        if verb not in info.verbs or (verb == "create" and route.name):
+        if verb not in info.verbs or (
+            verb in ("create", "update", "patch") and bool(route.name) is (verb == "create")
+        ):
             raise errors.method_not_allowed()
         match verb:
             case "get":
@@ -118,7 +123,16 @@ class ResourceRequest:
     # Reading
 
     def _get(self) -> Reply:
-        return self.writer().object(200, self.stored())
+        writer = self.writer()
+        if "resourceVersion" in self.request.query:
+            self._check_get_revision()
+        return writer.object(200, self.stored())
+
+    def _check_get_revision(self) -> None:
+        wanted = parse_query(self.request.query).get("resourceVersion", [""])[0]
+        revision, current = watch_revision(wanted), self.backend.store.revision
+        if revision > current:
+            raise listing.too_large_revision(FutureRevisionError(revision, current))
 
     def stored(self) -> Stored:
         """The object the path names."""
@@ -164,14 +178,16 @@ class ResourceRequest:
     async def _create(self) -> Reply:
         writer = self.writer()
         write = self.write("CreateOptions")
-        stored = await writes.create(self.backend, write, self.body())
+        obj = self.body()
+        self._note_duplicates(write, obj)
+        stored = await writes.create(self.backend, write, obj)
         return writer.object(201, stored)
 
     async def update(self) -> Reply:
         """Replace the object, or the part of it that the subresource is."""
         writer = self.writer()
         write = self.write("UpdateOptions")
-        self.body()
+        self._note_duplicates(write, self.body())
         transform = subresources.narrowed(self.route.subresource, lambda _: self.body())
         stored = await writes.update(self.backend, write, transform)
         return writer.object(201 if write.created else 200, stored)
@@ -202,8 +218,14 @@ class ResourceRequest:
 
     def body(self) -> Object:
         """The request's object; decoded anew each time, since what is made of it is changed in place."""
-        obj = bodies.decode_object(self.request.body, self.request.headers.get("content-type", ""), self.info)
-        return bodies.check_kind(obj, self.info, self.backend.registry)
+        body = self.request.body
+        obj = bodies.decode_object(body, self.request.headers.get("content-type", ""), self.info)
+        return bodies.check_kind(obj, self.info, self.backend.registry, body)
+
+    def _note_duplicates(self, write: Write, obj: Object) -> None:
+        if write.options.field_validation != "Ignore":
+            content_type = self.request.headers.get("content-type", "")
+            write.duplicates = duplicate_fields(self.request.body, obj, content_type)
 
     def _review(self, verb: str) -> Reply:
         if verb != "create" or self.route.name:

@@ -1,8 +1,8 @@
 """What a kind does on its way to storage, beyond what every kind does.
 
 A kind with peculiarities has a subclass. The core calls the hooks in this order, each working on the object in place:
-``reset_for_*`` right after decoding and before field managers are recorded, then (after mutating admission)
-``prepare_for_*``, then ``validate_*``, then ``warnings``.
+``reset_for_*`` right after decoding and before field managers are recorded, ``admit_create``, then (after mutating
+admission) ``prepare_for_*``, then ``validate_*``, then ``warnings``.
 """
 
 from __future__ import annotations
@@ -108,6 +108,9 @@ class Strategy:
                 _keep(obj, old, field)
         own = {field: value for field, value in obj["metadata"].items() if field in _STATUS_METADATA}
         obj["metadata"] = {**old["metadata"], **own}
+
+    def admit_create(self, obj: Object) -> None:
+        """What the built-in admission plugins fill in: nobody owns it, and webhooks see it."""
 
     def prepare_for_create(self, obj: Object) -> None:
         """Fill what the system gives a new object of this kind: allocations, derived fields."""

@@ -7,6 +7,7 @@ embedded resources, then list uniqueness, then CEL rules. An update forgives wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -41,28 +42,44 @@ _has_rules: WeakKeyDictionary[Schema, bool] = WeakKeyDictionary()
 
 
 def validate(
-    schema: Schema | None, obj: dict[str, Any], old: dict[str, Any] | None = None
+    schema: Schema | None,
+    obj: dict[str, Any],
+    old: dict[str, Any] | None = None,
+    *,
+    before: Sequence[FieldError] = (),
+    after: Sequence[FieldError] = (),
 ) -> list[FieldError]:
-    """Everything wrong with `obj`; `old` is the stored object of an update."""
+    """Everything wrong with `obj`; `old` is the stored object of an update.
+
+    Errors that are known `before` the facets are checked, and those found `after` them, take their places in the
+    list: each can keep rules from being checked.
+    """
     if schema is None:
-        return []
+        return [*before, *after]
     previous = _ABSENT if old is None else old
     found: _Errors = {}
     _check(schema, obj, "", found, previous)
-    return _finish(schema, obj, old, list(found.values()))
+    return _finish(schema, obj, old, [*before, *found.values(), *after])
 
 
-def validate_status(schema: Schema | None, obj: dict[str, Any], old: dict[str, Any]) -> list[FieldError]:
+def validate_status(
+    schema: Schema | None,
+    obj: dict[str, Any],
+    old: dict[str, Any],
+    *,
+    before: Sequence[FieldError] = (),
+    after: Sequence[FieldError] = (),
+) -> list[FieldError]:
     """The checks of an update through the status subresource: facets of `status` only."""
     if schema is None:
-        return []
+        return [*before, *after]
     errors: list[FieldError] = []
     status = schema.properties.get("status")
     if status is not None and "status" in obj:
         found: _Errors = {}
         _check(status, obj["status"], "", found, old.get("status"))
         errors = [_under("status", error) for error in found.values()]
-    return _finish(schema, obj, old, errors)
+    return _finish(schema, obj, old, [*before, *errors, *after])
 
 
 def validate_at(schema: Schema, value: Any, path: str) -> list[FieldError]:

@@ -14,7 +14,7 @@ from .selection import Selection
 from .storage import Change, Collection, CompactedError, Store, Stored
 from .stored_form import with_revision
 
-__all__ = ["Watch", "single_event", "too_old"]
+__all__ = ["Watch", "single_event", "too_old", "watch_revision"]
 
 BOOKMARK_SECONDS = 60.0
 _END_OF_LIST = "k8s.io/initial-events-end"

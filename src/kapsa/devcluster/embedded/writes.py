@@ -21,8 +21,10 @@ from .registry import ResourceInfo
 from .reset_fields import reset_fields
 from .storage import Stored
 from .stored_form import stored_form, with_revision
+from .typed_decoding import DecodingError, check_metadata, check_types
 from .validation import unknown_fields, validate, validate_status
 from .versions import converter
+from .written_form import write_as_go
 
 __all__ = ["Transform", "Write", "create", "update"]
 
@@ -45,6 +47,8 @@ class Write(msgspec.Struct, kw_only=True):
     warnings: list[str] = []
     patches: bool = False
     """Whether this is a patch of some type: only a whole object's uid is a precondition."""
+    duplicates: list[str] = []
+    """Fields that the body has twice."""
     applies: bool = False
     """Whether this is an apply, which keeps the record of field managers itself and may create."""
     created: bool = False
@@ -71,17 +75,21 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
     metadata.initialize(obj, uid=backend.new_uid(), now=backend.now())
     _decode_into_schema(write, obj)
     strategy.reset_for_create(obj)
+    if not info.is_custom:
+        write_as_go(info.schema, obj)
     obj = _track(backend, write, obj, None)
+    strategy.admit_create(obj)
     for admission in backend.admission:
         obj = await admission.mutate(write, obj, None)
     strategy.prepare_for_create(obj)
     if strategy.counts_generations:
         obj["metadata"]["generation"] = 1
-    problems = [
-        *metadata.validate(info, obj, names.validator_of(info)),
-        *validate(info.schema if info.is_custom else None, obj),
-        *strategy.validate_create(obj),
-    ]
+    problems = validate(
+        info.schema if info.is_custom else None,
+        obj,
+        before=metadata.validate(info, obj, names.validator_of(info)),
+        after=strategy.validate_create(obj),
+    )
     if problems:
         raise errors.invalid(info, write.name, problems)
     for admission in backend.admission:
@@ -89,8 +97,11 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
     write.warnings.extend(strategy.warnings(obj, None))
     if meta.get("resourceVersion"):
         raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
-    if backend.collection(info).get(write.key) is not None:
-        raise (errors.generate_name_conflict if generated else errors.already_exists)(info, write.name)
+    existing = backend.collection(info).get(write.key)
+    if existing is not None:
+        if generated:
+            raise errors.generate_name_conflict(info, write.name)
+        raise errors.already_exists(info, write.name, ends=b'"deletionTimestamp":"' in existing.body)
     return _commit_create(backend, write, obj)
 
 
@@ -148,7 +159,13 @@ def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) ->
             # Checked for every kind, and once more by the kind itself.
             problem = field_errors.invalid("metadata.uid", meta["uid"], "field is immutable")
             raise errors.invalid(write.info, write.name, [problem, problem])
-        why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {live['uid']}"
+        key = f"/registry/{errors.qualified(write.info)}/{write.key}"
+        if not write.info.is_custom:
+            key = f"/registry/{write.info.resource}/{write.key}"
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+            f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {live['uid']}"
+        )
         raise errors.conflict(write.info, write.name, why)
     given = meta.get("resourceVersion") or ""
     if not given or given == "0":
@@ -158,9 +175,8 @@ def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) ->
         meta["resourceVersion"] = live["resourceVersion"]
         return
     if not given.isdigit():
-        detail = f"strconv.ParseUint: parsing {field_errors.quote(given)}: invalid syntax"
-        problem = field_errors.invalid("metadata.resourceVersion", given, detail)
-        raise errors.invalid(write.info, write.name, [problem])
+        quoted = field_errors.quote(given)
+        raise errors.ApiError(500, "", f"strconv.ParseUint: parsing {quoted}: invalid syntax")
     if given != live["resourceVersion"]:
         raise errors.conflict(write.info, write.name)
 
@@ -176,6 +192,8 @@ async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Obje
         strategy.reset_for_status(obj, old)
     elif is_whole:
         strategy.reset_for_update(obj, old)
+    if not info.is_custom:
+        write_as_go(info.schema, obj)
     obj = _track(backend, write, obj, old)
     for admission in backend.admission:
         obj = await admission.mutate(write, obj, old)
@@ -184,27 +202,22 @@ async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Obje
         strategy.prepare_for_update(obj, old)
     if not is_status and strategy.counts_generations and strategy.raises_generation(obj, old):
         obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-    problems = [
-        *metadata.validate(info, obj, names.path_segment),
-        *metadata.validate_update(obj, old),
-        *_validate_update(info, obj, old, is_status),
-        *(strategy.validate_status(obj, old) if is_status else []),
-        *(strategy.validate_update(obj, old) if is_whole else []),
-    ]
+    own = strategy.validate_status(obj, old) if is_status else []
+    own += strategy.validate_update(obj, old) if is_whole else []
+    check = validate_status if is_status else validate
+    problems = check(
+        info.schema if info.is_custom else None,
+        obj,
+        old,
+        before=metadata.validate_change(info, obj, old),
+        after=own,
+    )
     if problems:
         raise errors.invalid(info, write.name, problems)
     for admission in backend.admission:
         await admission.validate(write, obj, old)
     write.warnings.extend(strategy.warnings(obj, old))
     return obj
-
-
-def _validate_update(
-    info: ResourceInfo, obj: Object, old: Object, is_status: bool
-) -> list[field_errors.FieldError]:
-    if not info.is_custom:
-        return []
-    return validate_status(info.schema, obj, old) if is_status else validate(info.schema, obj, old)
 
 
 def _track(backend: Backend, write: Write, obj: Object, old: Object | None) -> Object:
@@ -228,22 +241,53 @@ def _track(backend: Backend, write: Write, obj: Object, old: Object | None) -> O
 
 
 def _decode_into_schema(write: Write, obj: Object) -> None:
-    """Name, then drop, the fields that the kind does not have; fill its defaults."""
-    schema = write.info.schema
+    """Refuse what does not fit the kind's types; name, then drop, unknown fields; fill defaults."""
+    info = write.info
+    schema = info.schema
     if schema is None:
         return
-    if write.applies and write.info.is_custom:
+    if write.applies and info.is_custom:
         # A configuration fits its schema already, and its nulls are for validation to judge.
         fill_defaults(schema, obj)
         return
+    try:
+        if info.is_custom:
+            check_metadata(obj)
+        else:
+            check_types(schema, obj, info)
+    except DecodingError as error:
+        raise _cannot_decode(write, obj, str(error)) from None
     directive = write.options.field_validation
     if directive != "Ignore":
-        unknown = unknown_fields(schema, obj)
+        unknown = [*unknown_fields(schema, obj), *write.duplicates]
         if unknown and directive == "Strict":
-            raise errors.bad_request(f"strict decoding error: {', '.join(unknown)}")
-        write.warnings.extend(unknown)
+            raise _cannot_decode(write, obj, f"strict decoding error: {_joined(unknown)}")
+        write.warnings.extend(text for text in unknown if text not in write.warnings)
     prune(schema, obj)
     apply_defaults(schema, obj)
+
+
+def _joined(problems: list[str]) -> str:
+    if problems[0].startswith("line "):
+        return "yaml: unmarshal errors:\n  " + "\n  ".join(problems)
+    return ", ".join(problems)
+
+
+def _cannot_decode(write: Write, obj: Object, why: str) -> errors.ApiError:
+    if not write.patches or write.applies:
+        kind, version = write.info.kind, field_errors.quote(write.info.version)
+        return errors.bad_request(f"{kind} in version {version} cannot be handled as a {kind}: {why}")
+    # The real server shows what the patch made, its top level in order.
+    text = msgspec.json.encode(dict(sorted(obj.items()))).decode()
+    return errors.invalid(_Nothing(), "", [field_errors.invalid("patch", text, why)])
+
+
+class _Nothing(msgspec.Struct, frozen=True):
+    """The kind of an error about no kind."""
+
+    group: str = ""
+    resource: str = ""
+    kind: str = ""
 
 
 def _commit_create(backend: Backend, write: Write, obj: Object) -> Stored:

@@ -44,8 +44,8 @@ class Jobs(BuiltIn):
             obj["metadata"]["labels"] = dict(labels)
         default_template(obj)
 
-    def reset_for_create(self, obj: Object) -> None:
-        super().reset_for_create(obj)
+    def prepare_for_create(self, obj: Object) -> None:
+        super().prepare_for_create(obj)
         if not obj["spec"].get("manualSelector"):
             _generate_selector(obj)
 

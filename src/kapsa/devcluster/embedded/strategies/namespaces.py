@@ -21,8 +21,8 @@ class Namespaces(BuiltIn):
     def initial_status(self, obj: Object) -> dict[str, Any]:
         return {"phase": "Active"}
 
-    def reset_for_create(self, obj: Object) -> None:
-        super().reset_for_create(obj)
+    def prepare_for_create(self, obj: Object) -> None:
+        super().prepare_for_create(obj)
         finalizers = (obj.get("spec") or {}).get("finalizers") or []
         if FINALIZER not in finalizers:
             finalizers = [*finalizers, FINALIZER]

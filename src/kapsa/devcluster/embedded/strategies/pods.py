@@ -26,8 +26,7 @@ class Pods(BuiltIn):
         default_pod_spec(spec)
         default_pod(spec)
 
-    def reset_for_create(self, obj: Object) -> None:
-        super().reset_for_create(obj)
+    def admit_create(self, obj: Object) -> None:
         _default_tolerations(obj["spec"])
         _default_priority(obj["spec"])
         _default_account(obj["spec"])
