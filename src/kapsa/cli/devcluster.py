@@ -176,8 +176,9 @@ def _stop_signal() -> asyncio.Future[None]:
 
 
 def _up_detached(engine: Engine, kubeconfig: Path, port: int, nodes: int) -> None:
-    from kapsa.cli.running import Record
+    from kapsa.cli.running import Record, refuse_taken
 
+    refuse_taken(kubeconfig)
     log = Record(kubeconfig, engine, os.getpid()).log
     log.parent.mkdir(parents=True, exist_ok=True)
     arguments = [

@@ -20,7 +20,17 @@ import msgspec
 
 from kapsa.tools import cache_directory
 
-__all__ = ["KUBECONFIG_MARK", "Claim", "DevClusterTaken", "Record", "claim", "find", "find_all", "stop"]
+__all__ = [
+    "KUBECONFIG_MARK",
+    "Claim",
+    "DevClusterTaken",
+    "Record",
+    "claim",
+    "find",
+    "find_all",
+    "refuse_taken",
+    "stop",
+]
 
 KUBECONFIG_MARK = "# Made by kapsa devcluster; removed when it stops.\n"
 """The first line of every kubeconfig written here: only a file that has it is ever overwritten or removed."""
@@ -95,14 +105,20 @@ def claim(kubeconfig: Path) -> Iterator[Claim]:
                 f"a devcluster{who} uses {kubeconfig} already; stop it with "
                 f"`kapsa devcluster down --kubeconfig {kubeconfig}`, or name another file"
             )
-        if kubeconfig.exists() and not _is_ours(kubeconfig):
-            raise DevClusterTaken(
-                f"{kubeconfig} exists and was not made by kapsa devcluster; name another file"
-            )
         try:
+            if kubeconfig.exists() and not _is_ours(kubeconfig):
+                raise DevClusterTaken(
+                    f"{kubeconfig} exists and was not made by kapsa devcluster; name another file"
+                )
             yield Claim(kubeconfig)
         finally:
             _forget(kubeconfig)
+
+
+def refuse_taken(kubeconfig: Path) -> None:
+    """Raise what `claim()` would raise."""
+    with claim(kubeconfig):
+        return
 
 
 def find(kubeconfig: Path) -> Record | None:
