@@ -62,6 +62,7 @@ class Harness:
         self.observers: list[Callable[[RecordedCall], None]] = []
         """Told of every request of the operators, once it is answered."""
         self._seed = seed
+        self._clients: list[Client] = []
         self.client = self.connect("test")
         """An administrator's client, for the test itself."""
 
@@ -75,8 +76,11 @@ class Harness:
             # in one and the same instant.
             latency = 0.001 if isinstance(clock, VirtualClock) else 0.0
             transport = InProcessTransport(self.cluster, client=name, latency=latency)
-            return Client(transport, clock=clock, **options)
-        return Client.connect(kubeconfig=self.cluster.kubeconfig, clock=clock)
+            client = Client(transport, clock=clock, **options)
+        else:
+            client = Client.connect(kubeconfig=self.cluster.kubeconfig, clock=clock, **options)
+        self._clients.append(client)
+        return client
 
     async def start(
         self,
@@ -115,8 +119,11 @@ class Harness:
         await self.running.pop(name).kill()
 
     async def close(self) -> None:
+        """End every operator and every connection."""
         for name in list(self.running):
             await self.kill(name)
+        for client in self._clients:
+            await client.close()
 
     async def install(self, *resources: type[CustomResource[Any, Any]]) -> None:
         """Install the CRDs of these resources."""
