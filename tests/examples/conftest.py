@@ -1,0 +1,50 @@
+"""The examples run on either engine: on virtual time where the cluster is embedded, in a namespace of their own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from kapsa.devcluster import DevCluster, VirtualClock
+from kapsa.runtime.clock import SystemClock
+from kapsa.runtime.testing import Harness
+from tests.examples.world import World
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    if isinstance(collector, pytest.Module) and collector.config.getoption("--engine") == "embedded":
+        collector.add_marker(pytest.mark.virtual_time)
+
+
+@pytest_asyncio.fixture
+async def world(cluster: DevCluster) -> AsyncIterator[World]:
+    clock = VirtualClock() if cluster.engine == "embedded" else SystemClock()
+    harness = Harness(cluster, clock=clock)
+    namespace = f"test-{uuid.uuid4().hex[:8]}"
+    await harness.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    if cluster.engine == "real":
+        await provide_volumes(harness)
+    try:
+        yield World(harness, namespace)
+    finally:
+        await harness.close()
+
+
+async def provide_volumes(harness: Harness) -> None:
+    """Nothing on a bare control plane makes volumes for claims: have some that claims can be bound to."""
+    for _ in range(4):
+        await harness.client.create(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"generateName": "test-"},
+                "spec": {
+                    "capacity": {"storage": "10Gi"},
+                    "accessModes": ["ReadWriteOnce"],
+                    "hostPath": {"path": "/var/empty"},
+                },
+            }
+        )

@@ -1,0 +1,48 @@
+"""What lies beside each example: generated files that are up to date, and samples that fit."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kapsa.runtime.crd import custom_resource_definitions
+from kapsa.runtime.manifest import to_yaml
+from kapsa.runtime.rbac import rbac_manifests
+from tests.examples.world import World
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = ["application", "backup", "database", "myapp"]
+
+
+def operator_of(name: str) -> Any:
+    return importlib.import_module(f"examples.{name}.{name}").operator
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_crd_is_up_to_date(name: str) -> None:
+    made = to_yaml(custom_resource_definitions(operator_of(name).resources))
+    assert made == (EXAMPLES / name / "crd.yaml").read_text(), f"run: kapsa crd {name} -o crd.yaml"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rbac_is_up_to_date(name: str) -> None:
+    operator = operator_of(name)
+    made = to_yaml(rbac_manifests(operator.rights(), name=operator.name, namespace=f"{operator.name}-system"))
+    assert made == (EXAMPLES / name / "rbac.yaml").read_text(), (
+        f"run: kapsa rbac {name}:operator -o rbac.yaml"
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_crd_rbac_and_sample_are_accepted_under_strict_validation(world: World, name: str) -> None:
+    operator = operator_of(name)
+    await world.install(operator)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{operator.name}-system"}}
+    await world.client.apply(namespace, force=True)
+    for file in ("crd.yaml", "rbac.yaml", "sample.yaml"):
+        for manifest in yaml.safe_load_all((EXAMPLES / name / file).read_text()):
+            if file == "sample.yaml":
+                manifest["metadata"]["namespace"] = world.namespace
+            await world.client.apply(manifest, force=True, field_validation="Strict")

@@ -1,0 +1,95 @@
+"""A cluster with an operator that runs in one namespace of it, and ways to wait for what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kapsa.runtime import Operator
+from kapsa.runtime.errors import ClientError
+from kapsa.runtime.testing import Harness
+
+__all__ = ["World"]
+
+
+class World:
+    """A cluster with an operator that runs in one namespace of it."""
+
+    def __init__(self, harness: Harness, namespace: str) -> None:
+        self.harness = harness
+        self.namespace = namespace
+        self.client = harness.client
+
+    async def run(self, operator: Operator) -> None:
+        """Install the operator's CRDs and start it."""
+        await self.install(operator)
+        await self.harness.start(operator, namespaces=[self.namespace])
+
+    async def install(self, operator: Operator) -> None:
+        """Install the operator's CRDs and wait until they are served."""
+        await self.harness.install(*operator.resources)
+
+        async def all_are_served() -> bool:
+            return all([await self._served(resource) for resource in operator.resources])
+
+        await self.until(all_are_served, "the CRDs are served")
+
+    async def _served(self, resource: Any) -> bool:
+        try:
+            await self.client.list(resource, namespace=self.namespace)
+        except ClientError:
+            return False
+        return True
+
+    async def apply(self, kind: Any, name: str, **spec: Any) -> None:
+        """Ask for a resource, as a person would."""
+        manifest = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": spec,
+        }
+        await self.client.apply(manifest, field_manager="person", force=True, field_validation="Strict")
+
+    async def get(self, kind: Any, name: str) -> Any:
+        """An object as the cluster has it; None if there is none."""
+        return await self.harness.get(kind, name, namespace=self.namespace)
+
+    async def until(self, holds: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 60) -> Any:
+        """Wait until something holds; fails with `what` if it doesn't."""
+        deadline = self.harness.clock.monotonic() + seconds
+        while not (result := await holds()):
+            if self.harness.clock.monotonic() > deadline:
+                raise AssertionError(f"not within {seconds} s: {what}")
+            await self.harness.clock.sleep(0.1)
+        return result
+
+    async def exists(self, kind: Any, name: str) -> Any:
+        """Wait for an object."""
+        return await self.until(lambda: self.get(kind, name), f"{name} exists")
+
+    async def gone(self, kind: Any, name: str) -> None:
+        """Wait for an object's end."""
+
+        async def is_gone() -> bool:
+            return await self.get(kind, name) is None
+
+        await self.until(is_gone, f"{name} is gone")
+
+    async def condition(self, kind: Any, name: str, condition: str, status: str, reason: str = "") -> Any:
+        """Wait for a condition; returns the resource that has it."""
+
+        async def has_condition() -> Any:
+            resource = await self.get(kind, name)
+            found = resource.status.condition(condition) if resource is not None else None
+            fits = found is not None and found.status == status and reason in ("", found.reason)
+            return resource if fits else None
+
+        return await self.until(has_condition, f"{name} has {condition}={status} {reason}")
+
+    async def at_rest(self) -> None:
+        """Wait until the operator has not written for a while."""
+        seen = -1
+        while seen != len(self.harness.writes()):
+            seen = len(self.harness.writes())
+            await self.harness.clock.sleep(3)
