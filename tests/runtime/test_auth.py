@@ -20,7 +20,7 @@ from kapsa.runtime.auth import ClusterAccess, DeclaredCredentials, RereadFile
 from kapsa.runtime.certificates import issue, make_authority
 from kapsa.runtime.client import Client
 from kapsa.runtime.connect import from_kubeconfig, in_cluster
-from kapsa.runtime.errors import ConfigError, CredentialError, Unauthorized
+from kapsa.runtime.errors import ConfigError, CredentialError, NoResponse, Unauthorized
 from kapsa.runtime.tls import present
 from kapsa.runtime.transport import HttpTransport
 
@@ -328,6 +328,22 @@ async def test_a_refused_exec_token_is_replaced_and_the_request_sent_once_more(t
             plugin.behave(status={"token": "second"})
             await client.read("/version")
     assert door.seen == ["first", "first", "first", "second"]
+
+
+async def test_a_request_does_not_leave_once_its_time_is_over_though_credentials_came_late(
+    tmp_path: Path,
+) -> None:
+    door = Doorkeeper()
+    async with serving(door.handle) as server:
+        plugin = Plugin(tmp_path, server)
+        plugin.behave(status={"token": "good"}, sleep=0.5)
+        transport = HttpTransport(plugin.access())
+        with pytest.raises(NoResponse, match="no credentials in time") as caught:
+            await transport.request("PATCH", "/x", timeout=0.2)
+        assert (await transport.request("PATCH", "/x", timeout=5)).status == 200
+        await transport.close()
+    assert caught.value.sent is False
+    assert door.seen == ["good"]
 
 
 async def test_many_callers_refused_at_once_run_the_plugin_once(tmp_path: Path) -> None:

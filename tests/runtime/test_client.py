@@ -208,6 +208,19 @@ async def test_an_object_that_does_not_fit_the_struct_is_named_with_the_field() 
         await client_of(script).get(Service, "web")
 
 
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b'{"items": 5}', b"[" * 200_000, b'{"items":' + b"[" * 200_000]
+)
+async def test_an_answer_that_is_no_object_is_a_decode_error_not_a_crash(body: bytes) -> None:
+    client = client_of(Script(*[Response(200, {}, body)] * 2, [b'{"type":"ADDED","object":' + body + b"}\n"]))
+    with pytest.raises(errors.DecodeError):
+        await client.list("v1/Service")
+    with pytest.raises(errors.DecodeError):
+        await client.get(Service, "web")
+    with pytest.raises((errors.DecodeError, errors.TransportError)):
+        await anext(client.watch(Service))
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2fb"])
 async def test_a_name_that_would_change_the_path_is_refused(name: str) -> None:
     script = Script()

@@ -187,7 +187,9 @@ class Webhook(Generic[T]):
         super().__init_subclass__(**kwargs)
         for base in cls.__dict__.get("__orig_bases__", ()):
             origin, arguments = typing.get_origin(base), typing.get_args(base)
-            if isinstance(origin, type) and issubclass(origin, Webhook) and isinstance(arguments[0], type):
+            if not (isinstance(origin, type) and issubclass(origin, Webhook)):
+                continue
+            if isinstance(arguments[0], type) and arguments[0] is not Any:
                 cls.resource = arguments[0]
 
     def __init__(self) -> None:

@@ -102,24 +102,26 @@ class Binding:
         """One object."""
         try:
             return self._decode(data)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise self._misfit(data, error) from error
 
     def decode_list(self, data: bytes) -> ResourceList[Any]:
         """One page of objects. The server leaves apiVersion and kind out of a list's items: dicts get them back."""
-        if self._type is dict:
-            page = _decode_manifest_list(data)
+        try:
+            page = _decode_manifest_list(data) if self._type is dict else _decode_raw_list(data)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise DecodeError(f"the list of {self.resource.plural} can't be read: {error}") from error
+        if isinstance(page, _ManifestList):
             identity = {"apiVersion": self.resource.gvk.api_version, "kind": self.resource.kind}
             items: list[Any] = [item if "kind" in item else {**identity, **item} for item in page.items or ()]
             return _page(items, page.metadata)
-        raw = _decode_raw_list(data)
-        return _page([self.decode(item) for item in raw.items or ()], raw.metadata)
+        return _page([self.decode(item) for item in page.items or ()], page.metadata)
 
-    def _misfit(self, data: bytes | msgspec.Raw, error: msgspec.DecodeError) -> DecodeError:
+    def _misfit(self, data: bytes | msgspec.Raw, error: Exception) -> DecodeError:
         try:
             found = msgspec.json.decode(data, type=_Object).metadata
             name = f"{found.namespace}/{found.name}" if found.namespace else found.name
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             name = "(unreadable)"
         return DecodeError(f"{self.resource.kind} {name} does not fit {self._type.__qualname__}: {error}")
 

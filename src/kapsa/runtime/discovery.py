@@ -3,16 +3,17 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from kapsa.runtime.clock import Clock
-from kapsa.runtime.errors import NotFound, UnknownKind
+from kapsa.runtime.errors import DecodeError, NotFound, UnknownKind
 from kapsa.runtime.metadata import GroupVersionKind
 
 __all__ = ["ApiResource", "Discovery"]
 
+T = TypeVar("T")
 Fetch = Callable[[str, str], Awaitable[bytes]]
 """Reads a path of the API server, with an Accept header."""
 
@@ -148,7 +149,7 @@ class Discovery:
         )
         found: list[ApiResource] = []
         for body in (core, groups):
-            root = msgspec.json.decode(body, type=_Root)
+            root = _read(body, _Root, "/api and /apis")
             if root.kind == "APIGroupDiscoveryList":
                 found += _from_aggregated(root.items)
             else:
@@ -175,11 +176,18 @@ class Discovery:
 
     async def _list(self, api_version: str) -> list[ApiResource]:
         body = await self._fetch(_version_path(api_version), _JSON)
-        return _from_list(api_version, msgspec.json.decode(body, type=_ResourceList))
+        return _from_list(api_version, _read(body, _ResourceList, _version_path(api_version)))
 
     def _remember(self, resources: list[ApiResource]) -> None:
         for resource in resources:
             self._known[resource.gvk] = resource
+
+
+def _read(body: bytes, kind: type[T], where: str) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise DecodeError(f"{where}: not a discovery document: {error}") from error
 
 
 def _from_list(api_version: str, listed: _ResourceList) -> list[ApiResource]:

@@ -127,9 +127,7 @@ class ExecPlugin:
         assert process.stderr is not None
         try:
             async with asyncio.timeout(self._timeout):
-                output, complaint = await asyncio.gather(
-                    self._read(process.stdout), self._read(process.stderr)
-                )
+                output, complaint = await asyncio.gather(_read(process.stdout), _read(process.stderr))
                 code = await process.wait()
         except TimeoutError:
             raise CredentialError(
@@ -143,15 +141,9 @@ class ExecPlugin:
                 f"exec plugin {self._config.command!r} failed with exit code {code}"
                 + (f": {said}" if said else " and said nothing")
             )
+        if len(output) > _OUTPUT_LIMIT:
+            raise CredentialError(f"exec plugin {self._config.command!r} printed more than 1 MB")
         return output
-
-    async def _read(self, stream: asyncio.StreamReader) -> bytes:
-        content = bytearray()
-        while chunk := await stream.read(65536):
-            content += chunk
-            if len(content) > _OUTPUT_LIMIT:
-                raise CredentialError(f"exec plugin {self._config.command!r} printed more than 1 MB")
-        return bytes(content)
 
     async def _start(self) -> asyncio.subprocess.Process:
         command = self._find()
@@ -209,9 +201,20 @@ class ExecPlugin:
         return status
 
 
+async def _read(stream: asyncio.StreamReader) -> bytes:
+    """All that is written to it, of which a little more than the limit is kept."""
+    content = bytearray()
+    while chunk := await stream.read(65536):
+        if len(content) <= _OUTPUT_LIMIT:
+            content += chunk
+    return bytes(content)
+
+
 async def _end(process: asyncio.subprocess.Process) -> None:
     """Make sure that nothing of the command is left, whatever happened."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1.0):
+            await process.communicate()

@@ -260,7 +260,7 @@ class Reader:
             for line in lines:
                 try:
                     envelope = decode_envelope(line)
-                except msgspec.DecodeError as error:
+                except (msgspec.DecodeError, RecursionError) as error:
                     raise DecodeError(f"watch {path}: not a watch event: {error}") from error
                 match envelope.type:
                     case "ADDED" | "MODIFIED" | "DELETED" as event:

@@ -4,6 +4,7 @@ Everything that talks to a cluster goes through one `Transport`. That is what le
 and cut any request in half.
 """
 
+import asyncio
 import functools
 import socket
 import ssl
@@ -26,6 +27,8 @@ __all__ = ["HttpTransport", "Response", "StreamResponse", "Transport"]
 Query = Sequence[tuple[str, str]]
 
 _NO_HEADERS: Mapping[str, str] = {}
+_NO_TIME = 0.05
+"""Seconds that do not count, so that nearly all requests share one time-out object."""
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -115,12 +118,13 @@ class HttpTransport:
         timeout: float | None = None,
     ) -> Response:
         url = self._url(path, query)
-        limits = self._timeouts(timeout if timeout is not None else self._timeout)
+        limit = timeout if timeout is not None else self._timeout
+        deadline = asyncio.get_running_loop().time() + limit
         authorization = await self._access.authorize()
-        response = await self._exchange(method, url, headers, body, limits, authorization)
+        response = await self._exchange(method, url, headers, body, limit, deadline, authorization)
         if response.status == 401 and await self._access.rejected(authorization):
             authorization = await self._access.authorize()
-            response = await self._exchange(method, url, headers, body, limits, authorization)
+            response = await self._exchange(method, url, headers, body, limit, deadline, authorization)
         return response
 
     @asynccontextmanager
@@ -155,11 +159,17 @@ class HttpTransport:
         url: URL,
         headers: Mapping[str, str],
         body: bytes,
-        limits: aiohttp.ClientTimeout,
+        limit: float,
+        deadline: float,
         authorization: Authorization,
     ) -> Response:
         if self._requests is None:
             self._requests = self._session(limit=self._connections)
+        # Getting credentials may have taken its time, and a write must not leave after its deadline.
+        left = deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            raise NoResponse(f"{method} {url.path}: no credentials in time", sent=False)
+        limits = self._timeouts(limit if limit - left < _NO_TIME else left)
         response = await self._open(self._requests, method, url, headers, body, limits, authorization)
         try:
             content = await self._read(response)
