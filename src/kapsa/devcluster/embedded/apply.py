@@ -35,7 +35,7 @@ from .ownership import claimed, reconciled, with_named_fields
 from .schema import Schema
 from .shape import Shape, TypedError, shape_of
 from .typecheck import check
-from .zeros import zero_object
+from .written_form import zero_object
 
 __all__ = ["ApplyConflict", "Convert", "apply", "check_request", "failed", "track_update"]
 
@@ -153,7 +153,7 @@ def track_update(
     `old` is None for a create. `reset` are fields that this endpoint takes from the old object whatever the request
     says (`status`, seen from the main resource), so nobody comes to own them here.
     """
-    live = old if old is not None else zero_object(api_version, new.get("kind", ""))
+    live = old if old is not None else zero_object(schema, api_version, new.get("kind", ""))
     managed, trusted = _managed_of_write(live, new, subresource)
     # An object that lost its managedFields is not tracked again before somebody applies to it.
     if not managed and old is not None:
@@ -293,7 +293,7 @@ def apply(
         raise failed(f"failed to create typed patch object ({_identify(applied)}): {error}") from error
     try:
         if not managed and live is not None:
-            empty = zero_object(api_version, base.get("kind", kind))
+            empty = zero_object(schema, api_version, base.get("kind", kind))
             first = Manager("before-first-apply", "Update", api_version, subresource)
             managed = _updated(empty, bare, {}, first, versions, now)
         author = Manager(manager, "Apply", subresource=subresource)

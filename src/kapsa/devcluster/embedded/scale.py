@@ -7,7 +7,7 @@ from typing import Any
 from . import errors, field_errors
 from .registry import ResourceInfo
 
-__all__ = ["scale_of", "with_replicas"]
+__all__ = ["has_replicas", "scale_of", "with_replicas"]
 
 Object = dict[str, Any]
 
@@ -54,6 +54,11 @@ def scale_of(info: ResourceInfo, obj: Object, *, to_write: bool = False) -> Obje
         "spec": spec,
         "status": status,
     }
+
+
+def has_replicas(info: ResourceInfo, obj: Object) -> bool:
+    """Whether an object says how many replicas it wants."""
+    return _find(obj, _paths(info)[0]) is not None
 
 
 def with_replicas(info: ResourceInfo, obj: Object, scale: Object) -> Object:

@@ -19,6 +19,7 @@ from .options import WriteOptions
 from .pruning import prune
 from .registry import ResourceInfo
 from .reset_fields import reset_fields
+from .scale import has_replicas
 from .storage import Stored
 from .stored_form import stored_form, with_revision
 from .typed_decoding import DecodingError, check_metadata, check_types
@@ -223,6 +224,9 @@ async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Obje
 def _track(backend: Backend, write: Write, obj: Object, old: Object | None) -> Object:
     """Record which fields this write's manager sets."""
     if write.applies:
+        return obj
+    if write.subresource == "scale" and write.info.is_custom and not has_replicas(write.info, old or {}):
+        # The real server has no entry to translate then, and records nothing.
         return obj
     if write.info.is_custom and obj["metadata"].get("managedFields") == []:
         # Metadata of a custom resource is decoded first, and an empty list says nothing there.

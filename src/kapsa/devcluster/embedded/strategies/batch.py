@@ -48,6 +48,8 @@ class Jobs(BuiltIn):
         super().prepare_for_create(obj)
         if not obj["spec"].get("manualSelector"):
             _generate_selector(obj)
+            # A job without labels takes its template's, as they are stored.
+            self.default(obj)
 
     def validate(self, obj: Object) -> list[FieldError]:
         return rules.validate_job(obj)

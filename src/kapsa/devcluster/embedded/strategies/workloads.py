@@ -91,9 +91,6 @@ class StatefulSets(BuiltIn):
         for when in ("whenDeleted", "whenScaled"):
             retention[when] = retention.get(when) or "Retain"
         _default(spec, replicas=1, revisionHistoryLimit=10)
-        spec["serviceName"] = spec.get("serviceName") or ""
-        if not spec["serviceName"]:
-            del spec["serviceName"]
         default_template(obj)
         for claim in spec.get("volumeClaimTemplates") or ():
             _default_claim_template(claim)
