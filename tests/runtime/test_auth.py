@@ -330,6 +330,20 @@ async def test_a_refused_exec_token_is_replaced_and_the_request_sent_once_more(t
     assert door.seen == ["first", "first", "first", "second"]
 
 
+async def test_a_refused_watch_is_opened_once_more_with_a_new_token(tmp_path: Path) -> None:
+    door = Doorkeeper("second")
+    async with serving(door.handle) as server:
+        plugin = Plugin(tmp_path, server)
+        plugin.behave(status={"token": "first"})
+        transport = HttpTransport(plugin.access())
+        await transport.request("GET", "/x")
+        plugin.behave(status={"token": "second"})
+        async with transport.stream("GET", "/watch") as response:
+            assert response.status == 200
+        await transport.close()
+    assert door.seen[-1] == "second"
+
+
 async def test_a_request_does_not_leave_once_its_time_is_over_though_credentials_came_late(
     tmp_path: Path,
 ) -> None:

@@ -272,6 +272,66 @@ async def test_requests_go_through_the_proxy_that_the_access_names() -> None:
     assert seen == ["http://cluster.invalid:8080/version"]
 
 
+@asynccontextmanager
+async def tunnelling(seen: list[str]) -> AsyncIterator[str]:
+    """A proxy that tunnels, as proxies do for TLS: it sees where, not what."""
+    pumps: list[asyncio.Task[None]] = []
+
+    async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while chunk := await source.read(65536):
+            sink.write(chunk)
+        sink.close()
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        target = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
+        seen.append(target)
+        port = int(target.rpartition(":")[2])
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        pumps.append(asyncio.create_task(pump(reader, far_writer)))
+        pumps.append(asyncio.create_task(pump(far_reader, writer)))
+
+    server = await asyncio.start_server(connect, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+
+async def test_tls_goes_through_a_proxy_in_a_tunnel_and_the_name_is_still_checked(authority: KeyPair) -> None:
+    seen: list[str] = []
+    tls = server_tls(pair_for(authority, "api.internal"))
+    trusted = Authorization(tls=client_context(ca=authority.certificate))
+    async with serving(echo, tls=tls) as server, tunnelling(seen) as proxy:
+        port = server.rpartition(":")[2]
+        for host, name, fine in (
+            ("api.internal", None, True),
+            ("10.9.8.7", "api.internal", True),
+            ("10.9.8.7", None, False),
+        ):
+            access = StaticAccess(f"https://{host}:{port}", trusted, server_name=name, proxy=proxy)
+            async with transport_to("", access=access) as transport:
+                if fine:
+                    assert (await transport.request("GET", "/x")).status == 202
+                else:
+                    with pytest.raises(errors.CertificateError):
+                        await transport.request("GET", "/x")
+        assert seen == [f"api.internal:{port}", f"10.9.8.7:{port}", f"10.9.8.7:{port}"]
+
+
+async def test_anyone_is_trusted_only_when_that_was_asked_for(authority: KeyPair) -> None:
+    async with serving(echo, tls=server_tls(pair_for(authority, "somewhere"))) as server:
+        for insecure in (False, True):
+            access = StaticAccess(server, Authorization(tls=client_context(insecure=insecure)))
+            async with transport_to(server, access=access) as transport:
+                if insecure:
+                    assert (await transport.request("GET", "/x")).status == 202
+                else:
+                    with pytest.raises(errors.CertificateError):
+                        await transport.request("GET", "/x")
+
+
 async def test_a_forbidden_address_behind_a_name_is_never_connected_to() -> None:
     def nowhere(address: str) -> None:
         raise errors.ForbiddenAddress(f"{address} is not for you", sent=False)
