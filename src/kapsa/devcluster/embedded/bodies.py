@@ -154,9 +154,8 @@ def decode_object(body: bytes, content_type: str, info: ResourceInfo) -> dict[st
 
 
 def _unrecognized(body: bytes, why: str, info: ResourceInfo) -> ApiError:
-    kind = "Unstructured" if info.is_custom else info.kind
     return bad_request(
-        f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(body)})"
+        f"the object provided is unrecognized (must be of type {info.kind}): {why} ({_summary(body)})"
     )
 
 
@@ -181,9 +180,8 @@ def decode_applied(body: bytes) -> dict[str, Any]:
         applied = _json(body) if body.lstrip()[:1] == b"{" else _yaml(body)
     except _MalformedError as error:
         why = str(error)
-        raise bad_request(
-            f"error decoding YAML: {why if why.startswith('yaml: ') else f'yaml: {why}'}"
-        ) from None
+        prefix = "error converting YAML to JSON: " + ("" if why.startswith("yaml: ") else "yaml: ")
+        raise bad_request(f"error decoding YAML: {prefix}{why}") from None
     return require_object(applied)
 
 
@@ -215,8 +213,15 @@ def check_kind(obj: dict[str, Any], info: ResourceInfo, registry: Registry, body
     elif (api_version or info.api_version, kind or info.kind) != (info.api_version, info.kind):
         raise _wrong_kind(api_version or info.api_version, kind or info.kind, info, registry)
     obj["apiVersion"], obj["kind"] = info.api_version, info.kind
-    if obj.get("metadata") is None:
+    metadata = obj.get("metadata")
+    if metadata is None:
         obj["metadata"] = {}
+    elif not isinstance(metadata, dict):
+        into = "value" if info.is_custom else f"struct field {info.kind}.metadata"
+        raise bad_request(
+            f"{info.kind} in version {quote(info.version)} cannot be handled as a {info.kind}: "
+            f"json: cannot unmarshal {json_type(metadata)} into Go {into} of type v1.ObjectMeta"
+        )
     return obj
 
 

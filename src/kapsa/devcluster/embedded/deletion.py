@@ -141,10 +141,9 @@ def advance(backend: Backend, deletion: Deletion, obj: Object, live: Stored) -> 
         meta["finalizers"] = finalizers
     else:
         meta.pop("finalizers", None)
-    waits = bool(finalizers) or not backend.strategy(deletion.info).may_go(obj)
+    waits = bool(finalizers) or not strategy.may_go(obj)
     if grace is None and waits:
         _mark(backend, obj)
-        backend.strategy(deletion.info).begin_deletion(obj)
     if grace is not None or waits:
         live = _store(backend, deletion, obj, live)
         if waits or grace:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from multidict import CIMultiDict
 
 from . import errors
 from .bodies import MAXIMUM_BYTES
@@ -23,6 +25,7 @@ _GZIP_FROM = 128 * 1024
 """Smaller bodies are not worth the compression; the real server draws the line here too."""
 CLIENT_HEADER = "x-kapsa-client"
 """Names the client to the fault plan; a simulation sets it, others need not."""
+_NEXT_WARNING = re.compile(r', (?=299 - ")')
 _BODILESS = frozenset({"GET", "HEAD"})
 
 
@@ -118,7 +121,17 @@ def _plain(reply: Reply, *, compress: bool = False) -> web.Response:
     if compress and len(body) > _GZIP_FROM:
         headers = {**headers, "content-encoding": "gzip", "vary": "Accept-Encoding"}
         body = gzip.compress(body, compresslevel=1)
-    return web.Response(status=reply.status, headers=headers, body=body)
+    return web.Response(status=reply.status, headers=_headers(headers), body=body)
+
+
+def _headers(headers: dict[str, str]) -> CIMultiDict[str]:
+    """Headers as they are sent: each warning is one of its own."""
+    found = CIMultiDict(headers)
+    warnings = _NEXT_WARNING.split(headers.get("warning", ""))
+    if len(warnings) > 1:
+        del found["warning"]
+        found.extend([("warning", warning) for warning in warnings])
+    return found
 
 
 async def _stream(

@@ -104,6 +104,8 @@ class _Parser:
         word = self._take()
         if word != "(":
             raise SelectorError(f"found '{word}' expected: '('")
+        if self._peek() == _END or (self._peek() in _SYMBOLS and self._peek() not in (",", ")")):
+            raise SelectorError(f"found '{self._peek()}', expected: ',', ')' or identifier")
         values: set[str] = set()
         pending = ""
         while True:
@@ -114,10 +116,10 @@ class _Parser:
             if word == ",":
                 values.add(pending)
                 pending = ""
-            elif word == _END or word in _SYMBOLS:
-                raise SelectorError(f"found '{word}', expected: ',', or identifier")
             elif pending:
                 raise SelectorError(f"found '{word}', expected: ',' or ')'")
+            elif word == _END or word in _SYMBOLS:
+                raise SelectorError(f"found '{word}', expected: ',', or identifier")
             else:
                 pending = word
 

@@ -106,8 +106,6 @@ def initialize(obj: Object, *, uid: str, now: str) -> None:
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
         "selfLink",
-        "resourceVersion",
-        "generation",
     ):
         metadata.pop(field, None)
     metadata["uid"] = uid

@@ -56,7 +56,7 @@ _is_key_name = re.compile(_KEY_NAME).fullmatch
 
 def dns1123_label(name: str, prefix: bool = False) -> list[str]:
     name = _complete(name) if prefix else name
-    problems = [] if len(name.encode()) <= 63 else ["must be no more than 63 bytes"]
+    problems = [] if len(name.encode()) <= 63 else ["must be no more than 63 characters"]
     if not _is_label(name):
         problems.append("must not contain dots" if _is_subdomain(name) else _LABEL_TEXT)
     return problems
@@ -64,7 +64,7 @@ def dns1123_label(name: str, prefix: bool = False) -> list[str]:
 
 def dns1123_subdomain(name: str, prefix: bool = False) -> list[str]:
     name = _complete(name) if prefix else name
-    problems = [] if len(name.encode()) <= 253 else ["must be no more than 253 bytes"]
+    problems = [] if len(name.encode()) <= 253 else ["must be no more than 253 characters"]
     if not _is_subdomain(name):
         problems.append(_SUBDOMAIN_TEXT)
     return problems
@@ -72,7 +72,7 @@ def dns1123_subdomain(name: str, prefix: bool = False) -> list[str]:
 
 def dns1035_label(name: str, prefix: bool = False) -> list[str]:
     name = _complete(name) if prefix else name
-    problems = [] if len(name.encode()) <= 63 else ["must be no more than 63 bytes"]
+    problems = [] if len(name.encode()) <= 63 else ["must be no more than 63 characters"]
     if not _is_label_1035(name):
         problems.append(_LABEL_1035_TEXT)
     return problems
@@ -101,7 +101,11 @@ def label_key(key: str) -> list[str]:
     if slash and not prefix:
         problems.append("prefix part must be non-empty")
     elif slash:
-        problems.extend(f"prefix part {problem}" for problem in dns1123_subdomain(prefix))
+        # Of a prefix the real server counts bytes; of a name, characters.
+        problems.extend(
+            f"prefix part {problem.replace('characters', 'bytes') if 'more than' in problem else problem}"
+            for problem in dns1123_subdomain(prefix)
+        )
     if not name:
         problems.append("name part must be non-empty")
     elif len(name.encode()) > 63:

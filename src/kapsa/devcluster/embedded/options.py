@@ -132,8 +132,17 @@ def list_options(query: str, *, watch: bool = False) -> ListOptions:
         timeout_seconds=_integer(timeout) if timeout else None,
         send_initial_events=_boolean(initial) if initial else None,
     )
+    if options.watch and options.send_initial_events is None and not options.resource_version_match:
+        options = _with_initial_events(options)
     _validate(options)
     return options
+
+
+def _with_initial_events(options: ListOptions) -> ListOptions:
+    """A watch from nowhere begins with what exists, and says so, whether it was asked to or not."""
+    if options.resource_version not in ("", "0"):
+        return options
+    return msgspec.structs.replace(options, send_initial_events=True, resource_version_match="NotOlderThan")
 
 
 _NO_OPTIONS = ListOptions()

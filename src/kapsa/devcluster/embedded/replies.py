@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 import yaml
 
-from .conversion import reader_of
+from .conversion import from_storage, reader_of
 from .exchange import Reply
 from .listing import Page
 from .negotiation import Form
 from .registry import ResourceInfo
 from .storage import Stored
+from .tables import table
 
 __all__ = ["Writer", "encode_document", "reply_document"]
 
@@ -31,10 +33,20 @@ _decode_head = msgspec.json.Decoder(_Head).decode
 class Writer:
     """Writes objects, lists and events of one resource in one form."""
 
-    def __init__(self, info: ResourceInfo, form: Form, warnings: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        info: ResourceInfo,
+        form: Form,
+        warnings: Sequence[str] = (),
+        *,
+        now: Callable[[], datetime],
+        include: str = "",
+    ) -> None:
         self.info = info
         self.form = form
         self.warnings = warnings
+        self._now = now
+        self._include = include or "Metadata"
         self._read = reader_of(info)
 
     def headers(self) -> dict[str, str]:
@@ -85,12 +97,22 @@ class Writer:
     def view(self) -> Callable[[Stored], bytes] | None:
         """How an event's object is written; None when the stored bytes are it."""
         if self.form.target == "Table":
-            return lambda stored: msgspec.json.encode(
-                self._table([stored], {"resourceVersion": str(stored.revision)})
-            )
+            return self._table_events()
         if self.form.target:
             return self._metadata_only
         return self._read
+
+    def _table_events(self) -> Callable[[Stored], bytes]:
+        """Each event is a table of one row; only the first describes the columns."""
+        headers = True
+
+        def write(stored: Stored) -> bytes:
+            nonlocal headers
+            shown = self._table([stored], {"resourceVersion": str(stored.revision)}, headers=headers)
+            headers = False
+            return msgspec.json.encode(shown)
+
+        return write
 
     def bookmark(self, revision: int, annotations: dict[str, str]) -> bytes:
         """A bookmark's object: nothing but a revision."""
@@ -108,8 +130,16 @@ class Writer:
             _decode_head(stored.body).metadata,
         )
 
-    def _table(self, objects: Sequence[Stored], metadata: Object) -> Object:
-        raise NotImplementedError
+    def _table(self, objects: Sequence[Stored], metadata: Object, *, headers: bool = True) -> Object:
+        return table(
+            self.info,
+            [from_storage(self.info, stored) for stored in objects],
+            metadata,
+            now=self._now(),
+            include=self._include,
+            version=self.form.meta_version,
+            headers=headers,
+        )
 
     def _document(self, code: int, document: Object) -> Reply:
         return Reply(status=code, headers=self.headers(), body=encode_document(document, self.form))

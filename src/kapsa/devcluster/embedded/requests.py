@@ -272,6 +272,7 @@ class ResourceRequest:
         request = self.request
         if request.body:
             decoded = bodies.decode(request.body, request.headers.get("content-type", ""))
+            _check_delete_options(decoded)
             try:
                 options = msgspec.convert(decoded, DeleteOptions)
             except msgspec.ValidationError as error:
@@ -287,7 +288,21 @@ class ResourceRequest:
 
     def writer(self, *, stream: bool = False) -> Writer:
         """Writes replies in the form the client wants; refuses one that cannot be had before anything is done."""
-        return Writer(self.info, negotiate(self.request, stream=stream), self.warnings)
+        form, include = negotiate(self.request, stream=stream), ""
+        if "includeObject" in self.request.query:
+            include = parse_query(self.request.query).get("includeObject", [""])[0]
+        return Writer(self.info, form, self.warnings, now=self.backend.clock.now, include=include)
+
+
+def _check_delete_options(decoded: Any) -> None:
+    if not isinstance(decoded, dict):
+        return
+    kind = decoded.get("kind") or "DeleteOptions"
+    if kind != "DeleteOptions":
+        version = decoded.get("apiVersion") or "v1"
+        raise errors.bad_request(
+            f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+        )
 
 
 def _success(info: ResourceInfo, stored: Stored) -> Object:

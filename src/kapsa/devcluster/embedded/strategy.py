@@ -155,9 +155,6 @@ class Strategy:
         """How long this object is given to end; None when the kind is deleted at once."""
         return None
 
-    def begin_deletion(self, obj: Object) -> None:
-        """Mark an object whose deletion has begun, beyond its deletion timestamp."""
-
     def may_go(self, obj: Object) -> bool:
         """Whether an object that is being deleted and has no metadata.finalizers may leave the store."""
         return True

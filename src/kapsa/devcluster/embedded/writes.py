@@ -67,6 +67,7 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
     """
     info = write.info
     strategy = backend.strategy(info)
+    _decode_into_schema(write, obj)
     metadata.check_namespace(info, obj, write.namespace)
     meta = obj["metadata"]
     generated = not meta.get("name") and meta.get("generateName")
@@ -74,7 +75,6 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
         meta["name"] = names.generate(meta["generateName"], backend.random)
     write.name = meta.get("name") or ""
     metadata.initialize(obj, uid=backend.new_uid(), now=backend.now())
-    _decode_into_schema(write, obj)
     strategy.reset_for_create(obj)
     if not info.is_custom:
         write_as_go(info.schema, obj)
@@ -187,6 +187,7 @@ async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Obje
     strategy = backend.strategy(info)
     is_status = write.subresource in ("status", "approval")
     is_whole = write.subresource in ("", "scale")
+    is_system = write.subresource == "binding"
     metadata.keep_system_fields(obj, old)
     _decode_into_schema(write, obj)
     if is_status:
@@ -195,13 +196,14 @@ async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Obje
         strategy.reset_for_update(obj, old)
     if not info.is_custom:
         write_as_go(info.schema, obj)
-    obj = _track(backend, write, obj, old)
+    if not is_system:
+        obj = _track(backend, write, obj, old)
     for admission in backend.admission:
         obj = await admission.mutate(write, obj, old)
     metadata.keep_system_fields(obj, old)
     if is_whole:
         strategy.prepare_for_update(obj, old)
-    if not is_status and strategy.counts_generations and strategy.raises_generation(obj, old):
+    if not (is_status or is_system) and strategy.counts_generations and strategy.raises_generation(obj, old):
         obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     own = strategy.validate_status(obj, old) if is_status else []
     own += strategy.validate_update(obj, old) if is_whole else []

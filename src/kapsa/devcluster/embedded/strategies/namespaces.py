@@ -32,9 +32,10 @@ class Namespaces(BuiltIn):
         super().reset_for_update(obj, old)
         obj["spec"] = old.get("spec") or {}
 
-    def begin_deletion(self, obj: Object) -> None:
+    def defer_deletion(self, obj: Object, now: str) -> bool:
+        obj["metadata"]["deletionTimestamp"] = now
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-        obj["metadata"].pop("deletionGracePeriodSeconds", None)
+        return True
 
     def may_go(self, obj: Object) -> bool:
         return not (obj.get("spec") or {}).get("finalizers")
