@@ -1,0 +1,142 @@
+"""What printers share: columns, ages, and the short forms of lists, labels and selectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "Column",
+    "Object",
+    "Printer",
+    "age",
+    "containers",
+    "dig",
+    "human_duration",
+    "labels",
+    "printer",
+    "selector",
+    "shortened",
+    "since",
+]
+
+Object = dict[str, Any]
+Cells = Callable[[Object, datetime], list[Any]]
+_OPERATORS = {"In": "in", "NotIn": "notin"}
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column's header."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+class Printer(msgspec.Struct, frozen=True):
+    """The columns of a kind and the cells of one object, in the same order."""
+
+    columns: tuple[Column, ...]
+    cells: Cells
+
+
+def printer(headers: str, cells: Cells) -> Printer:
+    """A printer from headers in short: `Name, Ready, Desired:integer, IP+` (+ marks wide columns)."""
+    columns = []
+    for header in headers.split(","):
+        name, _, type_ = header.strip().partition(":")
+        priority = int(name.endswith("+"))
+        name = name.rstrip("+")
+        columns.append(
+            Column(name, type_.rstrip("+") or "string", "name" if name == "Name" else "", "", priority)
+        )
+    return Printer(tuple(columns), cells)
+
+
+def dig(value: Any, *keys: str) -> Any:
+    """The value under nested keys; None as soon as one is missing."""
+    for key in keys:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def age(obj: Object, now: datetime) -> str:
+    return since(dig(obj, "metadata", "creationTimestamp"), now)
+
+
+def since(timestamp: str | None, now: datetime) -> str:
+    if not timestamp:
+        return "<unknown>"
+    return human_duration(now - datetime.fromisoformat(timestamp))
+
+
+def human_duration(elapsed: timedelta) -> str:
+    """An age at a glance: 90s, 5m30s, 3h, 2d4h, 3y."""
+    seconds = int(elapsed.total_seconds())
+    if seconds < 0:
+        return "0s" if seconds == -1 else "<invalid>"
+    if seconds < 120:
+        return f"{seconds}s"
+    minutes, hours = seconds // 60, seconds // 3600
+    if minutes < 10:
+        return _two(minutes, "m", seconds % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    days = hours // 24
+    if hours < 24 * 8:
+        return _two(days, "d", hours % 24, "h")
+    if days < 365 * 2:
+        return f"{days}d"
+    if days < 365 * 8:
+        return _two(days // 365, "y", days % 365, "d")
+    return f"{days // 365}y"
+
+
+def _two(large: int, unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
+
+
+def labels(found: Mapping[str, str] | None) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted((found or {}).items())) or "<none>"
+
+
+def selector(found: Object | None, empty: str = "<none>") -> str:
+    """A LabelSelector on one line."""
+    if found is None:
+        return "<none>"
+    parts = {key: f"{key}={value}" for key, value in (found.get("matchLabels") or {}).items()}
+    ordered = [parts[key] for key in sorted(parts)]
+    for expression in found.get("matchExpressions") or ():
+        key, operator = expression["key"], expression["operator"]
+        if operator in _OPERATORS:
+            values = ",".join(sorted(expression.get("values") or ()))
+            ordered.append(f"{key} {_OPERATORS[operator]} ({values})")
+        else:
+            ordered.append(key if operator == "Exists" else f"!{key}")
+    return ",".join(ordered) or empty
+
+
+def shortened(items: Iterable[str], limit: int = 3) -> str:
+    """The first few of a list, and how many more there are."""
+    found = list(items)
+    if not found:
+        return "<unset>"
+    text = ",".join(found[:limit])
+    return f"{text} + {len(found) - limit} more..." if len(found) > limit else text
+
+
+def containers(pod_spec: Object | None) -> tuple[str, str]:
+    """Names and images of a pod template's containers."""
+    found = (pod_spec or {}).get("containers") or ()
+    return ",".join(item.get("name", "") for item in found), ",".join(item.get("image", "") for item in found)
