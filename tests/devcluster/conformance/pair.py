@@ -70,7 +70,7 @@ async def _start(stack: AsyncExitStack) -> tuple[Engine, Engine]:
     found = []
     for name in ("embedded", "real"):
         cluster = await stack.enter_async_context(DevCluster(engine=name, controllers=False))
-        connector = aiohttp.TCPConnector(ssl=_tls(cluster.kubeconfig_data))
+        connector = aiohttp.TCPConnector(ssl=tls_of(cluster.kubeconfig_data))
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
         engine = Engine(name, cluster.url, session)
         await _install(engine)
@@ -93,7 +93,7 @@ async def _install(engine: Engine) -> None:
     raise RuntimeError(f"the custom kinds did not become available on the {engine.name} engine: {answers}")
 
 
-def _tls(kubeconfig: dict[str, Any]) -> ssl.SSLContext | bool:
+def tls_of(kubeconfig: dict[str, Any]) -> ssl.SSLContext | bool:
     cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
     if not cluster["server"].startswith("https"):
         return True

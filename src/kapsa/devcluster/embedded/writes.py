@@ -96,7 +96,7 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
     for admission in backend.admission:
         await admission.validate(write, obj, None)
     write.warnings.extend(strategy.warnings(obj, None))
-    if meta.get("resourceVersion"):
+    if meta.get("resourceVersion") and not write.created:
         raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
     existing = backend.collection(info).get(write.key)
     if existing is not None:

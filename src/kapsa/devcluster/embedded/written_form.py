@@ -75,10 +75,10 @@ def _write(schema: Schema, value: Any, *, nulls: bool) -> None:
 def _write_struct(schema: Schema, value: dict[str, Any], *, nulls: bool) -> None:
     properties, struct = schema.properties, _structs().get(schema.name, _PLAIN)
     for name, zero in struct.always.items():
-        if value.get(name) is None and name in properties:
-            # An unset list or pointer is a null in Go too; only times are shown so here, the rest is noise.
-            if zero is not None or nulls or properties[name].type == "string":
-                value[name] = {} if zero == {} else zero
+        # An unset list or pointer is a null in Go too; only times are shown so here, the rest is noise.
+        shown = zero is not None or nulls or (name in properties and properties[name].type == "string")
+        if shown and name in properties and value.get(name) is None:
+            value[name] = {} if zero == {} else zero
     for name in struct.omitted:
         if name != _MANAGED_FIELDS and name in value and value[name] in _EMPTY:
             del value[name]

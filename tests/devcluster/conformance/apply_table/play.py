@@ -8,6 +8,7 @@ body. Every step happens in a second of its own, so a time in managedFields tell
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,13 @@ KINDS = {
     "deployment": ("apps/v1", "Deployment", "deployments"),
     "statefulset": ("apps/v1", "StatefulSet", "statefulsets"),
     "cronjob": ("batch/v1", "CronJob", "cronjobs"),
+    "controllerrevision": ("apps/v1", "ControllerRevision", "controllerrevisions"),
+    "daemonset": ("apps/v1", "DaemonSet", "daemonsets"),
+    "horizontalpodautoscaler": ("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
+    "job": ("batch/v1", "Job", "jobs"),
+    "limitrange": ("v1", "LimitRange", "limitranges"),
+    "endpointslice": ("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
+    "poddisruptionbudget": ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
     "role": ("rbac.authorization.k8s.io/v1", "Role", "roles"),
     "rolebinding": ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
     "lease": ("coordination.k8s.io/v1", "Lease", "leases"),
@@ -50,6 +58,7 @@ CONTENT_TYPES = {
     "json": "application/json-patch+json",
     "strategic": "application/strategic-merge-patch+json",
 }
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 WORDS = frozenset({"verb", "as", "force", "to", "version", "query", "name", "ops"})
 
 
@@ -207,4 +216,4 @@ class _Masks:
         return self._text(value) if isinstance(value, str) else value
 
     def _text(self, value: str) -> str:
-        return value.replace(self._namespace, "<ns>")
+        return _UID.sub("<uid>", value.replace(self._namespace, "<ns>"))

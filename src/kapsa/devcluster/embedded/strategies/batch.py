@@ -45,11 +45,10 @@ class Jobs(BuiltIn):
         default_template(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        super().prepare_for_create(obj)
         if not obj["spec"].get("manualSelector"):
             _generate_selector(obj)
-            # A job without labels takes its template's, as they are stored.
-            self.default(obj)
+        # A job without labels takes its template's, the generated ones included.
+        super().prepare_for_create(obj)
 
     def validate(self, obj: Object) -> list[FieldError]:
         return rules.validate_job(obj)
