@@ -6,6 +6,7 @@ import logging
 
 from ..faults import FaultPlan
 from . import errors, routes
+from .admission import WebhookAdmission
 from .backend import Attributes, Backend
 from .bootstrap import bootstrap
 from .crds import CustomResources
@@ -31,6 +32,9 @@ class Server:
         self.faults = faults
         self._gate = FaultGate(self.backend, faults or FaultPlan())
         self.backend.admission.insert(0, NamespaceLifecycle(self.backend))
+        self.webhooks = WebhookAdmission(self.backend)
+        """Admission webhooks, and where their calls go."""
+        self.backend.admission.append(self.webhooks)
         self.verbs = Verbs(self.backend)
         """The same reads and writes for controllers in this process, with Python objects."""
         bootstrap(self.backend)

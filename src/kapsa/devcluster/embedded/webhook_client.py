@@ -1,0 +1,125 @@
+"""How the server reaches webhooks: over HTTPS, or by a handler in this process that a test put in their place."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+__all__ = ["CallError", "Handler", "WebhookClient"]
+
+Handler = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
+"""Takes the path (with its query) and the body of a POST; gives status and body of the answer."""
+
+
+class CallError(Exception):
+    """A webhook that did not answer as it should; the text is what the real server says of it."""
+
+
+class WebhookClient:
+    """Posts to webhooks by their `clientConfig`."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, Handler | str] = {}
+        self._contexts: dict[str, ssl.SSLContext] = {}
+
+    def route(self, target: str, to: Handler | str) -> None:
+        """Send calls elsewhere.
+
+        There is no network behind the Services of a devcluster, and no socket at all on virtual time.
+
+        :param target: a Service as `namespace/name`, or the beginning of a URL (`https://host:port`).
+        :param to: a handler in this process, or the base URL where the webhook really listens.
+        """
+        self._routes[target] = to
+
+    async def post(self, config: dict[str, Any], body: bytes, *, timeout: float) -> dict[str, Any]:
+        """Call a webhook and decode its answer.
+
+        :raises CallError: when it cannot be reached, takes too long, or answers with something else.
+        """
+        base, path, key = _address(config)
+        path = f"{path}?timeout={int(timeout)}s"
+        shown = f'Post "{base}{path}"'
+        to = self._routes.get(key, base)
+        try:
+            async with asyncio.timeout(timeout):
+                if isinstance(to, str):
+                    status, answer = await self._over_https(to + path, body, config.get("caBundle") or "")
+                else:
+                    status, answer = await to(path, body)
+        except TimeoutError:
+            raise CallError(f"{shown}: context deadline exceeded") from None
+        except OSError as error:
+            raise CallError(f"{shown}: {_describe(error)}") from error
+        return _decode(status, answer)
+
+    async def _over_https(self, url: str, body: bytes, bundle: str) -> tuple[int, bytes]:
+        import aiohttp
+
+        headers = {"content-type": "application/json", "accept": "application/json, */*"}
+        connector = aiohttp.TCPConnector(ssl=self._context(bundle), force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.post(url, data=body, headers=headers, allow_redirects=False) as response,
+        ):
+            return response.status, await response.read()
+
+    def _context(self, bundle: str) -> ssl.SSLContext:
+        context = self._contexts.get(bundle)
+        if context is None:
+            context = ssl.create_default_context()
+            if bundle:
+                context.load_verify_locations(cadata=base64.b64decode(bundle).decode())
+            self._contexts[bundle] = context
+        return context
+
+
+def _address(config: dict[str, Any]) -> tuple[str, str, str]:
+    """Base URL, path, and the key a route would have."""
+    service = config.get("service")
+    if service is not None:
+        host = f"{service['name']}.{service['namespace']}.svc"
+        path = service.get("path") or "/"
+        path = path if path.startswith("/") else f"/{path}"
+        return f"https://{host}:{service.get('port', 443)}", path, f"{service['namespace']}/{service['name']}"
+    scheme, _, rest = config["url"].partition("://")
+    host, slash, path = rest.partition("/")
+    base = f"{scheme}://{host}"
+    return base, slash + path, base
+
+
+def _describe(error: OSError) -> str:
+    """A connection error in Go's words, where it is one of the common ones."""
+    if isinstance(error, ssl.SSLCertVerificationError) or isinstance(
+        error.__cause__, ssl.SSLCertVerificationError
+    ):
+        return "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+    host, port = getattr(error, "host", None), getattr(error, "port", None)
+    where = f"dial tcp {host}:{port}: " if host else ""
+    refused = isinstance(error, ConnectionRefusedError) or isinstance(error.__cause__, ConnectionRefusedError)
+    if refused:
+        return f"{where}connect: connection refused"
+    if host and str(host).endswith(".svc"):
+        return f"dial tcp: lookup {host}: no such host"
+    return f"{where}{error}"
+
+
+def _decode(status: int, answer: bytes) -> dict[str, Any]:
+    if status == 404:
+        raise CallError("the server could not find the requested resource")
+    if status >= 400:
+        text = answer.decode(errors="replace").strip()[:200]
+        raise CallError(
+            f"an error on the server ({json.dumps(text)}) has prevented the request from succeeding"
+        )
+    try:
+        document = json.loads(answer)
+    except ValueError as error:
+        raise CallError(f"couldn't get version/kind; json parse error: {error}") from None
+    if not isinstance(document, dict):
+        raise CallError("couldn't get version/kind; the response is not an object")
+    return document
