@@ -297,11 +297,11 @@ async def test_a_plugin_never_blocks_the_event_loop(tmp_path: Path) -> None:
     plugin = Plugin(tmp_path)
     plugin.behave(status={"token": "good"}, sleep=0.4)
     asked = asyncio.create_task(plugin.access().authorize())
-    longest, last = 0.0, time.monotonic()
+    turns = 0
     while not asked.done():
         await asyncio.sleep(0.005)
-        longest, last = max(longest, time.monotonic() - last), time.monotonic()
-    assert longest < 0.3
+        turns += 1
+    assert turns >= 10  # a loop that waited for the plugin would have turned once or twice
 
 
 async def test_a_caller_that_gives_up_does_not_stop_the_plugin_for_the_others(tmp_path: Path) -> None:

@@ -197,6 +197,11 @@ async def test_a_certificate_that_is_none_is_named_with_file_and_context(tmp_pat
         await from_kubeconfig([path], environment={}).access.authorize()
 
 
+async def test_a_plain_http_server_needs_no_trust_store(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", config(cluster={"server": "http://127.0.0.1:8001"}))
+    assert (await from_kubeconfig([path], environment={}).access.authorize()).tls is True
+
+
 async def test_a_token_with_a_line_break_cannot_smuggle_a_header(tmp_path: Path) -> None:
     from kapsa.runtime.errors import CredentialError
 

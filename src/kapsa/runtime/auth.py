@@ -159,7 +159,9 @@ class ClusterAccess:
             return True  # someone else has renewed it meanwhile
         return await self._credentials.rejected(self._made[0])
 
-    def _tls(self, credential: Credential, authority: bytes | None) -> ssl.SSLContext:
+    def _tls(self, credential: Credential, authority: bytes | None) -> ssl.SSLContext | bool:
+        if self.server.startswith("http://"):
+            return True  # no TLS, so no trust store to load
         if self._made is not None:
             before, trusted, authorization = self._made
             unchanged = (before.certificate, before.key, trusted) == (
