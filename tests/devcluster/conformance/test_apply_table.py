@@ -75,6 +75,13 @@ async def _open(send: Send, namespace: str) -> None:
     assert status == 201, answer
 
 
+def _decoded(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body.decode()
+
+
 def _embedded(cluster: DevCluster) -> Send:
     async def send(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, Any]:
         path, _, query = path.partition("?")
@@ -83,7 +90,7 @@ def _embedded(cluster: DevCluster) -> Send:
             Request(method=method, path=path, query=query, headers=lower, body=body)
         )
         assert isinstance(reply.body, bytes)
-        return reply.status, json.loads(reply.body)
+        return reply.status, _decoded(reply.body)
 
     return send
 
@@ -114,7 +121,7 @@ async def _real() -> AsyncIterator[Send]:
                 async with session.request(
                     method, cluster.url + path, headers=headers, data=body
                 ) as response:
-                    return response.status, json.loads(await response.read())
+                    return response.status, _decoded(await response.read())
 
             yield send
 
