@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from .faults import Action, Cut, Duplicate, Expire, FaultPlan, OpenWatch, Silence, Target
@@ -64,10 +63,9 @@ async def _next_line(lines: AsyncGenerator[bytes, None], watch: OpenWatch) -> by
         return following.result()
     finally:
         for task in (following, ordered):
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+            task.cancel()
+        # Waiting, not awaiting: that would take a cancellation of our own caller for the task's, and swallow it.
+        await asyncio.wait({following, ordered})
 
 
 async def _advance(lines: AsyncGenerator[bytes, None]) -> bytes | None:
