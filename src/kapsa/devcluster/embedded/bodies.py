@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -77,7 +78,8 @@ def _json(body: bytes) -> Any:
 
 def _yaml(body: bytes) -> Any:
     try:
-        loaded = yaml.load(body, Loader=_Loader)  # noqa: S506  a CSafeLoader below
+        # Of several documents the first one counts.
+        loaded = next(iter(yaml.load_all(body, Loader=_Loader)), None)
         # Whatever YAML allows and JSON does not (other keys than strings, cycles) ends here.
         return _decode_json(msgspec.json.encode(loaded))
     except RecursionError:
@@ -104,7 +106,7 @@ def is_yaml(content_type: str) -> bool:
 def yaml_duplicates(body: bytes) -> list[str]:
     """Keys given twice in a mapping of a YAML body."""
     found: list[str] = []
-    pending = [yaml.compose(body, Loader=_Loader)]
+    pending = list(itertools.islice(yaml.compose_all(body, Loader=_Loader), 1))
     while pending:
         node = pending.pop()
         if isinstance(node, yaml.SequenceNode):

@@ -41,9 +41,12 @@ _JSON = Form()
 _YAML = Form(media="yaml")
 
 
-def negotiate(request: Request, *, transforms: bool = True, stream: bool = False) -> Form:
+def negotiate(
+    request: Request, *, collection: bool = False, transforms: bool = True, stream: bool = False
+) -> Form:
     """The form that the Accept header asks for.
 
+    :param collection: whether the path is one that can also be watched, which an error tells.
     :param transforms: whether the endpoint can turn its objects into tables or metadata.
     :param stream: whether the reply is a watch, which YAML cannot carry.
     :raises ApiError: 406 when nothing that is asked for can be given.
@@ -51,19 +54,26 @@ def negotiate(request: Request, *, transforms: bool = True, stream: bool = False
     accept = request.headers.get("accept", "")
     form = _parse(accept, transforms, stream) if accept else _JSON
     if form is None:
-        raise _not_acceptable()
+        raise _not_acceptable(accept, collection=collection, stream=stream)
     if _wants_pretty(request):
         return msgspec.structs.replace(form, pretty=True)
     return form
 
 
-def _not_acceptable() -> ApiError:
-    message = (
-        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
-        "application/vnd.kubernetes.protobuf, application/json;stream=watch, "
-        "application/vnd.kubernetes.protobuf;stream=watch"
-    )
-    return ApiError(406, "NotAcceptable", message, details={})
+_WHOLE = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+_STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
+
+
+def _not_acceptable(accept: str, *, collection: bool, stream: bool) -> ApiError:
+    """The router of the real server looks at media types alone; what it lets through is judged as a whole."""
+    medias = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+    if not medias & {*_WHOLE, "*/*"}:
+        available = (*_WHOLE, *_STREAMS) if collection else _WHOLE
+        message = "406: Not Acceptable\n\nAvailable representations: " + ", ".join(available)
+        return ApiError(406, "NotAcceptable", message, details={})
+    offered: tuple[str, ...] = _STREAMS if stream else _WHOLE
+    message = "only the following media types are accepted: " + ", ".join(offered)
+    return ApiError(406, "NotAcceptable", message)
 
 
 def _wants_pretty(request: Request) -> bool:
@@ -98,7 +108,7 @@ def _clause(part: str) -> tuple[str, dict[str, str], float]:
 
 
 def _form(media: str, parameters: dict[str, str], transforms: bool, stream: bool) -> Form | None:
-    if media in ("application/json", "*/*", "application/*"):
+    if media in ("application/json", "*/*"):
         form = _JSON
     elif media == "application/yaml" and not stream:
         form = _YAML

@@ -11,7 +11,7 @@ from .backend import Backend
 from .deletion import DeleteOptions, Deletion
 from .errors import ApiError
 from .exchange import ADMIN, Reply, Request, UserInfo
-from .negotiation import negotiate
+from .negotiation import Form, negotiate
 from .options import ListOptions, list_options, parse_query, write_options
 from .registry import ResourceInfo
 from .replies import Writer, reply_document
@@ -230,7 +230,10 @@ class ResourceRequest:
     def _review(self, verb: str) -> Reply:
         if verb != "create" or self.route.name:
             raise errors.method_not_allowed()
-        reviewed = reviews.answer(self.backend, self.info, self.user, self.body(), self.route.namespace)
+        manager = write_options(self.request, "CreateOptions").manager
+        reviewed = reviews.answer(
+            self.backend, self.info, self.user, self.body(), self.route.namespace, manager
+        )
         return reply_document(201, reviewed, negotiate(self.request))
 
     # Deleting
@@ -288,10 +291,36 @@ class ResourceRequest:
 
     def writer(self, *, stream: bool = False) -> Writer:
         """Writes replies in the form the client wants; refuses one that cannot be had before anything is done."""
-        form, include = negotiate(self.request, stream=stream), ""
+        form, include = negotiate(self.request, collection=not self.route.name, stream=stream), ""
+        _check_target(
+            form, self.info, is_list=not self.route.name and self.request.method == "GET" and not stream
+        )
         if "includeObject" in self.request.query:
             include = parse_query(self.request.query).get("includeObject", [""])[0]
+            _check_include(include, form)
         return Writer(self.info, form, self.warnings, now=self.backend.clock.now, include=include)
+
+
+def _check_target(form: Form, info: ResourceInfo, *, is_list: bool) -> None:
+    """Metadata of a list is a list, and that of an object is none."""
+    if form.target not in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+        return
+    if is_list == form.target.endswith("List"):
+        return
+    what = "a list" if is_list else "not a list"
+    kind = f"{info.group.partition('.')[0] or 'core'}.{info.kind}{'List' if is_list else ''}"
+    if info.is_custom:
+        kind = "unstructured.UnstructuredList" if is_list else "unstructured.Unstructured"
+    message = f"you requested {form.target}, but the requested object is {what} (*{kind})"
+    raise ApiError(406, "NotAcceptable", message)
+
+
+def _check_include(include: str, form: Form) -> None:
+    if form.target == "Table" and include not in ("", "Metadata", "Object", "None"):
+        raise errors.bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
 
 
 def _check_delete_options(decoded: Any) -> None:
