@@ -9,6 +9,7 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -17,7 +18,6 @@ from multidict import CIMultiDict
 from . import errors
 from .bodies import MAXIMUM_BYTES
 from .exchange import ConnectionDroppedError, Reply, Request
-from .server import Server
 
 __all__ = ["HttpFront"]
 
@@ -29,11 +29,17 @@ _NEXT_WARNING = re.compile(r', (?=299 - ")')
 _BODILESS = frozenset({"GET", "HEAD"})
 
 
+class Handler(Protocol):
+    """What answers requests: an embedded server, or a proxy before a real one."""
+
+    async def handle(self, request: Request) -> Reply: ...
+
+
 class HttpFront:
-    """Serves one embedded server on a loopback port until closed."""
+    """Serves requests on a loopback port until closed."""
 
     def __init__(
-        self, server: Server, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+        self, server: Handler, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
     ) -> None:
         self._server = server
         self._host = host

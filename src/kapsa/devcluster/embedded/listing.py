@@ -14,7 +14,14 @@ from .options import ListOptions
 from .selection import Selection
 from .storage import Collection, CompactedError, FutureRevisionError, Store, Stored
 
-__all__ = ["Page", "parse_revision", "read_page", "too_large_revision"]
+__all__ = [
+    "Page",
+    "expired_if_before",
+    "expired_list",
+    "parse_revision",
+    "read_page",
+    "too_large_revision",
+]
 
 _EXPIRED_LIST = "The resourceVersion for the provided list is too old."
 _EXPIRED_CONTINUE = (
@@ -82,7 +89,7 @@ def read_page(
         else:
             objects = collection.at(revision, chosen.prefix)
     except CompactedError:
-        raise expired(_EXPIRED_LIST) from None
+        raise expired_list() from None
     except FutureRevisionError as error:
         raise too_large_revision(error) from None
     return _page(objects, revision, chosen, options.limit)
@@ -149,6 +156,17 @@ def _decode_token(text: str, options: ListOptions) -> _Token:
     if any(part in ("", ".", "..") for part in token.start.lstrip("/").split("/")):
         raise bad_request(f"invalid continue token: continue key is not valid: {token.start}")
     return token
+
+
+def expired_list() -> ApiError:
+    """What a client is told that asks for a revision which is forgotten."""
+    return expired(_EXPIRED_LIST)
+
+
+def expired_if_before(token: str, revision: int) -> ApiError | None:
+    """What the client of a continue token is told once the history before ``revision`` is forgotten."""
+    decoded = _decode_token(token, ListOptions())
+    return _expired_continue(decoded) if 0 < decoded.rv < revision else None
 
 
 def _base64_problem(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from ..fault_gate import FaultGate
 from ..faults import FaultPlan
 from . import errors, routes
 from .admission import WebhookAdmission
@@ -13,7 +14,6 @@ from .crds import CustomResources
 from .documents import Documents
 from .errors import ApiError, PlainError
 from .exchange import ADMIN, ConnectionDroppedError, Reply, Request
-from .fault_gate import FaultGate
 from .namespace_lifecycle import NamespaceLifecycle
 from .requests import ResourceRequest, verb_of
 from .routes import Route
@@ -24,13 +24,29 @@ __all__ = ["Server"]
 log = logging.getLogger(__name__)
 
 
+class _Levers:
+    """What a fault plan can do to this server."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    async def sleep(self, seconds: float) -> None:
+        await self._backend.clock.sleep(seconds)
+
+    async def compact(self) -> None:
+        self._backend.store.compact()
+
+    async def revision(self) -> int:
+        return self._backend.store.revision
+
+
 class Server:
     """One embedded API server."""
 
     def __init__(self, backend: Backend | None = None, *, faults: FaultPlan | None = None) -> None:
         self.backend = backend or Backend()
         self.faults = faults
-        self._gate = FaultGate(self.backend, faults or FaultPlan())
+        self._gate = FaultGate(_Levers(self.backend), faults or FaultPlan())
         self.backend.admission.insert(0, NamespaceLifecycle(self.backend))
         self.webhooks = WebhookAdmission(self.backend)
         """Admission webhooks, and where their calls go."""

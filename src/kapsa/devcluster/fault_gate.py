@@ -1,4 +1,4 @@
-"""The one place in the dispatch where a fault plan acts on the embedded server."""
+"""The one place in the dispatch where a fault plan acts, on the embedded server and in the proxy alike."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Protocol
 
 import msgspec
 
-from ..fault_streams import faulty_stream
-from ..faults import Answer, Compact, Crash, Delay, Drop, FaultPlan, Freeze, Target
-from .backend import Backend
-from .errors import MODIFIED, ApiError, PlainError, expired
-from .exchange import ConnectionDroppedError, Reply, Request
-from .routes import Route
-from .watch import json_frame
+from .embedded.errors import MODIFIED, ApiError, PlainError, expired
+from .embedded.exchange import ConnectionDroppedError, Reply, Request
+from .embedded.routes import Route
+from .embedded.watch import json_frame
+from .fault_streams import faulty_stream
+from .faults import Answer, Compact, Crash, Delay, Drop, FaultPlan, Freeze, Target
 
 __all__ = ["FaultGate"]
 
@@ -26,11 +25,21 @@ class Serve(Protocol):
     ) -> Awaitable[Reply]: ...
 
 
+class Levers(Protocol):
+    """What a plan can do to the server behind it."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    async def compact(self) -> None: ...
+
+    async def revision(self) -> int: ...
+
+
 class FaultGate:
     """Lets requests through, or not, as the plan says, and writes them down."""
 
-    def __init__(self, backend: Backend, plan: FaultPlan) -> None:
-        self._backend = backend
+    def __init__(self, levers: Levers, plan: FaultPlan) -> None:
+        self._levers = levers
         self._plan = plan
 
     async def serve(self, request: Request, route: Route, verb: str, serve: Serve) -> Reply:
@@ -66,11 +75,11 @@ class FaultGate:
                 case Answer():
                     return answer(action).reply()
                 case Delay(seconds):
-                    await self._backend.clock.sleep(seconds)
+                    await self._levers.sleep(seconds)
                 case Compact():
-                    self._backend.store.compact()
+                    await self._levers.compact()
                 case Freeze():
-                    plan.freeze(self._backend.store.revision, action.client)
+                    plan.freeze(await self._levers.revision(), action.client)
                 case Crash():
                     plan.crash(target.client)
                     raise ConnectionDroppedError(f"client {target.client!r} crashes here")
