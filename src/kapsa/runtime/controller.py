@@ -120,7 +120,9 @@ class Controller(Generic[R]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for base in getattr(cls, "__orig_bases__", ()):
+        if "resource" in cls.__dict__:
+            return
+        for base in cls.__dict__.get("__orig_bases__", ()):
             if typing.get_origin(base) is Controller:
                 (argument,) = typing.get_args(base)
                 if isinstance(argument, type) and argument not in (dict, Any):

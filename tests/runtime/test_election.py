@@ -1,0 +1,187 @@
+"""What leader election promises: one leader, and no write from one that was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kapsa.devcluster.faults import Drop, FaultPlan, Rule
+from kapsa.runtime import Context, LeaderElection, Operator
+from kapsa.runtime.errors import WriteRefused
+from kapsa.runtime.testing import Harness
+from tests.runtime.shop import App, Recorder, app, config_map
+
+pytestmark = pytest.mark.virtual_time
+
+LEASE = "coordination.k8s.io/v1/Lease"
+
+
+def replica(work: Any = None, **attributes: Any) -> tuple[Operator, Recorder]:
+    controller = Recorder(work, **attributes)
+    return Operator(controllers=[controller], leader_election="lock"), controller
+
+
+async def lease(harness: Harness) -> dict[str, Any]:
+    found: dict[str, Any] = (await harness.get(LEASE, "lock"))["spec"]
+    return found
+
+
+async def test_one_replica_leads_and_the_other_keeps_its_caches_warm(harness: Harness) -> None:
+    await harness.install(App)
+    (first, working), (second, waiting) = replica(), replica()
+    await harness.start(first, name="first")
+    await harness.clock.sleep(1)
+    standby = await harness.start(second, name="second")
+    await harness.apply(app("a"))
+    await harness.clock.sleep(60)
+    assert (working.runs, waiting.runs) == (["a"], [])
+    assert [each.name for each in standby.reconcilers[0].informers[0].store] == ["a"]
+    assert "standing by, caches warm" in standby.health.report(standby.health.ready)[1]
+    assert (await lease(harness))["leaseTransitions"] == 0
+
+
+async def test_a_lease_released_on_stop_is_taken_over_at_once(harness: Harness) -> None:
+    await harness.install(App)
+    await harness.apply(app("a"))
+    (first, _), (second, waiting) = replica(), replica()
+    await harness.start(first, name="first")
+    await harness.clock.sleep(5)
+    await harness.start(second, name="second")
+    await harness.clock.sleep(5)
+    await harness.stop("first")
+    assert (await lease(harness))["holderIdentity"] == ""
+    await harness.clock.sleep(3)
+    assert waiting.runs == ["a"], "whoever leads begins with everything"
+    assert (await lease(harness))["leaseTransitions"] == 1
+
+
+async def test_a_crashed_leader_is_replaced_after_the_lease_has_run_out(harness: Harness) -> None:
+    await harness.install(App)
+    await harness.apply(app("a"))
+    (first, _), (second, waiting) = replica(), replica()
+    await harness.start(first, name="first")
+    await harness.clock.sleep(5)
+    await harness.start(second, name="second")
+    await harness.clock.sleep(5)
+    await harness.kill("first")
+    await harness.clock.sleep(12)
+    assert waiting.runs == []
+    await harness.clock.sleep(8)
+    assert waiting.runs == ["a"]
+
+
+async def test_no_write_leaves_a_partitioned_leader_after_its_deadline(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    """The old leader reaches the API server for everything but its lease: the worst kind of partition."""
+
+    async def write(resource: App, ctx: Context[App]) -> Any:
+        config = config_map(resource.name, data={"at": str(harness.clock.monotonic())})
+        await ctx.apply(config)
+
+    await harness.install(App)
+    await harness.apply(app("a"))
+    (first, old), (second, new) = (replica(write, owns=["v1/ConfigMap"], resync=0.5) for _ in range(2))
+    await harness.start(first, name="first")
+    await harness.clock.sleep(5)
+    await harness.start(second, name="second")
+    await harness.clock.sleep(5)
+    cut_at = harness.clock.monotonic()
+    faults.add(Rule(action=Drop(), resource="leases", client="first", times=0))
+    writes: dict[str, list[float]] = {"first": [], "second": []}
+
+    def note(recorded: Any) -> None:
+        if recorded.call.writes and recorded.call.resource == "configmaps":
+            writes[recorded.client].append(harness.clock.monotonic() - cut_at)
+
+    harness.observers.append(note)
+    await harness.clock.sleep(60)
+    assert writes["first"], "it wrote until its deadline"
+    assert max(writes["first"]) < 10.1
+    assert min(writes["second"]) > max(writes["first"])
+    runs = len(old.runs)
+    await harness.clock.sleep(30)
+    assert len(old.runs) == runs
+    assert new.runs
+
+
+@pytest.mark.parametrize("rates", [(0.8, 1.0), (1.0, 1.25), (1.25, 0.9)])
+async def test_clocks_that_drift_apart_never_make_two_writers(
+    harness: Harness, faults: FaultPlan, rates: tuple[float, float]
+) -> None:
+    async def write(resource: App, ctx: Context[App]) -> None:
+        await ctx.apply(config_map(resource.name, data={"at": str(harness.clock.monotonic())}))
+
+    await harness.install(App)
+    await harness.apply(app("a"))
+    last: list[tuple[str, float]] = []
+    harness.observers.append(
+        lambda each: (
+            last.append((each.client, harness.clock.monotonic()))
+            if each.call.resource == "configmaps" and each.call.writes and each.status
+            else None
+        )
+    )
+    for name, rate in zip(("first", "second"), rates, strict=True):
+        operator, _ = replica(write, owns=["v1/ConfigMap"], resync=0.5)
+        await harness.start(operator, name=name, clock_rate=rate)
+        await harness.clock.sleep(5)
+    faults.add(Rule(action=Drop(), resource="leases", client="first", times=0))
+    await harness.clock.sleep(60)
+    names = [name for name, _ in last]
+    assert names == sorted(names), "all of the first one's writes came before all of the second's"
+    assert set(names) == {"first", "second"}
+
+
+async def test_the_gate_closes_at_the_deadline_to_the_instant(harness: Harness, faults: FaultPlan) -> None:
+    await harness.install(App)
+    operator, _ = replica()
+    run = await harness.start(operator, name="first")
+    await harness.clock.sleep(5)
+    assert run.elector is not None
+    faults.add(Rule(action=Drop(), resource="leases", client="first", times=0))
+    left = run.elector.gate()
+    assert left is not None
+    await harness.clock.sleep(left - 0.01)
+    assert run.elector.is_leader
+    await harness.clock.sleep(0.02)
+    with pytest.raises(WriteRefused, match="does not hold the lease default/lock"):
+        await run.client.create(config_map("x"), namespace="default")
+    assert await harness.get("v1/ConfigMap", "x") is None
+
+
+async def test_a_short_outage_keeps_the_leader(harness: Harness, faults: FaultPlan) -> None:
+    await harness.install(App)
+    (first, working), (second, waiting) = replica(), replica()
+    await harness.start(first, name="first")
+    await harness.clock.sleep(5)
+    await harness.start(second, name="second")
+    rule = faults.add(Rule(action=Drop(), resource="leases", client="first", times=0))
+    await harness.clock.sleep(6)
+    assert rule.fired > 1
+    faults.clear()
+    await harness.clock.sleep(60)
+    await harness.apply(app("a"))
+    await harness.clock.sleep(5)
+    assert (working.runs, waiting.runs) == (["a"], [])
+    assert (await lease(harness))["leaseTransitions"] == 0
+
+
+async def test_a_leader_that_lost_stands_by_and_can_lead_again(harness: Harness, faults: FaultPlan) -> None:
+    await harness.install(App)
+    await harness.apply(app("a"))
+    operator, controller = replica()
+    await harness.start(operator, name="first")
+    await harness.clock.sleep(5)
+    faults.add(Rule(action=Drop(), resource="leases", client="first", times=0))
+    await harness.clock.sleep(30)
+    faults.clear()
+    await harness.apply(app("b"))
+    await harness.clock.sleep(30)
+    assert sorted(controller.runs) == ["a", "a", "b"]
+
+
+def test_times_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"retry_period \* 1.2 < renew_deadline < lease_duration"):
+        LeaderElection(name="lock", lease_duration=10, renew_deadline=10)
