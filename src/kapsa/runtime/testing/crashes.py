@@ -104,7 +104,7 @@ async def _play(scenario: Scenario, point: CrashPoint | None) -> _Outcome:
     clock = VirtualClock()
     async with DevCluster(clock=clock, faults=plan, http=False, seed=1) as cluster:
         harness = Harness(cluster, clock=clock)
-        created, deleted = _count_life_cycles(cluster)
+        created, deleted = _count_life_cycles(cluster, {*_SIDE_WRITES, *scenario.ignore})
         try:
             await scenario.prepare(harness)
             if point is not None:
@@ -156,24 +156,17 @@ def _main_writes(plan: FaultPlan) -> int:
 # -- comparing -------------------------------------------------------------------------------------------------
 
 
-def _count_life_cycles(cluster: DevCluster) -> tuple[Counter[str], Counter[str]]:
+def _count_life_cycles(cluster: DevCluster, ignore: set[str]) -> tuple[Counter[str], Counter[str]]:
     """Count how often each object is created and deleted, from the store itself."""
-    created: Counter[str] = Counter()
-    deleted: Counter[str] = Counter()
-    store = cluster.server.backend.store
+    counters: dict[str, Counter[str]] = {"ADDED": Counter(), "DELETED": Counter()}
 
-    def follow(name: str, type_: str) -> None:
-        if type_ == "ADDED":
-            created[name] += 1
-        elif type_ == "DELETED":
-            deleted[name] += 1
+    def follow(collection: Any, change: Any) -> None:
+        resource = collection.key[1]
+        if change.type in counters and resource not in ignore:
+            counters[change.type][f"{resource} {_masked_name(change.object.key)}"] += 1
 
-    store.listeners.append(
-        lambda collection, change: follow(
-            f"{collection.key[1]} {_masked_name(change.object.key)}", change.type
-        )
-    )
-    return created, deleted
+    cluster.server.backend.store.listeners.append(follow)
+    return counters["ADDED"], counters["DELETED"]
 
 
 _GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5,10}(?=-|$)")

@@ -1,0 +1,156 @@
+"""The ports people and kubelets ask: probes and metrics, over HTTP, and a loop that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from kapsa.devcluster import DevCluster
+from kapsa.runtime import Client, Context, LeaderElection, Operator
+from kapsa.runtime.errors import WriteRefused
+from kapsa.runtime.health import Finding, Health, ProbeServer
+from kapsa.runtime.loop_watch import LoopWatch
+from kapsa.runtime.metrics import Metrics
+from kapsa.runtime.testing import Harness, InProcessTransport
+from tests.runtime.shop import App, Recorder, app
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def fetch(web: aiohttp.ClientSession, port: int, path: str) -> tuple[int, str]:
+    async with web.get(f"http://127.0.0.1:{port}{path}") as response:
+        return response.status, await response.text()
+
+
+async def test_probes_and_metrics_are_served_on_their_own_ports(
+    harness: Harness, web: aiohttp.ClientSession
+) -> None:
+    await harness.install(App)
+    operator = Operator(controllers=[Recorder()], metrics_port=0, health_port=0, host="127.0.0.1")
+    async with operator.running(harness.connect("operator")) as run:
+        await run.wait_until_synced()
+        ports = run.probes.ports
+        assert ports["metrics"] != ports["health"]
+        assert (await fetch(web, ports["health"], "/healthz"))[0] == 200
+        status, text = await fetch(web, ports["health"], "/readyz")
+        assert status == 200
+        assert "[+] watch example.com/v1/App: watching" in text
+        status, text = await fetch(web, ports["metrics"], "/metrics")
+        assert status == 200
+        assert "# TYPE controller_reconciliations_total counter" in text
+        assert (await fetch(web, ports["metrics"], "/healthz"))[0] == 404
+
+
+async def test_one_port_can_serve_both(web: aiohttp.ClientSession, unused_tcp_port: int) -> None:
+    server = ProbeServer(
+        Health(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=unused_tcp_port
+    )
+    await server.start()
+    for path in ("/metrics", "/healthz", "/readyz"):
+        assert (await fetch(web, unused_tcp_port, path))[0] == 200
+    await server.stop()
+
+
+async def test_a_port_that_is_taken_is_named(unused_tcp_port: int) -> None:
+    taken = ProbeServer(Health(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=None)
+    await taken.start()
+    second = ProbeServer(
+        Health(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=None
+    )
+    with pytest.raises(OSError, match=f"cannot serve metrics on port {unused_tcp_port}"):
+        await second.start()
+    await second.stop()
+    await taken.stop()
+
+
+async def test_one_failed_check_makes_it_not_ready_and_says_which(web: aiohttp.ClientSession) -> None:
+    health = Health()
+    health.ready["good"] = lambda: Finding(ok=True)
+    health.ready["bad"] = lambda: Finding(ok=False, text="no luck")
+    server = ProbeServer(health, Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
+    await server.start()
+    assert await fetch(web, server.ports["health"], "/readyz") == (
+        503,
+        "[+] good: ok\n[-] bad: no luck\nnot ok\n",
+    )
+    await server.stop()
+
+
+async def test_a_blocked_event_loop_is_reported_with_the_stack_that_blocks_it() -> None:
+    stacks: list[str] = []
+    watch = LoopWatch(limit=0.2, interval=0.05, on_blocked=stacks.append)
+    watch.start()
+    await asyncio.sleep(0.1)
+    with capture_logs() as logs:
+        block_the_loop(0.6)
+        await asyncio.sleep(0.15)
+    assert "block_the_loop" in stacks[0]
+    (said,) = [line for line in logs if line["event"] == "event loop blocked"]
+    assert "block_the_loop" in said["stack"]
+    assert any(line["event"] == "event loop runs again" for line in logs)
+    await watch.stop()
+
+
+def block_the_loop(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+async def test_a_blocked_event_loop_loses_the_lease_and_writes_nothing_after_it() -> None:
+    refused = asyncio.Event()
+
+    async def block(resource: App, ctx: Context[App]) -> None:
+        if refused.is_set():
+            return
+        block_the_loop(1.0)
+        try:
+            await ctx.client.patch(App, resource.name, {"spec": {"replicas": 9}}, namespace="default")
+        except WriteRefused:
+            refused.set()
+            raise
+
+    election = LeaderElection(name="lock", lease_duration=1.2, renew_deadline=0.8, retry_period=0.1)
+    async with DevCluster(http=False) as cluster:
+        harness = Harness(cluster)
+        await harness.install(App)
+        operator = Operator(
+            controllers=[Recorder(block)],
+            leader_election=election,
+            metrics_port=None,
+            health_port=None,
+            loop_limit=0.3,
+            check_rights=False,
+        )
+        await harness.apply(app("a"))
+        with capture_logs() as logs:
+            async with operator.running(Client(InProcessTransport(cluster, client="operator"))) as run:
+                await asyncio.wait_for(refused.wait(), 10)
+                await asyncio.sleep(0.05)
+                metrics = run.metrics.render().decode()
+        said = [line["event"] for line in logs]
+        assert said.index("event loop blocked") < said.index("no longer leading")
+        assert "event_loop_blocked_total 1.0" in metrics
+        assert (await harness.get(App, "a")).spec.replicas == 1
+
+
+async def test_liveness_fails_while_the_loop_is_late(harness: Harness) -> None:
+    await harness.install(App)
+    operator = Operator(controllers=[Recorder()], metrics_port=None, health_port=None, check_rights=False)
+    async with operator.running(harness.connect("operator")) as run:
+        await run.wait_until_synced()
+        assert run.health.report(run.health.live)[0]
+        assert run.loop_watch is not None
+        run.loop_watch.limit = 0.2
+        await asyncio.sleep(0.3)
+        block_the_loop(0.6)
+        alive, report = run.health.report(run.health.live)
+        assert not alive
+        assert "[-] event loop: blocked for 0." in report
