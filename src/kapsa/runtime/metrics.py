@@ -78,6 +78,12 @@ class Metrics:
         self.blocked = counter(
             "event_loop_blocked_total", "How often the event loop stood still for too long."
         )
+        self.webhook_calls = counter(
+            "webhook_requests_total", "Calls of webhooks by what came of them.", "webhook", "outcome"
+        )
+        self.webhook_times = histogram(
+            "webhook_request_duration_seconds", "How long a webhook took to answer.", "webhook"
+        )
         self._calls: dict[tuple[str, int], tuple[Any, Any]] = {}
 
     def observe_call(self, call: Call, code: int, seconds: float) -> None:
@@ -92,6 +98,11 @@ class Metrics:
         known[0].inc()
         if call.verb != "watch":
             known[1].observe(seconds)
+
+    def observe_webhook(self, name: str, outcome: str, seconds: float) -> None:
+        """A webhook server's observer."""
+        self.webhook_calls.labels(name, outcome).inc()
+        self.webhook_times.labels(name).observe(seconds)
 
     def controller(self, name: str) -> ControllerMetrics:
         return ControllerMetrics(self, name)

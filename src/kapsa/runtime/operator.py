@@ -14,14 +14,17 @@ import re
 import signal
 import socket
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kapsa.runtime.client import Client
 from kapsa.runtime.controller import Controller
 from kapsa.runtime.election import LeaderElection
-from kapsa.runtime.rbac import OperatorRights
+from kapsa.runtime.rbac import OperatorRights, WebhookRights
 from kapsa.runtime.resource import CustomResource
 from kapsa.runtime.running import RunningOperator
+
+if TYPE_CHECKING:
+    from kapsa.runtime.webhook import Webhooks
 
 __all__ = ["Operator"]
 
@@ -36,6 +39,7 @@ class Operator:
         name: str = "",
         namespaces: Sequence[str] = (),
         leader_election: LeaderElection | str | None = None,
+        webhooks: Webhooks | None = None,
         metrics_port: int | None = 8080,
         health_port: int | None = 8081,
         host: str = "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus come from outside the pod
@@ -49,6 +53,7 @@ class Operator:
         :param name: in events and as the field manager of all writes; from the lease or the first controller if empty.
         :param namespaces: the namespaces to look at; all if empty.
         :param leader_election: the lease's name, or all its settings; None if there is only ever one process.
+        :param webhooks: validating, mutating and conversion webhooks, and where they are reached.
         :param metrics_port: where `/metrics` is served; None for nowhere, 0 for any free port.
         :param health_port: where `/healthz` and `/readyz` are served; may be the same as `metrics_port`.
         :param host: the address to listen on.
@@ -63,6 +68,7 @@ class Operator:
         self.leader_election = leader_election
         self.name = name or self._default_name()
         self.namespaces = tuple(namespaces)
+        self.webhooks = webhooks
         self.metrics_port = metrics_port
         self.health_port = health_port
         self.host = host
@@ -107,6 +113,7 @@ class Operator:
             controllers=tuple(controller.rights() for controller in self.controllers),
             namespaces=self.namespaces,
             lease=self.leader_election.name if self.leader_election is not None else "",
+            webhooks=self.webhooks.rights(self.name) if self.webhooks is not None else WebhookRights(),
         )
 
     # -- running -----------------------------------------------------------------------------------------------

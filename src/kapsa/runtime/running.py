@@ -31,6 +31,7 @@ from kapsa.runtime.reconciler import Reconciler
 
 if TYPE_CHECKING:
     from kapsa.runtime.operator import Operator
+    from kapsa.runtime.webhook import WebhookServer
 
 __all__ = ["RunningOperator"]
 
@@ -89,6 +90,7 @@ class RunningOperator:
             metrics_port=operator.metrics_port,
             health_port=operator.health_port,
         )
+        self.webhooks = self._make_webhooks()
         self.loop_watch: LoopWatch | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -102,6 +104,19 @@ class RunningOperator:
         gauge = self.metrics.leader.labels(election.name)
         ungated = self._raw_client.derive(field_manager=self.operator.field_manager)
         return Elector(ungated, election, identity=self.identity, rng=rng, on_change=gauge.set)
+
+    def _make_webhooks(self) -> WebhookServer | None:
+        if self.operator.webhooks is None or not self._serve:
+            return None
+        # Late: an operator without webhooks need not carry the certificates' machinery.
+        from kapsa.runtime.webhook import WebhookServer
+
+        return WebhookServer(
+            self.operator.webhooks,
+            self.client,
+            operator=self.operator.name,
+            observe=self.metrics.observe_webhook,
+        )
 
     # -- starting ----------------------------------------------------------------------------------------------
 
@@ -118,6 +133,8 @@ class RunningOperator:
         self.recorder.start()
         if self.elector is not None:
             self.elector.start()
+        if self.webhooks is not None:
+            await self.webhooks.start()
         self._spawn(self._report_hanging_watches(), "sync report")
         if self.operator.check_rights and self._serve:
             self._spawn(self._report_missing_rights(), "rights report")
@@ -207,6 +224,8 @@ class RunningOperator:
         self._tasks.clear()
 
     async def _stop_rest(self) -> None:
+        if self.webhooks is not None:
+            await self.webhooks.stop()
         await self.cache.stop()
         await self.probes.stop()
         if self.loop_watch is not None:
@@ -236,6 +255,8 @@ class RunningOperator:
             self.health.ready[f"controller {reconciler.name}"] = _controller_check(reconciler)
         if self.elector is not None:
             self.health.ready["leader election"] = self._election_finding
+        if self.webhooks is not None:
+            self.health.ready["webhooks"] = self._webhook_finding
 
     def _loop_finding(self) -> Finding:
         watch = self.loop_watch
@@ -249,6 +270,11 @@ class RunningOperator:
     def _election_finding(self) -> Finding:
         leads = self.elector is not None and self.elector.is_leader
         return Finding(ok=True, text="leading" if leads else "standing by, caches warm")
+
+    def _webhook_finding(self) -> Finding:
+        server = self.webhooks
+        assert server is not None
+        return Finding(ok=server.port > 0, text=server.trouble or f"served on port {server.port}")
 
 
 def _watch_check(informer: Informer) -> Check:
