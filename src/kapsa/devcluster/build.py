@@ -105,7 +105,7 @@ async def ensure_binaries(
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise BuildFailed(_full_disk("the control plane")) from error
-            raise BuildFailed(f"Building the control plane failed: {error}") from error
+            raise BuildFailed(f"building the control plane failed: {error}") from error
         found = await asyncio.to_thread(find_binaries, names)
     return {name: binary.path for name, binary in found.items()}
 
@@ -184,7 +184,7 @@ class _Build:
         with contextlib.suppress(OSError):
             shutil.copyfile(component.log, kept)
         reason = _last_complaint(text) or telling_line(component.log) or "Go gave no reason"
-        return BuildFailed(f"Building {self._name} failed: {reason} (the whole log: {kept})")
+        return BuildFailed(f"building {self._name} failed: {reason} (the whole log: {kept})")
 
     def _tell(self, step: str, packages: int, packages_total: int) -> None:
         self._report(
@@ -249,6 +249,6 @@ def _last_complaint(text: str) -> str:
 def _full_disk(what: str) -> str:
     free = shutil.disk_usage(build_directory().parent).free / 1e9
     return (
-        f"The disk filled up while building {what} ({free:.1f} GB free in {build_directory().parent}). The first build "
+        f"the disk filled up while building {what} ({free:.1f} GB free in {build_directory().parent}). The first build "
         "needs about 6 GB, most of it in Go's own caches (`go env GOCACHE GOMODCACHE`); free some and try again"
     )

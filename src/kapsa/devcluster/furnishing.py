@@ -92,7 +92,7 @@ class Administrator:
             if response.status != 201:
                 reason = (await response.text())[:400]
                 raise DevClusterError(
-                    f"The new cluster refused its {body['kind']} {body['metadata']['name']}: {reason}"
+                    f"the new cluster refused its {body['kind']} {body['metadata']['name']}: {reason}"
                 )
 
     async def _get(self, path: str) -> dict[str, Any] | None:

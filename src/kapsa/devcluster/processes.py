@@ -58,6 +58,10 @@ class Supervisor:
         self._answers: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
         self._reader = asyncio.create_task(self._read_events(), name="devcluster-supervisor")
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     @classmethod
     async def start(cls, base: Path | None = None) -> "Supervisor":
         base = base or scratch_directory()
@@ -80,7 +84,7 @@ class Supervisor:
             complaint = (await process.stderr.read()).decode(errors="replace").strip().splitlines()
             await process.wait()
             raise DevClusterError(
-                f"Cannot make a directory for the cluster in {base}: {complaint[-1] if complaint else 'no reason given'}"
+                f"cannot make a directory for the cluster in {base}: {complaint[-1] if complaint else 'no reason given'}"
             )
         return cls(process, Path(msgspec.json.decode(greeting)["path"]))
 
@@ -121,13 +125,14 @@ class Supervisor:
 
     async def _tell(self, command: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(msgspec.json.encode(command) + b"\n")
+        self._process.stdin.write(msgspec.json.encode(command) + b"\n")
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             await self._process.stdin.drain()
-        except (BrokenPipeError, ConnectionResetError):
+        # Writing to a dead supervisor may seem to succeed for a while; that it stopped talking is certain.
+        if self._reader.done():
             raise DevClusterError(
-                "The supervisor of the cluster's processes was killed; start the cluster again"
-            ) from None
+                "the supervisor of the cluster's processes was killed; start the cluster again"
+            )
 
     async def _read_events(self) -> None:
         assert self._process.stdout is not None

@@ -89,7 +89,7 @@ class RealControlPlane:
     def directory(self) -> Path:
         """Certificates, data and logs; gone after `stop()`."""
         if self._supervisor is None:
-            raise DevClusterError("The control plane is not running; start it first")
+            raise DevClusterError("the control plane is not running; start it first")
         return self._supervisor.directory
 
     @property
@@ -121,7 +121,7 @@ class RealControlPlane:
             await self.stop()
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 raise DevClusterError(
-                    f"No space left for the cluster's files ({error.filename}); free some and try again"
+                    f"no space left for the cluster's files ({error.filename}); free some and try again"
                 ) from error
             raise
         self.startup_seconds = time.monotonic() - began

@@ -7,7 +7,7 @@ A Stage is a selector over an object and a Go template of what happens next. The
 from collections.abc import Sequence
 from typing import Any
 
-STORAGE_PROVISIONER = "devcluster.kapsa.dev/memory"
+STORAGE_PROVISIONER = "memory.devcluster.kapsa.dev"
 """The provisioner of the default storage class: claims get a volume that exists in name only."""
 
 _READY = '.status.conditions.[] | select(.type == "Ready") | .status'
@@ -126,7 +126,7 @@ spec:
   accessModes:
   {{ YAML .spec.accessModes 1 }}
   capacity:
-  {{ YAML .spec.resources.requests 1 }}
+  {{ YAML .spec.resources.requests 2 }}
   volumeMode: {{ or .spec.volumeMode "Filesystem" | Quote }}
   storageClassName: {{ .spec.storageClassName | Quote }}
   persistentVolumeReclaimPolicy: Delete

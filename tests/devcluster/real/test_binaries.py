@@ -1,0 +1,89 @@
+"""Where the control plane's executables come from: KUBEBUILDER_ASSETS, PATH, the cache, in this order."""
+
+from pathlib import Path
+
+import pytest
+
+from kapsa.devcluster.binaries import build_directory, find_binaries, pinned_versions, recipe
+from kapsa.devcluster.components import BARE, EVERYTHING, KUBERNETES
+from tests.devcluster.real.watching import program
+
+PRINTS = {"etcd": "etcd Version: {}", "kwok": "kwok version v{} go1.26 (linux/amd64)"}
+
+
+@pytest.fixture(autouse=True)
+def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def _install(directory: Path, *names: str, version: str = "") -> None:
+    for name in names:
+        told = PRINTS.get(name, "Kubernetes v{}").format(version or pinned_versions()[name])
+        program(directory / name, f"#!/bin/sh\necho '{told}'\n")
+
+
+def _sources(names: tuple[str, ...] = EVERYTHING) -> dict[str, str]:
+    return {name: binary.source for name, binary in find_binaries(names).items()}
+
+
+def test_an_empty_machine_has_none() -> None:
+    assert find_binaries() == {}
+
+
+def test_assets_come_before_path_and_path_before_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
+    _install(build_directory(), *EVERYTHING)
+    assert set(_sources().values()) == {"cache"}
+    _install(tmp_path / "bin", *EVERYTHING)
+    assert set(_sources().values()) == {"PATH"}
+    _install(tmp_path / "assets", *EVERYTHING)
+    assert set(_sources().values()) == {"KUBEBUILDER_ASSETS"}
+
+
+def test_programs_of_kubernetes_come_from_one_place_for_they_must_be_of_one_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """envtest brings etcd and kube-apiserver alone."""
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
+    _install(tmp_path / "assets", "etcd", "kube-apiserver")
+    _install(build_directory(), *EVERYTHING)
+    assert _sources() == {
+        "etcd": "KUBEBUILDER_ASSETS",
+        "kube-apiserver": "cache",
+        "kube-controller-manager": "cache",
+        "kube-scheduler": "cache",
+        "kwok": "cache",
+    }
+    assert _sources(BARE) == {"etcd": "KUBEBUILDER_ASSETS", "kube-apiserver": "KUBEBUILDER_ASSETS"}
+
+
+def test_what_is_too_old_on_path_is_passed_over(tmp_path: Path) -> None:
+    _install(tmp_path / "bin", "etcd", version="3.4.30")
+    _install(tmp_path / "bin", *KUBERNETES, version="1.31.0")
+    assert _sources() == {}
+    _install(tmp_path / "bin", "etcd", version="3.5.13")
+    assert _sources() == {"etcd": "PATH"}
+
+
+def test_a_file_that_cannot_be_executed_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    (tmp_path / "etcd").write_text("no program")
+    assert _sources(("etcd",)) == {}
+
+
+def test_the_pins_are_of_one_current_minor() -> None:
+    versions = pinned_versions()
+    assert len({versions[name] for name in KUBERNETES}) == 1
+    assert versions["kube-apiserver"].startswith(("1.35.", "1.36."))
+    assert f"v{versions['kube-apiserver']}-" in build_directory().name
+
+
+def test_kubernetes_is_told_its_version_at_build_time() -> None:
+    variables = recipe("kube-apiserver").version_variables
+    assert variables["k8s.io/component-base/version.gitVersion"] == f"v{pinned_versions()['kube-apiserver']}"

@@ -1,0 +1,237 @@
+"""The real control plane: etcd, kube-apiserver and the rest, several side by side, nothing left behind."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from kapsa.devcluster import DevCluster
+from kapsa.devcluster.errors import ComponentFailed, PortBusy
+from kapsa.tools import find_tool
+from tests.devcluster.real.watching import is_running, until_gone
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
+
+STARTUP_SECONDS = 10.0
+
+CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "ships.example.dev"},
+    "spec": {
+        "group": "example.dev",
+        "scope": "Namespaced",
+        "names": {"kind": "Ship", "plural": "ships", "singular": "ship"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
+    },
+}
+
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "data"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+
+
+async def kubectl(cluster: DevCluster, *arguments: str, stdin: object = None) -> tuple[int, str]:
+    """Run the real kubectl; returns its exit code and all it said."""
+    tool = await asyncio.to_thread(find_tool, "kubectl")
+    process = await asyncio.create_subprocess_exec(
+        tool.path,
+        f"--kubeconfig={cluster.kubeconfig}",
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate(json.dumps(stdin).encode() if stdin is not None else None)
+    assert process.returncode is not None
+    return process.returncode, output.decode()
+
+
+async def succeed(cluster: DevCluster, *arguments: str, stdin: object = None) -> str:
+    code, output = await kubectl(cluster, *arguments, stdin=stdin)
+    assert code == 0, output
+    return output
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def one() -> AsyncIterator[DevCluster]:
+    async with DevCluster(engine="real", nodes=2) as cluster:
+        yield cluster
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_it_is_ready_in_under_ten_seconds(one: DevCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = [one.real.startup_seconds]
+    # The promise is about the engine; a machine that is busy with something else gets two more attempts.
+    while seconds[-1] >= STARTUP_SECONDS and len(seconds) < 3:
+        async with DevCluster(engine="real") as another:
+            seconds.append(another.real.startup_seconds)
+    with capsys.disabled():
+        sys.stdout.write(f"\nreal engine ready in {', '.join(f'{each:.1f}' for each in seconds)} s\n")
+    assert min(seconds) < STARTUP_SECONDS
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_every_component_runs_and_every_node_is_ready(one: DevCluster) -> None:
+    assert set(one.real.pids) == {
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kwok",
+    }
+    output = await succeed(
+        one, "wait", "--for=condition=Ready", "node/node-1", "node/node-2", "--timeout=10s"
+    )
+    assert output.count("condition met") == 2
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_deployment_becomes_available(one: DevCluster) -> None:
+    await succeed(one, "create", "deployment", "web", "--image=web:1", "--replicas=3")
+    await succeed(one, "rollout", "status", "deployment/web", "--timeout=60s")
+    await succeed(one, "set", "image", "deployment/web", "web=web:2")
+    await succeed(one, "rollout", "status", "deployment/web", "--timeout=60s")
+    images = await succeed(
+        one, "get", "pods", "--selector=app=web", "--output=jsonpath={.items[*].spec.containers[0].image}"
+    )
+    assert "web:2" in images
+    await succeed(one, "delete", "deployment", "web", "--wait", "--timeout=60s")
+    await succeed(one, "wait", "--for=delete", "pod", "--selector=app=web", "--timeout=60s")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_job_completes(one: DevCluster) -> None:
+    await succeed(one, "create", "job", "migrate", "--image=migrate:1")
+    await succeed(one, "wait", "--for=condition=Complete", "job/migrate", "--timeout=60s")
+    phase = await succeed(
+        one, "get", "pods", "--selector=job-name=migrate", "--output=jsonpath={.items[*].status.phase}"
+    )
+    assert phase == "Succeeded"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_volume_claim_is_bound_and_its_volume_goes_with_it(one: DevCluster) -> None:
+    await succeed(one, "apply", "--filename=-", stdin=CLAIM)
+    await succeed(one, "wait", "--for=jsonpath={.status.phase}=Bound", "pvc/data", "--timeout=60s")
+    volume = await succeed(one, "get", "pvc", "data", "--output=jsonpath={.spec.volumeName}")
+    await succeed(one, "delete", "pvc", "data", "--timeout=60s")
+    await succeed(one, "wait", "--for=delete", f"pv/{volume}", "--timeout=60s")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_rbac_is_on(one: DevCluster) -> None:
+    await succeed(one, "create", "namespace", "guarded")
+    await succeed(
+        one, "wait", "--for=create", "serviceaccount/default", "--namespace=guarded", "--timeout=30s"
+    )
+    token = (await succeed(one, "create", "token", "default", "--namespace=guarded")).strip()
+    code, output = await kubectl(
+        one,
+        "--kubeconfig=/dev/null",
+        f"--server={one.url}",
+        "--insecure-skip-tls-verify",
+        f"--token={token}",
+        "get",
+        "secrets",
+    )
+    assert code == 1
+    assert "Forbidden" in output
+    assert "system:serviceaccount:guarded:default" in output
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_namespace_is_emptied_and_goes(one: DevCluster) -> None:
+    await succeed(one, "create", "namespace", "brief")
+    await succeed(one, "create", "deployment", "web", "--image=web:1", "--namespace=brief")
+    await succeed(one, "rollout", "status", "deployment/web", "--namespace=brief", "--timeout=60s")
+    await succeed(one, "delete", "namespace", "brief", "--wait", "--timeout=60s")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_its_port_is_busy_for_another(one: DevCluster) -> None:
+    port = int(one.url.rpartition(":")[2])
+    with pytest.raises(PortBusy, match=f"port {port}"):
+        await DevCluster(engine="real", port=port).start()
+    await succeed(one, "version")
+
+
+async def test_two_side_by_side_know_nothing_of_each_other_and_leave_nothing() -> None:
+    first, second = DevCluster(engine="real"), DevCluster(engine="real")
+    await asyncio.gather(first.start(), second.start())
+    directories = [first.real.directory, second.real.directory]
+    pids = [*first.real.pids.values(), *second.real.pids.values()]
+    try:
+        assert len(set(pids)) == 10
+        await succeed(first, "apply", "--filename=-", stdin=CRD)
+        await succeed(first, "wait", "--for=condition=Established", "crd/ships.example.dev", "--timeout=30s")
+        assert "ships.example.dev" in await succeed(first, "get", "crd", "--output=name")
+        assert "ships.example.dev" not in await succeed(second, "get", "crd", "--output=name")
+        await succeed(second, "create", "deployment", "web", "--image=web:1")
+        await succeed(second, "wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
+    finally:
+        await asyncio.gather(first.stop(), second.stop())
+    assert not any(is_running(pid) for pid in pids)
+    assert not any(directory.exists() for directory in directories)
+
+
+async def test_without_controllers_only_the_api_runs() -> None:
+    async with DevCluster(engine="real", controllers=False) as bare:
+        assert set(bare.real.pids) == {"etcd", "kube-apiserver"}
+        await succeed(bare, "create", "deployment", "web", "--image=web:1")
+        assert await succeed(bare, "get", "replicasets,nodes", "--output=name") == ""
+
+
+async def test_the_death_of_a_component_is_told() -> None:
+    async with DevCluster(engine="real", controllers=False) as bare:
+        telling = asyncio.create_task(bare.real.wait_for_failure())
+        os.kill(bare.real.pids["etcd"], signal.SIGKILL)
+        failure = await asyncio.wait_for(telling, 30)
+        assert isinstance(failure, ComponentFailed)
+        assert str(failure).startswith("etcd ended with signal 9")
+
+
+PARENT = """
+import asyncio, json
+from kapsa.devcluster import DevCluster
+
+async def main():
+    cluster = DevCluster(engine="real")
+    await cluster.start()
+    print(json.dumps({"pids": list(cluster.real.pids.values()), "directory": str(cluster.real.directory)}), flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_parent_that_dies_leaves_no_process_and_no_directory(number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        told = json.loads(parent.stdout.readline())
+        assert len(told["pids"]) == 5
+        parent.send_signal(number)
+        parent.wait()
+        until_gone(told["pids"], Path(told["directory"]))

@@ -1,0 +1,112 @@
+"""A control plane that cannot start says why in one line and leaves nothing, with stand-ins for its executables."""
+
+import errno
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kapsa.devcluster import certificates, processes
+from kapsa.devcluster.certificates import KeyPair
+from kapsa.devcluster.components import EVERYTHING
+from kapsa.devcluster.errors import ComponentFailed, DevClusterError, PortBusy
+from kapsa.devcluster.real import RealControlPlane
+from tests.devcluster.real.watching import is_empty, program
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the cluster makes its directory; empty again in the end, whatever happened."""
+    directory = tmp_path / "scratch"
+    directory.mkdir()
+    monkeypatch.setattr(processes, "scratch_directory", lambda: directory)
+    yield directory
+    assert is_empty(directory)
+
+
+@pytest.fixture
+def binaries(tmp_path: Path) -> dict[str, Path]:
+    """Executables that start and do nothing."""
+    return {name: program(tmp_path / "bin" / name, "#!/bin/sh\nexec sleep 600\n") for name in EVERYTHING}
+
+
+@pytest.mark.usefixtures("scratch")
+async def test_a_component_that_dies_is_quoted(binaries: dict[str, Path]) -> None:
+    program(
+        binaries["etcd"],
+        '#!/bin/sh\necho \'{"level":"fatal","msg":"cannot open data","error":"disk on fire"}\'\nexit 1\n',
+    )
+    with pytest.raises(ComponentFailed) as caught:
+        await RealControlPlane(binaries=binaries).start()
+    assert str(caught.value) == "etcd ended with exit code 1: cannot open data: disk on fire"
+
+
+@pytest.mark.usefixtures("scratch")
+async def test_an_executable_that_vanished_is_named(binaries: dict[str, Path]) -> None:
+    binaries["etcd"].unlink()
+    with pytest.raises(ComponentFailed, match=r"etcd cannot be started: .*No such file.*bin/etcd"):
+        await RealControlPlane(binaries=binaries).start()
+
+
+@pytest.mark.usefixtures("scratch")
+async def test_a_busy_port_is_one_clear_line(binaries: dict[str, Path]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            PortBusy, match=f"port {port} on 127.0.0.1 cannot be used: Address already in use"
+        ):
+            await RealControlPlane(binaries=binaries, port=port).start()
+
+
+async def test_a_port_lost_between_choice_and_use_is_chosen_anew(
+    scratch: Path, binaries: dict[str, Path]
+) -> None:
+    ports = scratch.parent / "ports"
+    program(
+        binaries["kube-apiserver"],
+        f"""#!/bin/sh
+for argument; do case "$argument" in --secure-port=*) echo "$argument" >> {ports};; esac; done
+[ "$(wc -l < {ports})" -ge 3 ] && {{ echo "E1115 1 1 a.go:1] on to the next problem"; exit 1; }}
+echo "E1115 1 1 a.go:1] failed to listen on 127.0.0.1: bind: address already in use"; exit 1
+""",
+    )
+    with pytest.raises(ComponentFailed, match="on to the next problem"):
+        await RealControlPlane(binaries=binaries).start()
+    tried = ports.read_text().split()
+    assert len(set(tried)) == 3, "a port of its own at each attempt"
+
+
+@pytest.mark.usefixtures("scratch")
+async def test_when_no_port_can_be_had_it_gives_up(binaries: dict[str, Path]) -> None:
+    program(binaries["kube-apiserver"], "#!/bin/sh\necho 'bind: address already in use'; exit 1\n")
+    with pytest.raises(PortBusy, match="no free port"):
+        await RealControlPlane(binaries=binaries).start()
+
+
+@pytest.mark.usefixtures("scratch")
+async def test_a_full_disk_is_one_clear_line(
+    binaries: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: KeyPair, directory: Path, name: str) -> tuple[Path, Path]:
+        raise OSError(errno.ENOSPC, "No space left on device", str(directory / name))
+
+    monkeypatch.setattr(certificates.KeyPair, "write", fail)
+    with pytest.raises(DevClusterError, match="no space left for the cluster's files") as caught:
+        await RealControlPlane(binaries=binaries).start()
+    assert "\n" not in str(caught.value)
+
+
+def test_memory_holds_the_cluster_only_where_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(processes, "_SHARED_MEMORY", tmp_path / "shm")
+    assert processes.scratch_directory() == tmp_path, "there is no memory file system"
+    (tmp_path / "shm").mkdir()
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=64 << 20))
+    assert processes.scratch_directory() == tmp_path, "it is as small as a container's"
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=4 << 30))
+    assert processes.scratch_directory() == tmp_path / "shm"

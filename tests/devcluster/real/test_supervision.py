@@ -1,0 +1,182 @@
+"""Supervised processes and their directory end with their parent, whatever ends it."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kapsa.devcluster.errors import ComponentFailed, DevClusterError
+from kapsa.devcluster.processes import DIRECTORY_PREFIX, Supervisor, telling_line
+from tests.devcluster.real.watching import is_empty, is_running, until, until_gone
+
+ENV = dict(os.environ)
+SLEEP = ["sleep", "600"]
+
+PARENT = """
+import asyncio, json, os, sys, time
+from pathlib import Path
+from kapsa.devcluster.processes import Supervisor
+
+async def main():
+    supervisor = await Supervisor.start(Path(sys.argv[1]))
+    await supervisor.remove_at_end(Path(sys.argv[1]) / "extra")
+    one = await supervisor.run("one", ["sh", "-c", "sleep 600 & sleep 600"], dict(os.environ))
+    two = await supervisor.run("two", ["sleep", "600"], dict(os.environ))
+    print(json.dumps({"directory": str(supervisor.directory), "pids": [one.pid, two.pid]}), flush=True)
+    if sys.argv[2] == "fork" and os.fork() == 0:
+        time.sleep(5)
+        os._exit(0)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+async def test_close_ends_every_process_and_removes_the_directory(tmp_path: Path) -> None:
+    supervisor = await Supervisor.start(tmp_path)
+    component = await supervisor.run("sleeper", SLEEP, ENV)
+    assert is_running(component.pid)
+    assert supervisor.directory.parent == tmp_path
+    assert supervisor.directory.stat().st_mode & 0o777 == 0o700
+    await supervisor.close()
+    assert not is_running(component.pid)
+    assert component.exited.result() == -signal.SIGKILL
+    assert is_empty(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["alone", "fork"])
+def test_a_killed_parent_leaves_no_process_and_no_directory(tmp_path: Path, how: str) -> None:
+    """With `fork`, a child of the parent outlives it for a while, and with it the pipe to the supervisor."""
+    (tmp_path / "extra").touch()
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, tmp_path, how], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        told = json.loads(parent.stdout.readline())
+        # The children of a child are meant, too: the whole process group.
+        until(lambda: len(_group(told["pids"][0])) == 3)
+        group = _group(told["pids"][0])
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        until_gone([*group, told["pids"][1]], Path(told["directory"]), tmp_path / "extra")
+
+
+def _group(leader: int) -> list[int]:
+    answer = subprocess.run(["ps", "-eo", "pid=,pgid="], capture_output=True, text=True, check=True)
+    pairs = (line.split() for line in answer.stdout.splitlines())
+    return [int(pid) for pid, group in pairs if int(group) == leader]
+
+
+async def test_a_killed_supervisor_takes_its_processes_along_and_close_removes_the_directory(
+    tmp_path: Path,
+) -> None:
+    if not sys.platform.startswith("linux"):
+        pytest.skip("only the Linux kernel kills children with their parent")
+    supervisor = await Supervisor.start(tmp_path)
+    component = await supervisor.run("sleeper", SLEEP, ENV)
+    os.kill(supervisor.pid, signal.SIGKILL)
+    assert await component.exited == -signal.SIGKILL
+    until(lambda: not is_running(component.pid))
+    with pytest.raises((ComponentFailed, DevClusterError), match="supervisor"):
+        await supervisor.run("another", SLEEP, ENV)
+    await supervisor.close()
+    assert is_empty(tmp_path)
+
+
+async def test_a_directory_that_a_killed_supervisor_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    first = await Supervisor.start(tmp_path)
+    living = await Supervisor.start(tmp_path)
+    os.kill(first.pid, signal.SIGKILL)
+    until(lambda: not is_running(first.pid))
+    fresh = tmp_path / f"{DIRECTORY_PREFIX}justmade"
+    fresh.mkdir()
+    old = tmp_path / f"{DIRECTORY_PREFIX}longago"
+    old.mkdir()
+    os.utime(old, (time.time() - 3600, time.time() - 3600))
+    assert first.directory.exists()
+    third = await Supervisor.start(tmp_path)
+    assert not first.directory.exists()
+    assert not old.exists(), "without an owner for long: a supervisor died before it could take it"
+    assert fresh.exists(), "its supervisor may be about to take it"
+    assert living.directory.exists()
+    for supervisor in (first, living, third):
+        await supervisor.close()
+
+
+async def test_stop_ends_one_process_and_its_name_can_run_again(tmp_path: Path) -> None:
+    supervisor = await Supervisor.start(tmp_path)
+    first = await supervisor.run("sleeper", SLEEP, ENV)
+    other = await supervisor.run("other", SLEEP, ENV)
+    await supervisor.stop("sleeper")
+    assert not first.running
+    assert other.running
+    second = await supervisor.run("sleeper", SLEEP, ENV)
+    assert second.running
+    await supervisor.close()
+
+
+async def test_an_exit_is_reported_with_the_words_of_the_log(tmp_path: Path) -> None:
+    supervisor = await Supervisor.start(tmp_path)
+    script = "echo I1115 10:00:00.000000 1 a.go:1] fine; echo E1115 10:00:00.0 1 a.go:2] it broke; echo bye; exit 3"
+    component = await supervisor.run("kube-thing", ["sh", "-c", script], ENV)
+    assert await component.exited == 3
+    assert str(component.failure()) == "kube-thing ended with exit code 3: it broke"
+    await supervisor.close()
+
+
+async def test_a_program_that_cannot_be_executed_is_one_clear_line(tmp_path: Path) -> None:
+    supervisor = await Supervisor.start(tmp_path)
+    with pytest.raises(
+        ComponentFailed, match=r"etcd cannot be started: .*No such file or directory.*nowhere/etcd"
+    ):
+        await supervisor.run("etcd", ["/nowhere/etcd"], ENV)
+    await supervisor.close()
+
+
+async def test_a_base_that_does_not_exist_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(DevClusterError, match=r"cannot make a directory for the cluster in .*nowhere"):
+        await Supervisor.start(tmp_path / "nowhere")
+
+
+async def test_closing_is_not_lost_when_the_caller_is_cancelled(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    async def use() -> None:
+        supervisor = await Supervisor.start(tmp_path)
+        try:
+            await supervisor.run("sleeper", SLEEP, ENV)
+            started.set()
+            await asyncio.sleep(600)
+        finally:
+            await supervisor.close()
+
+    task = asyncio.create_task(use())
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert is_empty(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("log", "telling"),
+    [
+        (
+            '{"level":"info","msg":"ok"}\n{"level":"fatal","msg":"discovery failed","error":"no disk"}\n',
+            "discovery failed: no disk",
+        ),
+        ("I1115 1 1 a.go:1] start\nplain last words\n", "plain last words"),
+        ("error: unknown flag: --nope\nUsage: ...\n", "error: unknown flag: --nope"),
+        ("", ""),
+    ],
+)
+def test_the_telling_line_of_a_log(tmp_path: Path, log: str, telling: str) -> None:
+    path = tmp_path / "some.log"
+    path.write_text(log)
+    assert telling_line(path) == telling
