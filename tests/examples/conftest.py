@@ -25,26 +25,7 @@ async def world(cluster: DevCluster) -> AsyncIterator[World]:
     harness = Harness(cluster, clock=clock)
     namespace = f"test-{uuid.uuid4().hex[:8]}"
     await harness.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    if cluster.engine == "real":
-        await provide_volumes(harness)
     try:
         yield World(harness, namespace)
     finally:
         await harness.close()
-
-
-async def provide_volumes(harness: Harness) -> None:
-    """Nothing on a bare control plane makes volumes for claims: have some that claims can be bound to."""
-    for _ in range(4):
-        await harness.client.create(
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolume",
-                "metadata": {"generateName": "test-"},
-                "spec": {
-                    "capacity": {"storage": "10Gi"},
-                    "accessModes": ["ReadWriteOnce"],
-                    "hostPath": {"path": "/var/empty"},
-                },
-            }
-        )
