@@ -7,44 +7,38 @@ their arguments alone, and the result shares the parts that did not change.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any
 
 from . import managedfields
-from .comparison import Comparison, compare, equal
+from .comparison import Comparison, equal
+from .conflicts import ApplyConflict
 from .errors import ApiError, bad_request
-from .field_errors import quote
 from .fieldset import (
     Fields,
+    Path,
     contains,
     difference,
     from_paths,
     intersection,
     ordered,
-    path_text,
     paths,
     recursive_difference,
     union,
 )
+from .last_applied import allowed_fields, with_last_applied
 from .managedfields import Entry, Managed, Manager
-from .merging import merge, remove
-from .ownership import claimed, reconciled, with_named_fields
+from .merging import merge
+from .ownership import claimed, reconciled
+from .removal import without_given_up
 from .schema import Schema
-from .shape import Shape, TypedError, shape_of
+from .shape import TypedError
 from .typecheck import check
+from .versioned import Convert, Versions
 from .written_form import zero_object
 
 __all__ = ["ApplyConflict", "Convert", "apply", "check_request", "failed", "track_update"]
 
 Object = dict[str, Any]
-Convert = Callable[[Object, str], tuple[Object, Schema | None] | None]
-"""The object in another API version, with that version's schema; None if the version is not served any more."""
-
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_ANNOTATIONS_LIMIT = 256 * 1024
 _UNTRACKED = from_paths(
     ("apiVersion",),
     ("kind",),
@@ -67,73 +61,9 @@ _UNTRACKED = from_paths(
 """What identifies an object, or is the server's own, belongs to no manager."""
 
 
-class ApplyConflict(ApiError):  # noqa: N818 - the word Kubernetes uses
-    """Fields that other managers own and this configuration would change: 409 unless it is forced."""
-
-    def __init__(self, conflicts: Iterable[tuple[Manager, tuple[str, ...]]]) -> None:
-        self.conflicts = list(conflicts)
-        causes = [
-            {
-                "reason": "FieldManagerConflict",
-                "message": f"conflict with {_describe(manager)}",
-                "field": path_text(path),
-            }
-            for manager, path in self.conflicts
-        ]
-        super().__init__(409, "Conflict", _conflict_message(self.conflicts), details={"causes": causes})
-
-
-def _conflict_message(conflicts: list[tuple[Manager, tuple[str, ...]]]) -> str:
-    if len(conflicts) == 1:
-        manager, path = conflicts[0]
-        return f"Apply failed with 1 conflict: conflict with {_describe(manager)}: {path_text(path)}"
-    lines: list[str] = []
-    for manager in dict.fromkeys(manager for manager, _ in conflicts):
-        lines.append(f"conflicts with {_describe(manager)}:")
-        lines.extend(f"- {path_text(path)}" for owner, path in conflicts if owner == manager)
-    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
-
-
-def _describe(manager: Manager) -> str:
-    text = quote(manager.name)
-    if manager.subresource:
-        text += f" with subresource {quote(manager.subresource)}"
-    return f"{text} using {manager.api_version}" if manager.operation == "Update" else text
-
-
 def failed(message: str) -> ApiError:
     """An error the real server does not classify: 500 without a reason."""
     return ApiError(500, "", message)
-
-
-class _Versions(NamedTuple):
-    """The object's shape here, and how it looks to managers that wrote it in another version."""
-
-    api_version: str
-    schema: Schema | None
-    reset: Fields
-    convert: Convert | None
-
-    @property
-    def shape(self) -> Shape:
-        return shape_of(self.schema)
-
-    def at(self, obj: Object, api_version: str) -> tuple[Object, Shape] | None:
-        if api_version == self.api_version or self.convert is None:
-            return obj, self.shape
-        converted = self.convert(obj, api_version)
-        return None if converted is None else (converted[0], shape_of(converted[1]))
-
-    def compare(self, old: Object, new: Object, api_version: str) -> Comparison | None:
-        """The comparison in one version, without the fields this endpoint resets anyway."""
-        before, after = self.at(old, api_version), self.at(new, api_version)
-        if before is None or after is None:
-            return None
-        skip = frozenset(key[2:] for key, node in self.reset.items() if not node)
-        comparison = compare(before[0], after[0], before[1], skip=skip)
-        if len(skip) == len(self.reset):
-            return comparison
-        return Comparison(*(recursive_difference(fields, self.reset) for fields in comparison))
 
 
 def track_update(
@@ -158,14 +88,13 @@ def track_update(
     # An object that lost its managedFields is not tracked again before somebody applies to it.
     if not managed and old is not None:
         return _with_managed_fields(new, [])
-    versions = _Versions(api_version, schema, reset or {}, convert)
+    versions = Versions(api_version, schema, reset or {}, convert)
     author = Manager(manager or "unknown", "Update", api_version, subresource)
-    bare = _with_managed_fields(new, [])
     try:
-        after = _updated(_with_managed_fields(live, []), bare, managed, author, versions, now)
+        after = _updated(live, new, managed, author, versions, now)
     except TypedError:
         # What does not fit the schema cannot be owned; validation decides whether the object stands.
-        return bare
+        return _with_managed_fields(new, [])
     if after is managed and trusted:
         return _with_managed_fields(new, _entries(live))
     return _with_managed_fields(new, managedfields.encode(managedfields.capped(after)))
@@ -192,7 +121,7 @@ def _managed_of_write(live: Object, new: Object, subresource: str) -> tuple[Mana
 
 
 def _updated(
-    live: Object, new: Object, managed: Managed, author: Manager, versions: _Versions, now: str
+    live: Object, new: Object, managed: Managed, author: Manager, versions: Versions, now: str
 ) -> Managed:
     """The entries after `author` turned `live` into `new`; the same dict if nothing changed hands."""
     comparison = versions.compare(live, new, author.api_version)
@@ -214,7 +143,7 @@ def _loses_time(author: Manager) -> bool:
     return author.subresource == "scale"
 
 
-def _reconciled(live: Object, managed: Managed, versions: _Versions) -> Managed:
+def _reconciled(live: Object, managed: Managed, versions: Versions) -> Managed:
     """The entries after a change of schema, without those of versions that are gone."""
     result = managed
     for manager, entry in managed.items():
@@ -236,7 +165,7 @@ def _without(
     comparison: Comparison,
     live: Object,
     new: Object,
-    versions: _Versions,
+    versions: Versions,
     *,
     keep: Manager | None = None,
 ) -> Managed:
@@ -283,10 +212,9 @@ def apply(
     that cannot be applied. Defaults are the caller's: they belong to nobody.
     """
     check_request(applied, api_version, kind)
-    versions = _Versions(api_version, schema, reset or {}, convert)
+    versions = Versions(api_version, schema, reset or {}, convert)
     base = live if live is not None else {"apiVersion": api_version, "kind": applied.get("kind", kind)}
     managed = managedfields.decode(_entries(base), trusted=True)
-    bare = _with_managed_fields(base, [])
     try:
         check(applied, versions.shape)
     except TypedError as error:
@@ -295,16 +223,24 @@ def apply(
         if not managed and live is not None:
             empty = zero_object(schema, api_version, base.get("kind", kind))
             first = Manager("before-first-apply", "Update", api_version, subresource)
-            managed = _updated(empty, bare, {}, first, versions, now)
+            managed = _updated(empty, base, {}, first, versions, now)
         author = Manager(manager, "Apply", subresource=subresource)
-        new, managed = _apply_as_kubectl(bare, applied, managed, author, versions, force=force)
+        new, managed = _apply_as_kubectl(base, applied, managed, author, versions, force=force)
     except TypedError as error:
         raise failed(f"failed to merge config: {error}") from error
-    if not equal(bare, new) and author in managed and not _loses_time(author):
+    if not equal(base, new) and author in managed and not _loses_time(author):
         managed[author] = managed[author]._replace(time=now)
     if manager == "kubectl":
-        new = _with_last_applied(new, applied)
-    return _with_managed_fields(new, managedfields.encode(managed))
+        new = with_last_applied(new, applied)
+    return _with_managed_fields(_without_null_metadata(new), managedfields.encode(managed))
+
+
+def _without_null_metadata(obj: Object) -> Object:
+    """What lost its last entry is null, and metadata, unlike a spec, has a type that knows no nulls."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or None not in metadata.values():
+        return obj
+    return {**obj, "metadata": {name: value for name, value in metadata.items() if value is not None}}
 
 
 def check_request(applied: Object, api_version: str, kind: str) -> None:
@@ -328,7 +264,7 @@ def _identify(obj: Object) -> str:
 
 
 def _applied(
-    live: Object, config: Object, managed: Managed, author: Manager, versions: _Versions, *, force: bool
+    live: Object, config: Object, managed: Managed, author: Manager, versions: Versions, *, force: bool
 ) -> tuple[Object, Managed]:
     managed = _reconciled(live, managed, versions)
     last = managed.get(author)
@@ -339,7 +275,7 @@ def _applied(
     }
     new = merge(live, config, versions.shape)
     if last is not None and (last.api_version != versions.api_version or difference(last.fields, claim)):
-        new = _pruned(new, last, managed, versions)
+        new = without_given_up(new, last, managed, versions)
     comparison = versions.compare(live, new, versions.api_version)
     assert comparison is not None
     if not force:
@@ -354,10 +290,10 @@ def _applied(
 
 
 def _refuse_conflicts(
-    managed: Managed, comparison: Comparison, author: Manager, live: Object, new: Object, versions: _Versions
+    managed: Managed, comparison: Comparison, author: Manager, live: Object, new: Object, versions: Versions
 ) -> None:
     changed: dict[str, Fields] = {versions.api_version: comparison.changed}
-    conflicts: list[tuple[Manager, tuple[str, ...]]] = []
+    conflicts: list[tuple[Manager, Path]] = []
     for manager in sorted(managed, key=lambda one: one.sort_text):
         version = managed[manager].api_version
         if manager == author:
@@ -372,114 +308,22 @@ def _refuse_conflicts(
         raise ApplyConflict(conflicts)
 
 
-def _pruned(merged: Object, last: Entry, managed: Managed, versions: _Versions) -> Object:
-    """`merged` without what the author applied last time, does not apply now, and nobody else owns."""
-    there = versions.at(merged, last.api_version)
-    if there is None:
-        return merged
-    whole, shape = there
-    former = with_named_fields(last.fields, shape)
-    kept = remove(whole, former, shape)
-    for version, owned in _owned_by_version(managed, last.api_version):
-        kept = _restore_owned(whole, kept, version, owned, last.api_version, versions)
-    # What the author never owned stays, even where nobody owns it.
-    present = with_named_fields(claimed(whole, shape), shape)
-    left = with_named_fields(claimed(kept, shape), shape)
-    result = remove(whole, intersection(difference(present, left), former), shape)
-    if last.api_version == versions.api_version or versions.convert is None:
-        return result
-    back = versions.convert(result, versions.api_version)
-    return merged if back is None else back[0]
-
-
-def _owned_by_version(managed: Managed, first: str) -> list[tuple[str, Fields]]:
-    """What all managers own together, by the version they said it in, `first` ahead of the others."""
-    owned: dict[str, Fields] = {}
-    for entry in managed.values():
-        owned[entry.api_version] = union(owned.get(entry.api_version, {}), entry.fields)
-    return sorted(owned.items(), key=lambda item: item[0] != first)
-
-
-def _restore_owned(
-    whole: Object, kept: Object, version: str, owned: Fields, home: str, versions: _Versions
-) -> Object:
-    """`kept` plus the parts of `whole` that somebody owns in `version`; both objects are at version `home`."""
-    if version != home and versions.convert is not None:
-        there = versions.convert(whole, version)
-        kept_there = versions.convert(kept, version)
-        if there is None or kept_there is None:
-            return kept
-        restored = _restore_owned(there[0], kept_there[0], version, owned, version, versions)
-        back = versions.convert(restored, home)
-        return kept if back is None else back[0]
-    found = versions.at(whole, version)
-    assert found is not None
-    shape = found[1]
-    present, left, ours = (
-        with_named_fields(fields, shape) for fields in (claimed(whole, shape), claimed(kept, shape), owned)
-    )
-    return remove(whole, difference(present, union(left, ours)), shape)
-
-
-# -- kubectl: from client-side to server-side apply
-
-
 def _apply_as_kubectl(
-    live: Object, config: Object, managed: Managed, author: Manager, versions: _Versions, *, force: bool
+    live: Object, config: Object, managed: Managed, author: Manager, versions: Versions, *, force: bool
 ) -> tuple[Object, Managed]:
     """Apply; kubectl may also take fields that its own client-side apply set, as its annotation records."""
     try:
         return _applied(live, config, managed, author, versions, force=force)
     except ApplyConflict as conflict:
-        allowed = _allowed_by_last_applied(live, versions) if author.name == "kubectl" else None
+        allowed = (
+            allowed_fields(live, versions.api_version, versions.shape) if author.name == "kubectl" else None
+        )
         if allowed is None:
             raise
         rest = [(manager, path) for manager, path in conflict.conflicts if not contains(allowed, path)]
         if rest:
             raise ApplyConflict(rest) from conflict
     return _applied(live, config, managed, author, versions, force=True)
-
-
-def _allowed_by_last_applied(live: Object, versions: _Versions) -> Fields | None:
-    """The fields of the last-applied annotation that the live object still has as they were."""
-    text = ((live.get("metadata") or {}).get("annotations") or {}).get(_LAST_APPLIED)
-    if not text:
-        return None
-    try:
-        config = msgspec.json.decode(text)
-        if not isinstance(config, dict) or config.get("apiVersion") != versions.api_version:
-            return None
-        check(config, versions.shape)
-        comparison = compare(config, live, versions.shape, skip=frozenset())
-        fields = claimed(config, versions.shape)
-    except (msgspec.DecodeError, TypedError):
-        return None
-    return difference(fields, union(comparison.changed, comparison.removed))
-
-
-def _with_last_applied(obj: Object, applied: Object) -> Object:
-    """Keep the annotation of an object that moved from client-side apply, so that moving back works."""
-    metadata = obj.get("metadata") or {}
-    annotations = metadata.get("annotations") or {}
-    if not annotations.get(_LAST_APPLIED):
-        return obj
-    config = applied
-    own = (applied.get("metadata") or {}).get("annotations")
-    if own and _LAST_APPLIED in own:
-        rest = {name: value for name, value in own.items() if name != _LAST_APPLIED}
-        config = {**applied, "metadata": {**applied["metadata"], "annotations": rest}}
-    annotations = {**annotations, _LAST_APPLIED: _go_json(config) + "\n"}
-    if (
-        sum(len(name.encode()) + len(value.encode()) for name, value in annotations.items())
-        > _ANNOTATIONS_LIMIT
-    ):
-        del annotations[_LAST_APPLIED]
-    return {**obj, "metadata": {**metadata, "annotations": annotations}}
-
-
-def _go_json(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 # -- the object's own list

@@ -9,6 +9,7 @@ Every operation leaves its arguments alone and shares their unchanged parts with
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -21,6 +22,7 @@ __all__ = [
     "LEAF",
     "Fields",
     "FieldsError",
+    "Path",
     "contains",
     "difference",
     "field",
@@ -57,24 +59,26 @@ def field(name: str) -> str:
 
 def item_key(keys: dict[str, Any]) -> str:
     """The element of an associative list's item, `keys` sorted by name."""
-    return "k:" + _json({name: _number(value) for name, value in keys.items()})
+    return "k:{" + ",".join([f'"{name}":{_json(value)}' for name, value in keys.items()]) + "}"
 
 
 def item_value(value: Any) -> str:
-    return "v:" + _json(_number(value))
+    return f"v:{_json(value)}"
 
 
-def _number(value: Any) -> Any:
-    """One spelling for one number: 1.0 and 1 are the same list item."""
-    return int(value) if type(value) is float and value.is_integer() and abs(value) < 1e21 else value
+_is_plain = re.compile(r"[\w./:@ -]*", re.ASCII).fullmatch
 
 
 def _json(value: Any) -> str:
-    """Compact JSON with Go's escapes for HTML, which the real server writes into path elements."""
+    """Compact JSON, one spelling for one number, with the escapes for HTML that Go writes."""
+    if type(value) is str and _is_plain(value):
+        return f'"{value}"'
+    if type(value) is int:
+        return str(value)
+    if type(value) is float and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
     text = msgspec.json.encode(value).decode()
-    if "<" in text or ">" in text or "&" in text:
-        text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return text
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @lru_cache(maxsize=8192)

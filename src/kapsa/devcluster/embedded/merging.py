@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from .comparison import group
+from .comparison import equal, group
 from .fieldset import Fields
 from .shape import DEDUCED, Shape
 
@@ -23,6 +23,8 @@ def merge(live: dict[str, Any], applied: dict[str, Any], shape: Shape) -> dict[s
 
 def _merge(live: Any, applied: Any, shape: Shape | None) -> Any:
     """Merge two values that are both present."""
+    if equal(live, applied):
+        return live
     shape = shape or DEDUCED
     form = shape.form_of(applied)
     if form == "map" and not shape.map_atomic:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from .comparison import group
 from .fieldset import LEAF, SELF, Fields
 from .shape import DEDUCED, Shape
+
+_encode = msgspec.json.encode
+_SETTLED_LIMIT = 1024
 
 __all__ = ["claimed", "reconciled", "with_named_fields"]
 
@@ -78,7 +83,16 @@ def _below(element: str, shape: Shape | None) -> Shape | None:
 
 def reconciled(fields: Fields, shape: Shape) -> Fields:
     """The set after a change of schema: what became atomic is owned as one, by whoever owned a part of it."""
-    return _reconciled(fields, shape, root=True)
+    # Nearly every set fits, and comes again with the next write: its bytes are quicker to make than a walk.
+    spelled = _encode(fields)
+    if spelled in shape.settled:
+        return fields
+    result = _reconciled(fields, shape, root=True)
+    if result is fields:
+        if len(shape.settled) >= _SETTLED_LIMIT:
+            shape.settled.clear()
+        shape.settled.add(spelled)
+    return result
 
 
 def _reconciled(fields: Fields, shape: Shape, *, root: bool = False) -> Fields:

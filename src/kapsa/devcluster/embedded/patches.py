@@ -11,7 +11,7 @@ from .exchange import Request
 from .registry import ResourceInfo
 from .reset_fields import reset_fields
 from .scale import with_replicas
-from .versions import converter
+from .versioned import converter
 from .writes import Transform, Write
 
 __all__ = ["APPLY", "patch_type", "scale_applying", "scale_change_of", "transform_of"]

@@ -42,6 +42,7 @@ class Shape:
         "list_atomic",
         "map_atomic",
         "scalar",
+        "settled",
         "takes_list",
         "takes_map",
     )
@@ -61,6 +62,8 @@ class Shape:
         self._fields: dict[str, Shape] = {}
         self._item: Shape | None = None
         self._key_defaults: dict[str, Any] | None = None
+        self.settled: set[bytes] = set()
+        """Sets of fields known to fit this shape, of a whole object's shape only."""
         self.deduced_map = not schema.properties and _is_deduced(schema)
 
     def field(self, name: str) -> Shape | None:

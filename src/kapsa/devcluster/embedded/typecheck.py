@@ -11,58 +11,66 @@ from .shape import Shape, TypedError
 __all__ = ["check", "go_syntax", "go_value"]
 
 _Errors = list[tuple[str, str]]
+_FINE: _Errors = []
 
 
 def check(value: dict[str, Any], shape: Shape) -> None:
     """Raise a TypedError that names every place where `value` does not fit; duplicates do not fit either."""
-    errors: _Errors = []
-    _check(value, shape, "", errors)
-    if errors:
+    if errors := _check(value, shape):
         raise TypedError(*errors)
 
 
-def _check(value: Any, shape: Shape, where: str, errors: _Errors) -> None:
+def _check(value: Any, shape: Shape) -> _Errors:
+    """What is wrong at and below one place, with paths from there."""
     if value is None:
-        return
+        return _FINE
     form = shape.form_of(value)
     if form == "map":
         if type(value) is dict:
-            _check_map(value, shape, where, errors)
-        else:
-            errors.append((where, f"expected map, got &{{{go_value(value)}}}"))
-    elif form == "list":
+            return _check_map(value, shape)
+        return [("", f"expected map, got &{{{go_value(value)}}}")]
+    if form == "list":
         if type(value) is list:
-            _check_list(value, shape, where, errors)
-        else:
-            errors.append((where, f"expected list, got &{{{go_value(value)}}}"))
-    elif problem := _scalar_problem(value, shape.scalar):
-        errors.append((where, problem))
+            return _check_list(value, shape)
+        return [("", f"expected list, got &{{{go_value(value)}}}")]
+    problem = _scalar_problem(value, shape.scalar)
+    return [("", problem)] if problem else _FINE
 
 
-def _check_map(value: dict[str, Any], shape: Shape, where: str, errors: _Errors) -> None:
+def _below(element: str, errors: _Errors) -> _Errors:
+    prefix = path_text((element,))
+    return [(prefix + path, message) for path, message in errors]
+
+
+def _check_map(value: dict[str, Any], shape: Shape) -> _Errors:
+    errors = _FINE
     for name, child in value.items():
         below = shape.field(name)
         if below is None:
-            errors.append((f"{where}.{name}", "field not declared in schema"))
-            return
-        _check(child, below, f"{where}.{name}", errors)
+            return [*errors, (f".{name}", "field not declared in schema")]
+        if found := _check(child, below):
+            errors = [*errors, *_below(f"f:{name}", found)]
+    return errors
 
 
-def _check_list(value: list[Any], shape: Shape, where: str, errors: _Errors) -> None:
+def _check_list(value: list[Any], shape: Shape) -> _Errors:
+    errors = _FINE
     seen: set[str] = set()
+    item_shape = shape.item
     for index, item in enumerate(value):
         if shape.list_atomic:
-            _check(item, shape.item, f"{where}[{index}]", errors)
-            continue
-        try:
-            element = shape.element_of(item)
-        except TypedError as error:
-            errors.append((where, f"element {index}: {error}"))
-            return
-        if element in seen:
-            errors.append((where, f"duplicate entries for key {path_text((element,))}"))
-        seen.add(element)
-        _check(item, shape.item, where + path_text((element,)), errors)
+            element = f"i:{index}"
+        else:
+            try:
+                element = shape.element_of(item)
+            except TypedError as error:
+                return [*errors, ("", f"element {index}: {error}")]
+            if element in seen:
+                errors = [*errors, ("", f"duplicate entries for key {path_text((element,))}")]
+            seen.add(element)
+        if found := _check(item, item_shape):
+            errors = [*errors, *_below(element, found)]
+    return errors
 
 
 def _scalar_problem(value: Any, scalar: str) -> str:

@@ -24,7 +24,7 @@ from .storage import Stored
 from .stored_form import stored_form, with_revision
 from .typed_decoding import DecodingError, check_metadata, check_types
 from .validation import unknown_fields, validate, validate_status
-from .versions import converter
+from .versioned import converter
 from .written_form import write_as_go
 
 __all__ = ["Transform", "Write", "create", "update"]
