@@ -71,7 +71,7 @@ def examine() -> Iterator[Finding]:
     yield _tool("kubectl")
     yield _go()
     yield from _control_plane()
-    yield asyncio.run(_cluster())
+    yield asyncio.run(examine_cluster())
 
 
 def _python() -> Finding:
@@ -125,7 +125,8 @@ def _control_plane() -> Iterator[Finding]:
             yield Finding(name, Status.OK, version, f"{binary.path} ({binary.source})")
 
 
-async def _cluster() -> Finding:
+async def examine_cluster() -> Finding:
+    """Whether the cluster of the current kubeconfig answers."""
     from kapsa.runtime.connect import load_config
     from kapsa.runtime.errors import ClientError
     from kapsa.runtime.transport import HttpTransport

@@ -1,0 +1,250 @@
+"""`kapsa devcluster` as a person uses it: in processes of its own, from one terminal and another."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.devcluster.real.watching import is_running, program, until_gone
+
+KAPSA = [sys.executable, "-c", "from kapsa.cli import main; main()"]
+
+
+class Terminal:
+    """A terminal with a home of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.kubeconfig = directory / "dev.kubeconfig"
+        self.env = {**os.environ, "XDG_CACHE_HOME": str(directory / "cache")}
+        self.env.pop("KUBEBUILDER_ASSETS", None)
+        self.started: list[subprocess.Popen[str]] = []
+
+    def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [*KAPSA, "devcluster", *(str(argument) for argument in arguments)]
+        return subprocess.run(
+            command, cwd=self.directory, env=self.env, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def up(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a cluster in the foreground and wait until it is ready."""
+        command = [*KAPSA, "devcluster", "up", f"--kubeconfig={self.kubeconfig}", *arguments]
+        process = subprocess.Popen(
+            command, cwd=self.directory, env=self.env, stderr=subprocess.PIPE, text=True
+        )
+        self.started.append(process)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("ready in"):
+                return process
+        raise AssertionError(f"it ended with {process.wait()}")
+
+    @property
+    def state(self) -> list[str]:
+        return sorted(path.name for path in (self.directory / "cache" / "kapsa" / "devclusters").glob("*"))
+
+    def server(self) -> str:
+        text = self.kubeconfig.read_text()
+        return next(line.split()[-1] for line in text.splitlines() if "server:" in line)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path)
+    yield terminal
+    for process in terminal.started:
+        process.kill()
+        process.communicate()
+
+
+def _accepts(server: str) -> bool:
+    host, _, port = server.rpartition("/")[2].partition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=5):
+            return True
+    except ConnectionRefusedError:
+        return False
+
+
+def test_down_in_another_terminal_stops_it_and_leaves_nothing(terminal: Terminal) -> None:
+    process = terminal.up()
+    server = terminal.server()
+    assert _accepts(server)
+    assert terminal.kubeconfig.stat().st_mode & 0o777 == 0o600
+    answer = terminal.run("down", "--kubeconfig", terminal.kubeconfig)
+    assert (answer.returncode, answer.stderr) == (0, f"{terminal.kubeconfig}: stopped\n")
+    assert process.wait() == 0
+    assert not _accepts(server)
+    assert not terminal.kubeconfig.exists()
+    assert terminal.state == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_it_and_leaves_nothing(terminal: Terminal, number: signal.Signals) -> None:
+    process = terminal.up()
+    process.send_signal(number)
+    assert process.wait() == 0
+    assert not terminal.kubeconfig.exists()
+    assert terminal.state == []
+
+
+def test_a_second_one_with_the_same_kubeconfig_is_refused(terminal: Terminal) -> None:
+    process = terminal.up()
+    for detach in ([], ["--detach"]):
+        answer = terminal.run("up", "--kubeconfig", terminal.kubeconfig, *detach)
+        assert answer.returncode == 1
+        assert answer.stderr.count("\n") == 1
+        assert f"kapsa: a devcluster (pid {process.pid}) uses {terminal.kubeconfig} already" in answer.stderr
+    assert _accepts(terminal.server()), "the first one goes on"
+
+
+def test_a_detached_one_lives_on_until_down(terminal: Terminal) -> None:
+    answer = terminal.run("up", "--detach", "--kubeconfig", terminal.kubeconfig)
+    assert answer.returncode == 0, answer.stderr
+    server = terminal.server()
+    assert _accepts(server)
+    answer = terminal.run("down", "--all")
+    assert answer.stderr == f"{terminal.kubeconfig}: stopped\n"
+    assert not _accepts(server)
+    assert terminal.state == []
+
+
+def test_a_detached_one_that_cannot_start_says_why(terminal: Terminal) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = terminal.run("up", "--detach", "--kubeconfig", terminal.kubeconfig, "--port", port)
+    assert answer.returncode == 1
+    assert f"kapsa: port {port} on 127.0.0.1 cannot be used: Address already in use" in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert terminal.state == []
+
+
+def test_what_a_killed_one_left_is_no_obstacle_and_is_removed_by_down(terminal: Terminal) -> None:
+    process = terminal.up()
+    process.kill()
+    process.wait()
+    assert terminal.kubeconfig.exists()
+    answer = terminal.run("down", "--kubeconfig", terminal.kubeconfig)
+    assert (answer.returncode, answer.stderr) == (
+        0,
+        f"{terminal.kubeconfig}: had ended already; removed what it left\n",
+    )
+    assert not terminal.kubeconfig.exists()
+    assert terminal.state == []
+
+
+def test_after_a_crash_up_works_with_the_same_kubeconfig(terminal: Terminal) -> None:
+    first = terminal.up()
+    first.kill()
+    first.wait()
+    terminal.up()
+    assert _accepts(terminal.server())
+
+
+def test_a_stale_record_never_ends_a_process_that_got_its_pid(terminal: Terminal) -> None:
+    first = terminal.up()
+    first.kill()
+    first.wait()
+    record = next((terminal.directory / "cache" / "kapsa" / "devclusters").glob("*.json"))
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        record.write_text(json.dumps({**json.loads(record.read_text()), "pid": bystander.pid}))
+        assert terminal.run("down", "--all").returncode == 0
+        assert is_running(bystander.pid)
+        bystander.kill()
+
+
+def test_a_kubeconfig_of_someone_else_is_never_touched(terminal: Terminal) -> None:
+    terminal.kubeconfig.write_text("apiVersion: v1\nkind: Config\n")
+    for detach in ([], ["--detach"]):
+        answer = terminal.run("up", "--kubeconfig", terminal.kubeconfig, *detach)
+        assert answer.returncode == 1
+        assert answer.stderr.count("\n") == 1
+        assert "was not made by kapsa devcluster; name another file" in answer.stderr
+    assert terminal.kubeconfig.read_text() == "apiVersion: v1\nkind: Config\n"
+    assert terminal.state == []
+
+
+def test_down_without_a_cluster_says_so(terminal: Terminal) -> None:
+    answer = terminal.run("down", "--kubeconfig", terminal.kubeconfig)
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("kapsa: no devcluster was started with --kubeconfig")
+    answer = terminal.run("down", "--all")
+    assert (answer.returncode, answer.stderr) == (0, "no devcluster runs\n")
+
+
+def test_a_kubeconfig_in_no_directory_is_one_clear_line(terminal: Terminal) -> None:
+    answer = terminal.run("up", "--kubeconfig", terminal.directory / "nowhere" / "file")
+    assert answer.returncode == 1
+    assert answer.stderr.count("\n") == 1
+    assert "does not exist; make it, or name another file" in answer.stderr
+
+
+def test_the_real_engine_without_go_is_one_clear_line(terminal: Terminal) -> None:
+    terminal.env["PATH"] = str(terminal.directory)
+    answer = terminal.run("up", "--engine", "real", "--kubeconfig", terminal.kubeconfig)
+    assert answer.returncode == 1
+    *_, last = answer.stderr.splitlines()
+    assert last.startswith(
+        "kapsa: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok: not in"
+    )
+    assert "Install Go" in last
+    assert "Traceback" not in answer.stderr
+    assert terminal.state == []
+
+
+def test_a_failed_build_is_one_clear_line(terminal: Terminal) -> None:
+    program(terminal.directory / "go", "#!/bin/sh\necho 'go: no such tool \"compile\"'\nexit 2\n")
+    terminal.env["PATH"] = f"{terminal.directory}:/bin"
+    answer = terminal.run("build")
+    assert answer.returncode == 1
+    *_, last = answer.stderr.splitlines()
+    assert last.startswith('kapsa: building etcd failed: go: no such tool "compile" (the whole log: ')
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.real
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("ending", ["down", "interrupt", "kill"])
+def test_a_real_one_leaves_nothing_however_it_ends(terminal: Terminal, ending: str) -> None:
+    terminal.env = dict(os.environ)
+    process = terminal.up("--engine=real")
+    pids = _descendants(process.pid)
+    assert len(pids) == 6, "the supervisor and five components"
+    if ending == "down":
+        assert terminal.run("down", "--kubeconfig", terminal.kubeconfig).returncode == 0
+    else:
+        process.send_signal(signal.SIGINT if ending == "interrupt" else signal.SIGKILL)
+    process.wait()
+    until_gone(pids, terminal.kubeconfig)
+    if ending == "kill":
+        assert terminal.run("down", "--kubeconfig", terminal.kubeconfig).returncode == 0
+
+
+@pytest.mark.real
+@pytest.mark.timeout(1800)
+def test_a_real_one_that_loses_a_component_ends_with_one_line(terminal: Terminal) -> None:
+    terminal.env = dict(os.environ)
+    process = terminal.up("--engine=real")
+    pids = _descendants(process.pid)
+    etcd = next(pid for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == "etcd")
+    os.kill(etcd, signal.SIGKILL)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert rest.splitlines()[-1].startswith("kapsa: etcd ended with signal 9")
+    until_gone(pids, terminal.kubeconfig)
+
+
+def _descendants(ancestor: int) -> list[int]:
+    answer = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
+    parents = {int(pid): int(parent) for pid, parent in (line.split() for line in answer.stdout.splitlines())}
+    found: list[int] = []
+    generation = [ancestor]
+    while generation := [pid for pid, parent in parents.items() if parent in generation]:
+        found += generation
+    return found
