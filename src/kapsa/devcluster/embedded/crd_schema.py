@@ -166,8 +166,6 @@ class _Walk:
         self.node(additional, f"{path}.additionalProperties", place)
 
     def _properties(self, schema: Raw, path: str, place: _Place, *, root: bool) -> None:
-        if schema.get("x-kubernetes-map-type") == "atomic":
-            place = place.below_uncorrelatable(path)
         for name, child in (schema.get("properties") or {}).items():
             inner = place
             if (root or schema.get("x-kubernetes-embedded-resource")) and name in _META:

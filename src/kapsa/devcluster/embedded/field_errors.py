@@ -32,6 +32,8 @@ _TITLES = {
     INTERNAL: "Internal error",
     TYPE_INVALID: "Invalid value",
 }
+OMITTED: Any = type("Omitted", (), {"__repr__": lambda self: "<omitted>"})()
+"""Stands for a value that is too large to show."""
 _WITHOUT_VALUE = frozenset({REQUIRED, FORBIDDEN, TOO_LONG, INTERNAL})
 
 
@@ -47,7 +49,7 @@ class FieldError(msgspec.Struct, frozen=True):
     def message(self) -> str:
         """The error without its field: the `message` of a Status cause."""
         title = _TITLES[self.reason]
-        if self.reason not in _WITHOUT_VALUE:
+        if self.reason not in _WITHOUT_VALUE and self.value is not OMITTED:
             title = f"{title}: {render_value(self.value)}"
         return f"{title}: {self.detail}" if self.detail else title
 

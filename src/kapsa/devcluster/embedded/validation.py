@@ -95,8 +95,14 @@ def _finish(
     errors += validate_embedded(schema, obj)
     if old is None or not validate_lists(schema, old):
         errors += validate_lists(schema, obj)
-    if has_rules(schema) and any(error.reason in _BLOCKING for error in errors):
-        errors.append(field_errors.invalid("<nil>", None, _UNCHECKED))
+    if has_rules(schema):
+        if any(error.reason in _BLOCKING for error in errors):
+            errors.append(field_errors.invalid("<nil>", None, _UNCHECKED))
+        else:
+            # The CEL binding is large; it is loaded with the first rule that runs.
+            from kapsa.devcluster.embedded.cel_rules import check_rules
+
+            errors += check_rules(schema, obj, old)
     return errors
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import msgspec
 
 from .backend import Backend
+from .cel import compile_expression
 from .errors import forbidden
 from .exchange import UserInfo
 from .registry import ResourceInfo
@@ -192,14 +192,8 @@ def _conditions_hold(asked: Asked, invocation: Invocation) -> bool:
 
 
 def _evaluate(expression: str, variables: Object) -> bool:
-    return bool(_program(expression).execute(variables))
-
-
-@functools.lru_cache(maxsize=256)
-def _program(expression: str) -> Any:
-    import cel
-
-    return cel.compile(expression)
+    program = compile_expression(expression, tuple((name, "dyn") for name in variables))
+    return bool(program.evaluate(variables))
 
 
 # -- forms ----------------------------------------------------------------------------------------------------
