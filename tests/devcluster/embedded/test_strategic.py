@@ -49,6 +49,7 @@ CASES: list[tuple[str, Any, Any, Any]] = [
     ("the order list orders what is there", {"items": items("a", "b", "c")}, {"$setElementOrder/items": items("c", "a"), "items": []}, {"items": items("b", "c", "a")}),
     ("the order list without a list in the patch", {"items": items("a", "b")}, {"$setElementOrder/items": items("b", "a")}, {"items": items("b", "a")}),
     ("the order list with new items", {"items": items("a", "b")}, {"$setElementOrder/items": items("x", "b", "a"), "items": items("x")}, {"items": items("x", "b", "a")}),
+    ("a new item takes the place of a deleted one", {"items": items("b", "c")}, {"$setElementOrder/items": items("a"), "items": [{"name": "a"}, {"name": "c", "$patch": "delete"}]}, {"items": items("b", "a")}),
     ("the order list of scalars", {"words": ["a", "b"]}, {"$setElementOrder/words": ["b", "c", "a"], "words": ["c"]}, {"words": ["b", "c", "a"]}),
     ("retainKeys clears the other fields", {"union": {"a": "1"}}, {"union": {"$retainKeys": ["b"], "b": "2"}}, {"union": {"b": "2"}}),
     ("a new value loses its directives and nulls", {}, {"map": {"a": None, "b": "1"}, "items": [{"name": "a"}, {"$patch": "delete", "name": "b"}]}, {"map": {"b": "1"}, "items": items("a")}),

@@ -325,8 +325,34 @@ def _merge_in_order(result: Map, patch: Map, key: str, schema: Schema) -> None:
         return
     live = before if type(before) is list else []
     _element_kind(live, value if type(value) is list else [])
+    if merge_key and type(value) is list and _strategy(below) == "merge":
+        live = _reused(live, value, merge_key)
     result[name] = _in_order(merged, order, live, merge_key)
     patch.pop(name, None)
+
+
+def _reused(live: list[Any], patch: list[Any], merge_key: str) -> list[Any]:
+    """The live list as the real server has it by the time it orders the result.
+
+    It deletes and adds items in the list's own memory, so the place of a deleted item, which still counts as part of
+    the live order, may by then hold a new one.
+    """
+    cells, size = list(live), len(live)
+    for item in patch:
+        if item.get(_DIRECTIVE) == "delete":
+            kept = [cell for cell in cells[:size] if not _matches(cell, merge_key, item[merge_key])]
+            cells[: len(kept)] = kept
+            size = len(kept)
+    if any(item.get(_DIRECTIVE) == "replace" for item in patch):
+        return cells
+    for item in patch:
+        if size == len(cells):
+            break
+        known = any(_matches(cell, merge_key, item[merge_key]) for cell in cells[:size])
+        if _DIRECTIVE not in item and not known:
+            cells[size] = item
+            size += 1
+    return cells
 
 
 def _check_order(items: list[Any], order: list[Any], merge_key: str) -> None:
