@@ -8,6 +8,7 @@ from ..fault_gate import FaultGate
 from ..faults import FaultPlan
 from . import errors, routes
 from .admission import WebhookAdmission
+from .admission_plugins import DefaultStorageClass, ServiceAccounts
 from .backend import Attributes, Backend
 from .bootstrap import bootstrap
 from .crds import CustomResources
@@ -50,7 +51,8 @@ class Server:
         self.backend.admission.insert(0, NamespaceLifecycle(self.backend))
         self.webhooks = WebhookAdmission(self.backend)
         """Admission webhooks, and where their calls go."""
-        self.backend.admission.append(self.webhooks)
+        plugins = (ServiceAccounts(self.backend), DefaultStorageClass(self.backend))
+        self.backend.admission.extend((*plugins, self.webhooks))
         self.verbs = Verbs(self.backend)
         """The same reads and writes for controllers in this process, with Python objects."""
         bootstrap(self.backend)

@@ -15,6 +15,7 @@ from .autoscaling import HorizontalPodAutoscalers
 from .batch import CronJobs, Jobs
 from .builtin import BuiltIn
 from .configuration import ConfigMaps, Secrets
+from .coordination import Leases, PriorityClasses
 from .discovery import Endpoints, EndpointSlices
 from .limits import LimitRanges, ResourceQuotas
 from .namespaces import Namespaces
@@ -53,11 +54,13 @@ _KINDS: dict[tuple[str, str], type[BuiltIn]] = {
     ("autoscaling", "horizontalpodautoscalers"): HorizontalPodAutoscalers,
     ("batch", "cronjobs"): CronJobs,
     ("batch", "jobs"): Jobs,
+    ("coordination.k8s.io", "leases"): Leases,
     ("discovery.k8s.io", "endpointslices"): EndpointSlices,
     ("networking.k8s.io", "ingressclasses"): IngressClasses,
     ("networking.k8s.io", "ingresses"): Ingresses,
     ("networking.k8s.io", "networkpolicies"): NetworkPolicies,
     ("policy", "poddisruptionbudgets"): PodDisruptionBudgets,
+    ("scheduling.k8s.io", "priorityclasses"): PriorityClasses,
     ("storage.k8s.io", "storageclasses"): StorageClasses,
     (_RBAC, "clusterrolebindings"): RoleBindings,
     (_RBAC, "clusterroles"): Roles,

@@ -57,4 +57,13 @@ class HorizontalPodAutoscalers(BuiltIn):
             errors.append(invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
         target = spec.get("scaleTargetRef") or {}
         errors += [required(f"spec.scaleTargetRef.{f}") for f in ("kind", "name") if not target.get(f)]
+        group = (target.get("apiVersion") or "").rpartition("/")[0]
+        if self.info.version != "v1" and not group:
+            detail = "apiVersion must specify API group"
+            errors.append(invalid("spec.scaleTargetRef.apiVersion", target.get("apiVersion") or "", detail))
+        for way in ("scaleUp", "scaleDown"):
+            rules = (spec.get("behavior") or {}).get(way)
+            if rules is not None and not rules.get("policies"):
+                path = f"spec.behavior.{way}.policies"
+                errors.append(required(path, "must specify at least one Policy"))
         return errors

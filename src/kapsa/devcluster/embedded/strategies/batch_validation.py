@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from .. import names
 from ..field_errors import FieldError, invalid, not_supported, required
 from . import rules
+from .labels import matches
 from .pod_validation import validate_template
 from .schedule import parse
 
@@ -28,11 +29,17 @@ _INDEXED_ONLY = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
 
 def validate_job(obj: Object) -> list[FieldError]:
     spec = obj["spec"]
-    errors = _job_spec(spec, "spec")
-    if spec.get("selector") is None:
+    errors = _generated_selector(obj)
+    selector = spec.get("selector")
+    if selector is None:
         errors.append(required("spec.selector"))
     else:
-        errors += rules.label_selector(spec["selector"], "spec.selector")
+        errors += rules.label_selector(selector, "spec.selector")
+    errors += _job_spec(spec, "spec")
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if selector is not None and not matches(selector, labels or {}):
+        detail = "`selector` does not match template `labels`"
+        errors.append(invalid("spec.template.metadata.labels", labels, detail))
     if spec.get("completionMode") == "Indexed" and spec.get("completions"):
         last = f"{obj['metadata']['name']}-{spec['completions'] - 1}"
         for problem in names.dns1123_label(last):
@@ -41,10 +48,27 @@ def validate_job(obj: Object) -> list[FieldError]:
     return errors
 
 
+def _generated_selector(obj: Object) -> list[FieldError]:
+    """A selector that the server made is left as it made it."""
+    spec, uid = obj["spec"], obj["metadata"].get("uid")
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    selector = spec.get("selector") or {}
+    wanted = {"batch.kubernetes.io/controller-uid": uid}
+    given = {**(selector.get("matchLabels") or {})}
+    given.pop("controller-uid", None)
+    if spec.get("manualSelector") or labels.get("batch.kubernetes.io/controller-uid") != uid:
+        return []
+    if given == wanted and not selector.get("matchExpressions"):
+        return []
+    return [invalid("spec.selector", spec.get("selector"), "`selector` not auto-generated")]
+
+
 def _job_spec(spec: Object, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for field in _NUMBERS:
         errors += rules.non_negative(spec.get(field), f"{path}.{field}")
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     mode = spec.get("completionMode")
     if mode not in (None, "NonIndexed", "Indexed"):
         errors.append(not_supported(f"{path}.completionMode", mode, ["NonIndexed", "Indexed"]))

@@ -17,6 +17,8 @@ Object = dict[str, Any]
 class BuiltIn(Strategy):
     """A built-in kind. Kinds with peculiarities override what they need."""
 
+    immutable_first = False
+    """Whether the real server reports what may not change before what is wrong anyway."""
     reset_by_status: tuple[str, ...] = ()
     """Fields of metadata that an update of the status cannot change."""
 
@@ -69,4 +71,5 @@ class BuiltIn(Strategy):
         return self.validate(obj)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return [*self.immutable(obj, old), *self.validate(obj)]
+        fixed = self.immutable(obj, old)
+        return [*fixed, *self.validate(obj)] if self.immutable_first else [*self.validate(obj), *fixed]

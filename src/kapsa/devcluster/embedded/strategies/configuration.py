@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from typing import Any
 
 from ..field_errors import FieldError, forbidden, invalid, required, too_long
@@ -25,6 +26,8 @@ _FROZEN = "field is immutable when `immutable` is set"
 
 
 class ConfigMaps(BuiltIn):
+    immutable_first = True
+
     def validate(self, obj: Object) -> list[FieldError]:
         errors, size = [], 0
         data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
@@ -45,6 +48,8 @@ class ConfigMaps(BuiltIn):
 
 
 class Secrets(BuiltIn):
+    immutable_first = True
+
     def default(self, obj: Object) -> None:
         obj["type"] = obj.get("type") or "Opaque"
         plain = obj.pop("stringData", None)
@@ -96,13 +101,25 @@ def key_problems(key: str) -> list[str]:
 
 
 def _docker_config(text: str) -> list[FieldError]:
-    import json
-
     try:
-        json.loads(base64.b64decode(text))
-    except (ValueError, binascii.Error) as error:
-        return [invalid("data[.dockerconfigjson]", "<secret contents redacted>", str(error))]
-    return []
+        content = base64.b64decode(text)
+        json.loads(content)
+    except json.JSONDecodeError as error:
+        why = _go_json_error(content.decode(errors="replace"), error)
+    except (ValueError, binascii.Error):
+        why = "invalid character looking for beginning of value"
+    else:
+        return []
+    return [invalid("data[.dockerconfigjson]", "<secret contents redacted>", why)]
+
+
+def _go_json_error(text: str, error: json.JSONDecodeError) -> str:
+    """A decoding error in the words of Go's encoding/json."""
+    if error.pos >= len(text):
+        return "unexpected end of JSON input"
+    character = text[error.pos]
+    shown = f"\\x{ord(character):02x}" if ord(character) < 0x20 else character
+    return f"invalid character '{shown}' looking for beginning of value"
 
 
 def _frozen(obj: Object, old: Object, fields: tuple[str, ...]) -> list[FieldError]:

@@ -16,9 +16,9 @@ def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bo
     return all(_satisfies(expression, labels) for expression in selector.get("matchExpressions") or ())
 
 
-def matches_map(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+def matches_map(selector: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
     """Whether labels carry each pair of a plain map selector, as Services and ReplicationControllers use."""
-    return all(labels.get(key) == value for key, value in selector.items())
+    return all(labels.get(key) == value for key, value in (selector or {}).items())
 
 
 def _satisfies(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

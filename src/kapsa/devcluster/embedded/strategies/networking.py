@@ -22,7 +22,7 @@ class Ingresses(BuiltIn):
         spec = obj.get("spec") or {}
         errors: list[FieldError] = []
         if not spec.get("rules") and spec.get("defaultBackend") is None:
-            errors.append(invalid("spec", [], "either `defaultBackend` or `rules` must be specified"))
+            errors.append(invalid("spec", None, "either `defaultBackend` or `rules` must be specified"))
         if spec.get("defaultBackend") is not None:
             errors += _backend(spec["defaultBackend"], "spec.defaultBackend")
         for index, rule in enumerate(spec.get("rules") or ()):
@@ -87,21 +87,21 @@ def _backend(backend: Object, path: str) -> list[FieldError]:
     if resource is not None:
         return []
     if service is None:
-        return [required(path, "resource or service backend is required")]
+        return [invalid(path, "", "resource or service backend is required")]
     errors: list[FieldError] = []
     where, port = f"{path}.service", service.get("port") or {}
     if not service.get("name"):
         errors.append(required(f"{where}.name"))
     else:
-        errors += [invalid(f"{where}.name", service["name"], p) for p in names.dns1035_label(service["name"])]
+        errors += [invalid(f"{where}.name", service["name"], p) for p in names.dns1123_label(service["name"])]
     if port.get("name") and port.get("number"):
-        errors.append(invalid(where, "", "cannot set both port name & port number"))
+        errors.append(invalid(path, "", "cannot set both port name & port number"))
     elif port.get("name"):
         errors += rules.port_name(port["name"], f"{where}.port.name")
     elif port.get("number"):
         errors += rules.port_number(port["number"], f"{where}.port.number")
     else:
-        errors.append(required(where, "port name or number is required"))
+        errors.append(required(path, "port name or number is required"))
     return errors
 
 
@@ -137,7 +137,7 @@ class NetworkPolicies(BuiltIn):
                     errors += _peer(peer, f"spec.{direction}[{index}].{peers}[{position}]")
         for index, kind in enumerate(spec.get("policyTypes") or ()):
             if kind not in ("Egress", "Ingress"):
-                errors.append(not_supported(f"spec.policyTypes[{index}]", kind, ["Egress", "Ingress"]))
+                errors.append(not_supported(f"spec.policyTypes[{index}]", kind, ["Ingress", "Egress"]))
         return errors
 
 

@@ -19,8 +19,7 @@ _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _ENV_NAME = re.compile(r"^[ -<>-~]+$")
 _ENV_PROBLEM = (
-    "a valid environment variable name must consist only of printable ASCII characters other than '=' "
-    "(regex used for validation is '^[ -<>-~]+$')"
+    "a valid environment variable name must consist only of printable ASCII characters other than '='"
 )
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _LARGEST_INT = 2**31 - 1
@@ -274,19 +273,16 @@ def _probes(container: Object, path: str) -> list[FieldError]:
 def _handler(handler: Object, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     given = [kind for kind in _HANDLERS if handler.get(kind) is not None]
-    errors += [
-        forbidden(f"{path}.{extra}", "may not specify more than 1 handler type") for extra in given[1:]
-    ]
-    if not given:
-        return [required(path, "must specify a handler type")]
-    first = given[0]
-    if first == "exec" and not handler["exec"].get("command"):
-        errors.append(required(f"{path}.exec.command"))
-    if first in ("httpGet", "tcpSocket"):
-        errors += rules.port_number_or_name(handler[first].get("port", 0), f"{path}.{first}.port")
-    if first == "grpc":
-        errors += rules.port_number(handler["grpc"].get("port", 0), f"{path}.grpc.port")
-    return errors
+    for position, kind in enumerate(given):
+        if position:
+            errors.append(forbidden(f"{path}.{kind}", "may not specify more than 1 handler type"))
+        elif kind == "exec" and not handler["exec"].get("command"):
+            errors.append(required(f"{path}.exec.command"))
+        elif kind in ("httpGet", "tcpSocket"):
+            errors += rules.port_number_or_name(handler[kind].get("port", 0), f"{path}.{kind}.port")
+        elif kind == "grpc":
+            errors += rules.port_number(handler["grpc"].get("port", 0), f"{path}.grpc.port")
+    return errors or ([] if given else [required(path, "must specify a handler type")])
 
 
 def _toleration(toleration: Object, path: str) -> list[FieldError]:

@@ -18,7 +18,13 @@ class PodDisruptionBudgets(BuiltIn):
         errors: list[FieldError] = []
         if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
             detail = "minAvailable and maxUnavailable cannot be both set"
-            errors.append(invalid("spec", spec, detail))
+            shown = (
+                ("MinAvailable", spec["minAvailable"]),
+                ("Selector", spec.get("selector")),
+                ("MaxUnavailable", spec["maxUnavailable"]),
+                ("UnhealthyPodEvictionPolicy", spec.get("unhealthyPodEvictionPolicy")),
+            )
+            errors.append(rules.printed(invalid("spec", spec, detail), *shown))
         for field in ("minAvailable", "maxUnavailable"):
             if spec.get(field) is not None:
                 errors += rules.positive_int_or_percent(spec[field], f"spec.{field}")

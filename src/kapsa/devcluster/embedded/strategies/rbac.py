@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..field_errors import FieldError, invalid, not_supported, required
 from .builtin import BuiltIn, Object
+from .rules import printed
 
 _GROUP = "rbac.authorization.k8s.io"
 
@@ -77,4 +78,10 @@ class RoleBindings(BuiltIn):
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:
         if obj["roleRef"] == old["roleRef"]:
             return []
-        return [invalid("roleRef", obj["roleRef"], "cannot change roleRef")]
+        reference = obj["roleRef"]
+        shown = (
+            ("APIGroup", reference["apiGroup"]),
+            ("Kind", reference.get("kind")),
+            ("Name", reference.get("name")),
+        )
+        return [printed(invalid("roleRef", reference, "cannot change roleRef"), *shown)]

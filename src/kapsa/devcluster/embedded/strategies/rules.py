@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from .. import names
-from ..field_errors import FieldError, invalid, not_supported, required
+from ..field_errors import FieldError, invalid, not_supported, render_value, required
 
 _PERCENT = re.compile(r"^[0-9]+%$")
+
+
+class PrintedError(FieldError, frozen=True):
+    """An error about a Go struct, shown by the names and in the order of its Go fields."""
+
+    shown: str = ""
+
+    @property
+    def message(self) -> str:
+        plain = FieldError(self.reason, self.field, self.value, self.detail).message
+        return plain.replace(render_value(self.value), self.shown, 1)
+
+
+def printed(error: FieldError, *fields: tuple[str, Any]) -> FieldError:
+    """The error with its value shown as a Go struct of these fields."""
+    body = ",".join(f'"{name}":{json.dumps(value, separators=(",", ":"))}' for name, value in fields)
+    return PrintedError(error.reason, error.field, error.value, error.detail, f"{{{body}}}")
 
 
 def non_negative(value: Any, path: str) -> list[FieldError]:

@@ -38,7 +38,7 @@ def validate_service(obj: Object) -> list[FieldError]:
         )
     if kind == "ExternalName":
         errors += _external_name(spec)
-    errors += _ports(spec, ports, headless)
+    errors += _ports(ports)
     if spec.get("selector"):
         errors += rules.labels(spec["selector"], "spec.selector")
     if spec.get("sessionAffinity") not in ("ClientIP", "None"):
@@ -48,6 +48,7 @@ def validate_service(obj: Object) -> list[FieldError]:
     errors += _cluster_ip(spec, ip)
     if kind not in _TYPES:
         errors.append(not_supported("spec.type", kind, _TYPES))
+    errors += _port_conflicts(spec, ports)
     errors += _traffic_policies(spec)
     return errors
 
@@ -64,11 +65,9 @@ def _external_name(spec: Object) -> list[FieldError]:
     return errors
 
 
-def _ports(spec: Object, ports: list[Object], headless: bool) -> list[FieldError]:
+def _ports(ports: list[Object]) -> list[FieldError]:
     errors: list[FieldError] = []
     names: set[str] = set()
-    seen: set[tuple[Any, Any]] = set()
-    node_ports: set[tuple[Any, Any]] = set()
     for index, port in enumerate(ports):
         path, name = f"spec.ports[{index}]", port.get("name") or ""
         if not name and len(ports) > 1:
@@ -82,26 +81,38 @@ def _ports(spec: Object, ports: list[Object], headless: bool) -> list[FieldError
         if port.get("protocol") not in _PROTOCOLS:
             errors.append(not_supported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS))
         errors += rules.port_number_or_name(port.get("targetPort", 0), f"{path}.targetPort")
-        key = (port.get("protocol"), port.get("port"))
-        if key in seen:
-            shown = {"protocol": key[0], "port": key[1]}
-            errors.append(duplicate(path, shown))
-        seen.add(key)
-        errors += _node_port(spec, port, path, node_ports)
     return errors
 
 
-def _node_port(spec: Object, port: Object, path: str, seen: set[tuple[Any, Any]]) -> list[FieldError]:
-    number = port.get("nodePort")
-    if not number:
-        return []
+def _port_conflicts(spec: Object, ports: list[Object]) -> list[FieldError]:
+    """Node ports where there are none, and ports or node ports given twice."""
+    errors: list[FieldError] = []
     if spec.get("type") == "ClusterIP":
-        return [forbidden(f"{path}.nodePort", "may not be used when `type` is 'ClusterIP'")]
-    key = (port.get("protocol"), number)
-    if key in seen:
-        return [duplicate(f"{path}.nodePort", number)]
-    seen.add(key)
-    return []
+        for index, port in enumerate(ports):
+            if port.get("nodePort"):
+                where = f"spec.ports[{index}].nodePort"
+                errors.append(forbidden(where, "may not be used when `type` is 'ClusterIP'"))
+    seen: set[tuple[Any, Any]] = set()
+    node_ports: set[tuple[Any, Any]] = set()
+    for index, port in enumerate(ports):
+        held = (port.get("protocol"), port.get("nodePort"))
+        if port.get("nodePort"):
+            if held in node_ports:
+                errors.append(duplicate(f"spec.ports[{index}].nodePort", port["nodePort"]))
+            node_ports.add(held)
+        key = (port.get("protocol"), port.get("port"))
+        if key in seen:
+            shown = (
+                ("Name", ""),
+                ("Protocol", key[0]),
+                ("AppProtocol", None),
+                ("Port", key[1]),
+                ("TargetPort", 0),
+                ("NodePort", 0),
+            )
+            errors.append(rules.printed(duplicate(f"spec.ports[{index}]", port), *shown))
+        seen.add(key)
+    return errors
 
 
 def _cluster_ip(spec: Object, ip: str) -> list[FieldError]:

@@ -19,6 +19,8 @@ _NO_IP = "None"
 class Services(BuiltIn):
     """A Service of type ClusterIP and up holds addresses as long as it lives."""
 
+    immutable_first = True
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         spec["sessionAffinity"] = spec.get("sessionAffinity") or "None"
@@ -44,6 +46,8 @@ class Services(BuiltIn):
 
     def prepare_for_create(self, obj: Object) -> None:
         super().prepare_for_create(obj)
+        if obj["spec"].get("clusterIP") and not obj["spec"].get("clusterIPs"):
+            obj["spec"]["clusterIPs"] = [obj["spec"]["clusterIP"]]
         if not validate_service(obj):
             self._allocate(obj, None)
 
@@ -76,6 +80,10 @@ class Services(BuiltIn):
                 for field in ("clusterIP", "clusterIPs"):
                     if field in before:
                         spec[field] = before[field]
+            elif spec.get("clusterIP") != before.get("clusterIP") and spec.get("clusterIPs") == before.get(
+                "clusterIPs"
+            ):
+                spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else []
             elif spec.get("clusterIP") and not spec.get("clusterIPs"):
                 spec["clusterIPs"] = [spec["clusterIP"]]
             for field in ("ipFamilies", "ipFamilyPolicy"):
@@ -93,8 +101,19 @@ class Services(BuiltIn):
                 if not port.get("nodePort") and kept and kept not in wanted:
                     port["nodePort"] = kept
         elif before["type"] in _EXTERNAL and spec["type"] == "ClusterIP":
-            for port in spec.get("ports") or ():
+            self._drop_external(spec, before)
+
+    def _drop_external(self, spec: Object, before: Object) -> None:
+        """What only a Service reachable from outside has goes with that, unless the user just changed it."""
+        had = {port.get("nodePort") for port in before.get("ports") or ()}
+        for port in spec.get("ports") or ():
+            if port.get("nodePort") in had:
                 port.pop("nodePort", None)
+        for field in ("externalTrafficPolicy", "allocateLoadBalancerNodePorts", "healthCheckNodePort"):
+            if spec.get(field) == before.get(field) and not (
+                field == "externalTrafficPolicy" and spec.get("externalIPs")
+            ):
+                spec.pop(field, None)
 
     def _allocate(self, obj: Object, old: Object | None) -> None:
         spec = obj["spec"]

@@ -71,9 +71,15 @@ class PersistentVolumes(BuiltIn):
         spec["volumeMode"] = spec.get("volumeMode") or "Filesystem"
         for name, amount in (spec.get("capacity") or {}).items():
             spec["capacity"][name] = canonical(amount)
+        if spec.get("hostPath") is not None and spec["hostPath"].get("type") is None:
+            spec["hostPath"]["type"] = ""
 
     def initial_status(self, obj: Object) -> dict[str, Any]:
         return {"phase": "Pending"}
+
+    def prepare_for_create(self, obj: Object) -> None:
+        super().prepare_for_create(obj)
+        obj["status"]["lastPhaseTransitionTime"] = obj["metadata"]["creationTimestamp"]
 
     def reset_for_create(self, obj: Object) -> None:
         super().reset_for_create(obj)

@@ -49,27 +49,28 @@ class WebhookConfigurations(BuiltIn):
 
 def _webhook(webhook: Object, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
-    if not webhook.get("admissionReviewVersions"):
-        detail = "must specify one of v1, v1beta1"
-        errors.append(required(f"{path}.admissionReviewVersions", detail))
-    elif not set(webhook["admissionReviewVersions"]) & {"v1", "v1beta1"}:
-        detail = "must include at least one of v1, v1beta1"
-        errors.append(invalid(f"{path}.admissionReviewVersions", webhook["admissionReviewVersions"], detail))
+    for index, rule in enumerate(webhook.get("rules") or ()):
+        errors += _rule(rule, f"{path}.rules[{index}]")
+    if webhook["failurePolicy"] not in ("Fail", "Ignore"):
+        errors.append(not_supported(f"{path}.failurePolicy", webhook["failurePolicy"], ["Fail", "Ignore"]))
+    if webhook["matchPolicy"] not in ("Equivalent", "Exact"):
+        errors.append(not_supported(f"{path}.matchPolicy", webhook["matchPolicy"], ["Equivalent", "Exact"]))
     effects = webhook.get("sideEffects")
     if effects is None:
         errors.append(required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun"))
     elif effects not in ("None", "NoneOnDryRun"):
         errors.append(not_supported(f"{path}.sideEffects", effects, ["None", "NoneOnDryRun"]))
-    if webhook["failurePolicy"] not in ("Fail", "Ignore"):
-        errors.append(not_supported(f"{path}.failurePolicy", webhook["failurePolicy"], ["Fail", "Ignore"]))
-    if webhook["matchPolicy"] not in ("Equivalent", "Exact"):
-        errors.append(not_supported(f"{path}.matchPolicy", webhook["matchPolicy"], ["Equivalent", "Exact"]))
     if not 1 <= webhook["timeoutSeconds"] <= 30:
         detail = "the timeout value must be between 1 and 30 seconds"
         errors.append(invalid(f"{path}.timeoutSeconds", webhook["timeoutSeconds"], detail))
-    for index, rule in enumerate(webhook.get("rules") or ()):
-        errors += _rule(rule, f"{path}.rules[{index}]")
-    return errors + _client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
+    errors += _client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
+    versions = webhook.get("admissionReviewVersions")
+    if not versions:
+        errors.append(required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1"))
+    elif not set(versions) & {"v1", "v1beta1"}:
+        detail = "must include at least one of v1, v1beta1"
+        errors.append(invalid(f"{path}.admissionReviewVersions", versions, detail))
+    return errors
 
 
 def _rule(rule: Object, path: str) -> list[FieldError]:
@@ -87,6 +88,6 @@ def _client(client: Object, path: str) -> list[FieldError]:
         return [required(path, detail)] if not client.get("url") else [invalid(path, "", detail)]
     url = client.get("url")
     if url and not url.startswith("https://"):
-        detail = f"'{url.partition(':')[0]}' is not an allowed URL scheme; 'https' is the only allowed URL scheme: desired format: https://host[/path]"
-        return [invalid(f"{path}.url", url.partition(":")[0], detail.partition("; ")[2])]
+        detail = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+        return [invalid(f"{path}.url", url.partition(":")[0], detail)]
     return []

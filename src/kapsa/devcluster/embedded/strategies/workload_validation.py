@@ -37,7 +37,8 @@ def _deployment_strategy(strategy: Object) -> list[FieldError]:
             return []
         return [forbidden(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")]
     if strategy["type"] != "RollingUpdate":
-        return [not_supported(f"{path}.type", strategy["type"], ["Recreate", "RollingUpdate"])]
+        error = not_supported(path, strategy, ["Recreate", "RollingUpdate"])
+        return [rules.printed(error, ("Type", strategy["type"]), ("RollingUpdate", rolling))]
     rolling = rolling or {}
     where = f"{path}.rollingUpdate"
     errors = rules.positive_int_or_percent(rolling.get("maxUnavailable"), f"{where}.maxUnavailable")
@@ -90,7 +91,9 @@ def _stateful_strategy(strategy: Object) -> list[FieldError]:
     if kind == "OnDelete":
         if rolling is None:
             return []
-        return [invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")]
+        error = invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")
+        shown = (("Partition", rolling.get("partition")), ("MaxUnavailable", rolling.get("maxUnavailable")))
+        return [rules.printed(error, *shown)]
     if kind != "RollingUpdate":
         return [invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")]
     return rules.non_negative((rolling or {}).get("partition"), f"{path}.rollingUpdate.partition")
@@ -142,8 +145,10 @@ def _template(
     template, path = spec.get("template") or {}, "spec.template"
     errors: list[FieldError] = []
     labels = (template.get("metadata") or {}).get("labels")
-    selector = spec.get("selector") or {}
-    if selector and not matcher(selector, labels or {}):
+    selector = spec.get("selector")
+    if matcher is matches and selector is not None and rules.label_selector(selector, ""):
+        return [invalid("spec.selector", selector, "invalid label selector" if kind != "StatefulSet" else "")]
+    if selector != {} and not matcher(selector, labels or {}):
         detail = "`selector` does not match template `labels`"
         errors.append(invalid(f"{path}.metadata.labels", labels, detail))
     if volumes:
