@@ -1,0 +1,21 @@
+"""The embedded engine as a process of its own, so that its CPU can be told from the client's: `... KUBECONFIG_FILE`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from kapsa.devcluster import DevCluster
+
+
+async def serve(kubeconfig: Path) -> None:
+    async with DevCluster(engine="embedded", controllers=False) as cluster:
+        partial = kubeconfig.with_suffix(".partial")
+        partial.write_text(cluster.kubeconfig.read_text())
+        partial.rename(kubeconfig)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1])))

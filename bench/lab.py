@@ -1,0 +1,195 @@
+"""What the scenarios share: a control plane with the Sample kind, the peers' programs, and requests to the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from base64 import b64decode
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from bench.processes import Usage, running, usage
+from kapsa.devcluster import DevCluster
+from kapsa.runtime import Client
+
+HERE = Path(__file__).resolve().parent
+PEERS = HERE / "peers"
+SAMPLES = "bench.kapsa.dev/v1/Sample"
+SAMPLE_CRD: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "samples.bench.kapsa.dev"},
+    "spec": {
+        "group": "bench.kapsa.dev",
+        "scope": "Namespaced",
+        "names": {"plural": "samples", "singular": "sample", "kind": "Sample", "listKind": "SampleList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {"type": "object", "properties": {"value": {"type": "integer"}}},
+                            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+class Bench(msgspec.Struct):
+    """One control plane under load, with the files the load generator needs."""
+
+    kubeconfig: Path
+    pids: Sequence[int]
+    """The API server and its store."""
+    client: Client
+    directory: Path
+    load_binary: Path | None
+
+    @property
+    def _config(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = yaml.safe_load(self.kubeconfig.read_text())
+        return loaded
+
+    def server_cpu(self) -> float:
+        """CPU seconds of the API server and its store so far."""
+        return sum(usage(pid).cpu_seconds for pid in self.pids)
+
+    def server_usage(self) -> list[Usage]:
+        return [usage(pid) for pid in self.pids]
+
+    async def load(self, operation: str, n: int, **options: int | str) -> dict[str, float]:
+        """Run the bare load generator; returns its counts and the server's CPU seconds meanwhile."""
+        if self.load_binary is None:
+            raise RuntimeError("the load generator needs a Go toolchain")
+        command = [
+            str(self.load_binary),
+            f"-server={self._config['clusters'][0]['cluster']['server']}",
+            f"-op={operation}",
+            f"-n={n}",
+        ]
+        command += [f"-{name}={value}" for name, value in options.items()]
+        command += self._tls_flags()
+        before = self.server_cpu()
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        output, _ = await process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"the load generator ended with {process.returncode}")
+        outcome = json.loads(output)
+        if outcome["failed"]:
+            raise RuntimeError(f"{outcome['failed']} of {n} {operation} requests were refused")
+        return {**outcome, "server_cpu": self.server_cpu() - before}
+
+    def _tls_flags(self) -> list[str]:
+        cluster = self._config["clusters"][0]["cluster"]
+        user = self._config["users"][0]["user"]
+        if not cluster["server"].startswith("https"):
+            return []
+        flags = []
+        for flag, value in (
+            ("ca", cluster["certificate-authority-data"]),
+            ("cert", user["client-certificate-data"]),
+            ("key", user["client-key-data"]),
+        ):
+            path = self.directory / flag
+            path.write_bytes(b64decode(value))
+            flags.append(f"-{flag}={path}")
+        return flags
+
+
+def go_program(name: str, cache: Path) -> Path | None:
+    """Build one of the Go programs under peers/; None where there is no Go."""
+    if shutil.which("go") is None:
+        return None
+    target = cache / name
+    subprocess.run(
+        ["go", "build", "-trimpath", "-ldflags=-s -w", "-o", str(target), "."], cwd=PEERS / name, check=True
+    )
+    return target
+
+
+def peer_command(peer: str, kind: str, cache: Path) -> tuple[list[str], dict[str, str]] | None:
+    """The command and environment that run a peer's operator `kind` (status or owned)."""
+    binaries = Path(sys.executable).parent
+    if peer == "kapsa":
+        return [str(binaries / "kapsa"), "run", f"kapsa_sample:{kind}"], {"PYTHONPATH": str(PEERS)}
+    if peer == "kopf":
+        command = [
+            str(binaries / "kopf"),
+            "run",
+            "--all-namespaces",
+            "--quiet",
+            str(PEERS / "kopf_sample.py"),
+        ]
+        return command, {"OWNED": "1" if kind == "owned" else "0"}
+    program = go_program("controller-runtime", cache)
+    return None if program is None else ([str(program), f"-owned={str(kind == 'owned').lower()}"], {})
+
+
+@contextlib.asynccontextmanager
+async def control_plane(engine: str, directory: Path) -> AsyncIterator[Bench]:
+    """A bare API server (no controllers) with the Sample kind in place."""
+    start = real_plane if engine == "real" else embedded_plane
+    async with start(directory) as (kubeconfig, pids), Client.connect(kubeconfig=kubeconfig) as client:
+        await client.create(SAMPLE_CRD)
+        await until_served(client)
+        yield Bench(kubeconfig, pids, client, directory, go_program("load", directory))
+
+
+@contextlib.asynccontextmanager
+async def real_plane(directory: Path) -> AsyncIterator[tuple[Path, Sequence[int]]]:
+    async with DevCluster(engine="real", controllers=False) as cluster:
+        yield cluster.kubeconfig, list(cluster.real.pids.values())
+
+
+@contextlib.asynccontextmanager
+async def embedded_plane(directory: Path) -> AsyncIterator[tuple[Path, Sequence[int]]]:
+    kubeconfig = directory / "embedded.kubeconfig"
+    kubeconfig.unlink(missing_ok=True)
+    with running(
+        [sys.executable, "-m", "bench.embedded_server", str(kubeconfig)], log=directory / "server.log"
+    ) as process:
+        while not kubeconfig.exists():
+            if process.poll() is not None:
+                raise RuntimeError(
+                    f"the embedded engine ended: {(directory / 'server.log').read_text()[-500:]}"
+                )
+            await asyncio.sleep(0.02)
+        yield kubeconfig, [process.pid]
+
+
+async def until_served(client: Client) -> None:
+    for _ in range(200):
+        with contextlib.suppress(Exception):
+            await client.list(SAMPLES, namespace="default")
+            return
+        await asyncio.sleep(0.05)
+    raise RuntimeError("the Sample kind did not become available")
+
+
+def machine() -> dict[str, str]:
+    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    memory = Path("/proc/meminfo").read_text().split("\n", 1)[0].split()[1]
+    return {
+        "cpu": model[0].partition(":")[2].strip() if model else "unknown",
+        "cores": str(os.cpu_count()),
+        "memory": f"{int(memory) // 1024 // 1024} GiB",
+        "python": sys.version.split()[0],
+    }

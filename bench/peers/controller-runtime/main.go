@@ -1,0 +1,146 @@
+// The controller-runtime peer: the same two operators as the Kapsa and kopf ones beside it, as its book recommends
+// them: typed client, cached reads, owned watches, server-side apply for children, status by patch.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+)
+
+type SampleSpec struct {
+	Value int64 `json:"value"`
+}
+
+type SampleStatus struct {
+	Value int64 `json:"value,omitempty"`
+}
+
+type Sample struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              SampleSpec   `json:"spec,omitempty"`
+	Status            SampleStatus `json:"status,omitempty"`
+}
+
+type SampleList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Sample `json:"items"`
+}
+
+func (in *Sample) DeepCopyObject() runtime.Object {
+	out := *in
+	in.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
+
+func (in *SampleList) DeepCopyObject() runtime.Object {
+	out := *in
+	in.ListMeta.DeepCopyInto(&out.ListMeta)
+	out.Items = make([]Sample, len(in.Items))
+	for i := range in.Items {
+		out.Items[i] = *in.Items[i].DeepCopyObject().(*Sample)
+	}
+	return &out
+}
+
+type reconciler struct {
+	client.Client
+	owned bool
+}
+
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var sample Sample
+	if err := r.Get(ctx, request.NamespacedName, &sample); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.owned {
+		if err := r.children(ctx, &sample); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if sample.Status.Value == sample.Spec.Value {
+		return ctrl.Result{}, nil
+	}
+	before := sample.DeepCopyObject().(*Sample)
+	sample.Status.Value = sample.Spec.Value
+	return ctrl.Result{}, r.Status().Patch(ctx, &sample, client.MergeFrom(before))
+}
+
+func (r *reconciler) children(ctx context.Context, sample *Sample) error {
+	labels := map[string]string{"app": sample.Name}
+	meta := metav1.ObjectMeta{Name: sample.Name, Namespace: sample.Namespace}
+	deployment := &appsv1.Deployment{ObjectMeta: meta}
+	if _, err := controllerutil.CreateOrUpdate(ctx, r.Client, deployment, func() error {
+		deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+		deployment.Spec.Template.Labels = labels
+		if len(deployment.Spec.Template.Spec.Containers) == 0 {
+			deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app"}}
+		}
+		deployment.Spec.Template.Spec.Containers[0].Image = "example.com/app:1"
+		return controllerutil.SetControllerReference(sample, deployment, r.Scheme())
+	}); err != nil {
+		return err
+	}
+	service := &corev1.Service{ObjectMeta: meta}
+	_, err := controllerutil.CreateOrUpdate(ctx, r.Client, service, func() error {
+		service.Spec.Selector = labels
+		if len(service.Spec.Ports) == 0 {
+			service.Spec.Ports = []corev1.ServicePort{{}}
+		}
+		service.Spec.Ports[0].Port = 80
+		service.Spec.Ports[0].TargetPort = intstr.FromInt32(80)
+		return controllerutil.SetControllerReference(sample, service, r.Scheme())
+	})
+	return err
+}
+
+func main() {
+	owned := flag.Bool("owned", false, "own a Deployment and a Service each")
+	workers := flag.Int("workers", 32, "concurrent reconciles")
+	flag.Parse()
+	ctrl.SetLogger(zap.New())
+
+	scheme := runtime.NewScheme()
+	must(clientgoscheme.AddToScheme(scheme))
+	version := schema.GroupVersion{Group: "bench.kapsa.dev", Version: "v1"}
+	scheme.AddKnownTypes(version, &Sample{}, &SampleList{})
+	metav1.AddToGroupVersion(scheme, version)
+
+	config := ctrl.GetConfigOrDie()
+	config.QPS = -1 // the API server's priority and fairness is the only limit, as for the other peers
+	manager, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
+	must(err)
+	build := ctrl.NewControllerManagedBy(manager).
+		For(&Sample{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: *workers})
+	if *owned {
+		build = build.Owns(&appsv1.Deployment{}).Owns(&corev1.Service{})
+	}
+	must(build.Complete(&reconciler{Client: manager.GetClient(), owned: *owned}))
+	must(manager.Start(ctrl.SetupSignalHandler()))
+}
+
+func must(err error) {
+	if err != nil {
+		ctrl.Log.Error(err, "cannot start")
+		os.Exit(1)
+	}
+}

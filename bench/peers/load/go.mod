@@ -1,0 +1,3 @@
+module kapsa.dev/bench/load
+
+go 1.25

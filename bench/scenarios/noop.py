@@ -1,0 +1,69 @@
+"""Reconciles that change nothing: how many a second from the cache, and how many requests they make."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from bench.lab import PEERS
+from bench.results import Measurement
+from bench.scenarios import Scenario
+from kapsa.runtime import Operator
+from kapsa.runtime.testing import DevCluster, Harness
+from kapsa.runtime.workqueue import Reason
+
+ROUNDS = 3
+
+
+async def reconciles(n: int, directory: Path) -> list[Measurement]:
+    """n converged resources, all queued again, on one core: once without children, once with two each."""
+    sys.path.insert(0, str(PEERS))
+    import kapsa_sample
+
+    found = []
+    for name, operator in (("no children", kapsa_sample.status), ("two children", kapsa_sample.owned)):
+        values = await rate(operator, kapsa_sample.Sample, n)
+        found.append(Measurement("noop", name, n, values))
+    return found
+
+
+async def rate(operator: Operator, resource: type, n: int) -> dict[str, float]:
+    async with DevCluster(http=False, controllers=False) as cluster:
+        harness = Harness(cluster)
+        await harness.install(resource)
+        for i in range(n):
+            await harness.client.create(
+                resource(metadata={"name": f"sample-{i}", "namespace": "default"}, spec={"value": 1})
+            )
+        run = await harness.start(operator)
+        try:
+            await harness.settle(quiet=1.0)
+            (reconciler,) = run.reconcilers
+            before = len(harness.calls)
+            keys = [stored.key for stored in reconciler.informers[0].store]
+            started, cpu = time.monotonic(), time.process_time()
+            for _ in range(ROUNDS):
+                for key in keys:
+                    reconciler.queue.add(key, Reason("bench"))
+                while not reconciler.queue.idle:  # noqa: ASYNC110 - the queue has no event for it, and time is what we measure
+                    await asyncio.sleep(0)
+            cpu, wall = time.process_time() - cpu, time.monotonic() - started
+            requests = len(harness.calls) - before
+        finally:
+            await harness.close()
+    return {
+        "reconciles per CPU s": n * ROUNDS / cpu,
+        "reconciles per s": n * ROUNDS / wall,
+        "API requests": requests,
+    }
+
+
+SCENARIO = Scenario(
+    name="noop",
+    about="reconciles of n converged resources that change nothing, from the cache",
+    sizes=(500, 2000),
+    run=reconciles,
+    needs_go=False,
+)

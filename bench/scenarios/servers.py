@@ -1,0 +1,69 @@
+"""The embedded API server beside kube-apiserver and etcd: the same requests, by the same client, per CPU second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.lab import Bench, control_plane
+from bench.results import Measurement
+from bench.scenarios import Scenario
+
+LISTED = 5000
+WATCHERS = 20
+
+
+async def throughput(n: int, directory: Path) -> list[Measurement]:
+    """Creates, gets, status patches, lists of 5,000 and one change fanned out to 20 watchers, on each engine."""
+    found = []
+    for engine in ("embedded", "real"):
+        async with control_plane(engine, directory) as bench:
+            values = await one_engine(bench, n)
+        found.append(Measurement("servers", engine, n, values))
+    return found
+
+
+async def one_engine(bench: Bench, n: int) -> dict[str, float]:
+    await bench.load("create", 200, prefix="warm")
+    values = {}
+    for operation in ("create", "get", "status"):
+        outcome = await bench.load(operation, n)
+        values[f"{operation} per CPU s"] = n / outcome["server_cpu"]
+    if n < LISTED:
+        await bench.load("create", LISTED - n, prefix="more")
+    lists = 20
+    outcome = await bench.load("list", lists, c=2)
+    values["lists of 5,000 per CPU s"] = lists / outcome["server_cpu"]
+    changes = 500
+    outcome = await bench.load("watch", changes, w=WATCHERS)
+    values["watch deliveries per CPU s"] = changes * WATCHERS / outcome["server_cpu"]
+    return values
+
+
+async def memory(n: int, directory: Path) -> list[Measurement]:
+    """n small objects in each engine: resident memory of the API server and its store."""
+    found = []
+    for engine in ("embedded", "real"):
+        async with control_plane(engine, directory) as bench:
+            before = sum(one.rss_mb for one in bench.server_usage())
+            await bench.load("create", n)
+            after = sum(one.rss_mb for one in bench.server_usage())
+        found.append(
+            Measurement("server-memory", engine, n, {"RSS MB": after, "RSS over empty MB": after - before})
+        )
+    return found
+
+
+SCENARIOS = (
+    Scenario(
+        name="servers",
+        about="requests per CPU second of the API server and its store, embedded beside real, same client",
+        sizes=(3000,),
+        run=throughput,
+    ),
+    Scenario(
+        name="server-memory",
+        about="resident memory with n small objects, embedded beside real",
+        sizes=(10000,),
+        run=memory,
+    ),
+)
