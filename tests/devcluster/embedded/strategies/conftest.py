@@ -1,0 +1,64 @@
+"""A server without controllers, asked in process: what is stored is what the strategies made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kapsa.devcluster.embedded.errors import ApiError
+from kapsa.devcluster.embedded.server import Server
+
+Object = dict[str, Any]
+
+_GROUPS = {
+    "deployments": "apps",
+    "replicasets": "apps",
+    "statefulsets": "apps",
+    "daemonsets": "apps",
+    "jobs": "batch",
+    "cronjobs": "batch",
+    "ingresses": "networking.k8s.io",
+    "networkpolicies": "networking.k8s.io",
+    "poddisruptionbudgets": "policy",
+    "storageclasses": "storage.k8s.io",
+    "leases": "coordination.k8s.io",
+    "rolebindings": "rbac.authorization.k8s.io",
+}
+
+
+class Desk:
+    """Takes objects in, as any client's request would bring them."""
+
+    def __init__(self) -> None:
+        self.server = Server()
+
+    async def create(self, resource: str, name: str, **content: Any) -> Object:
+        info = self.server.verbs.resource(_GROUPS.get(resource, ""), "v1", resource)
+        metadata = {"name": name, **content.pop("metadata", {})}
+        if info.namespaced:
+            metadata["namespace"] = "default"
+        return await self.server.verbs.create(info, {"metadata": metadata, **content})
+
+    async def update(self, resource: str, obj: Object) -> Object:
+        info = self.server.verbs.resource(_GROUPS.get(resource, ""), "v1", resource)
+        return await self.server.verbs.update(info, obj)
+
+    async def update_status(self, resource: str, obj: Object) -> Object:
+        info = self.server.verbs.resource(_GROUPS.get(resource, ""), "v1", resource)
+        return await self.server.verbs.update_status(info, obj)
+
+    async def delete(self, resource: str, name: str) -> None:
+        info = self.server.verbs.resource(_GROUPS.get(resource, ""), "v1", resource)
+        await self.server.verbs.delete(info, "default" if info.namespaced else "", name)
+
+    async def refusal(self, resource: str, name: str, **content: Any) -> str:
+        """The message a bad object is refused with."""
+        with pytest.raises(ApiError) as refused:
+            await self.create(resource, name, **content)
+        return refused.value.message
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()

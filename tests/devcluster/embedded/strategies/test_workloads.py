@@ -1,0 +1,258 @@
+"""Defaults, fixed fields and rules of workloads and pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kapsa.devcluster.embedded.errors import ApiError
+from tests.devcluster.embedded.strategies.conftest import Desk
+
+POD = {"containers": [{"name": "main", "image": "app:1"}]}
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": POD}
+SPEC: dict[str, Any] = {"selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
+
+
+async def test_a_deployment_is_filled_in(desk: Desk) -> None:
+    stored = await desk.create("deployments", "web", spec=SPEC, status={"replicas": 7})
+    assert stored["spec"] == {
+        "replicas": 1,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "app:1",
+                        "resources": {},
+                        "terminationMessagePath": "/dev/termination-log",
+                        "terminationMessagePolicy": "File",
+                        "imagePullPolicy": "IfNotPresent",
+                    }
+                ],
+                "restartPolicy": "Always",
+                "terminationGracePeriodSeconds": 30,
+                "dnsPolicy": "ClusterFirst",
+                "securityContext": {},
+                "schedulerName": "default-scheduler",
+            },
+        },
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+    }
+    assert stored["status"] == {}
+    assert stored["metadata"]["generation"] == 1
+
+
+async def test_a_change_of_the_spec_counts_and_the_status_is_kept(desk: Desk) -> None:
+    stored = await desk.create("deployments", "web", spec=SPEC)
+    seen = await desk.update_status("deployments", {**stored, "status": {"observedGeneration": 1}})
+    assert seen["metadata"]["generation"] == 1
+    seen["spec"]["replicas"] = 5
+    changed = await desk.update("deployments", {**seen, "status": {"replicas": 99}})
+    assert changed["metadata"]["generation"] == 2
+    assert changed["status"] == {"observedGeneration": 1}
+
+
+async def test_the_status_subresource_changes_annotations_of_a_deployment_but_not_its_spec(
+    desk: Desk,
+) -> None:
+    stored = await desk.create("deployments", "web", spec=SPEC)
+    stored["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": "1"}
+    stored["metadata"]["labels"] = {"sneaky": "yes"}
+    stored["spec"]["replicas"] = 9
+    seen = await desk.update_status("deployments", stored)
+    assert seen["metadata"]["annotations"] == {"deployment.kubernetes.io/revision": "1"}
+    assert "labels" not in seen["metadata"]
+    assert seen["spec"]["replicas"] == 1
+
+
+async def test_a_selector_cannot_change(desk: Desk) -> None:
+    stored = await desk.create("deployments", "web", spec=SPEC)
+    stored["spec"]["selector"] = {"matchLabels": {"app": "web", "tier": "x"}}
+    stored["spec"]["template"]["metadata"]["labels"]["tier"] = "x"
+    with pytest.raises(ApiError) as refused:
+        await desk.update("deployments", stored)
+    assert refused.value.message == (
+        'Deployment.apps "web" is invalid: spec.selector: Invalid value: '
+        '{"matchLabels":{"app":"web","tier":"x"}}: field is immutable'
+    )
+
+
+async def test_all_faults_of_a_deployment_are_named_at_once(desk: Desk) -> None:
+    spec = {
+        "replicas": -1,
+        "selector": {"matchLabels": {"app": "api"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "Main"}]}},
+        "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}},
+    }
+    message = await desk.refusal("deployments", "web", spec=spec)
+    assert message.startswith('Deployment.apps "web" is invalid: [')
+    for fault in (
+        "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+        'spec.template.metadata.labels: Invalid value: {"app":"web"}: `selector` does not match template `labels`',
+        "spec.template.spec.containers[0].image: Required value",
+        "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0",
+    ):
+        assert fault in message
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("app", "Always"),
+        ("app:latest", "Always"),
+        ("app:1", "IfNotPresent"),
+        ("host:5000/app", "Always"),
+        ("host:5000/app:2", "IfNotPresent"),
+        ("app@sha256:" + "a" * 64, "IfNotPresent"),
+    ],
+)
+async def test_the_pull_policy_follows_the_tag(desk: Desk, image: str, policy: str) -> None:
+    pod = await desk.create("pods", "lone", spec={"containers": [{"name": "c", "image": image}]})
+    assert pod["spec"]["containers"][0]["imagePullPolicy"] == policy
+
+
+async def test_limits_become_requests_and_quantities_canonical(desk: Desk) -> None:
+    container = {"name": "c", "image": "app:1", "resources": {"limits": {"cpu": "1.5", "memory": "1024Mi"}}}
+    pod = await desk.create("pods", "lone", spec={"containers": [container]})
+    resources = pod["spec"]["containers"][0]["resources"]
+    assert resources == {
+        "limits": {"cpu": "1500m", "memory": "1Gi"},
+        "requests": {"cpu": "1500m", "memory": "1Gi"},
+    }
+    assert pod["status"] == {"phase": "Pending", "qosClass": "Guaranteed"}
+
+
+async def test_a_pod_gets_tolerations_priority_account_and_token(desk: Desk) -> None:
+    pod = await desk.create("pods", "lone", spec=POD)
+    spec = pod["spec"]
+    assert [t["key"] for t in spec["tolerations"]] == [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
+    assert spec["serviceAccountName"] == spec["serviceAccount"] == "default"
+    (mount,) = spec["containers"][0]["volumeMounts"]
+    assert mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
+    assert spec["volumes"][-1]["name"] == mount["name"]
+
+
+async def test_a_pod_of_an_account_that_does_not_exist_is_refused(desk: Desk) -> None:
+    message = await desk.refusal("pods", "lone", spec={**POD, "serviceAccountName": "ghost"})
+    assert message == (
+        'pods "lone" is forbidden: error looking up service account default/ghost: serviceaccount "ghost" not found'
+    )
+
+
+async def test_only_the_image_of_a_pods_containers_can_change(desk: Desk) -> None:
+    pod = await desk.create("pods", "lone", spec=POD)
+    pod["spec"]["containers"][0]["image"] = "app:2"
+    changed = await desk.update("pods", pod)
+    assert changed["metadata"]["generation"] == 2
+    changed["spec"]["containers"][0]["command"] = ["sh"]
+    with pytest.raises(ApiError, match="pod updates may not change fields other than"):
+        await desk.update("pods", changed)
+
+
+@pytest.mark.parametrize(
+    ("spec", "fault"),
+    [
+        ({}, "spec.containers: Required value"),
+        (
+            {"containers": [{"name": "c", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]},
+            'spec.containers[0].volumeMounts[0].name: Not found: "v"',
+        ),
+        (
+            {"containers": [{"name": "c", "image": "x"}, {"name": "c", "image": "y"}]},
+            'spec.containers[1].name: Duplicate value: "c"',
+        ),
+        (
+            {"containers": [{"name": "c", "image": "x"}], "restartPolicy": "Perhaps"},
+            'spec.restartPolicy: Unsupported value: "Perhaps": supported values: "Always", "OnFailure", "Never"',
+        ),
+        (
+            {"containers": [{"name": "c", "image": "x", "ports": [{"containerPort": 99999}]}]},
+            "spec.containers[0].ports[0].containerPort: Invalid value: 99999: must be between 1 and 65535, inclusive",
+        ),
+        (
+            {"containers": [{"name": "c", "image": "x", "livenessProbe": {}}]},
+            "spec.containers[0].livenessProbe: Required value: must specify a handler type",
+        ),
+    ],
+)
+async def test_what_is_wrong_with_a_pod(desk: Desk, spec: dict[str, Any], fault: str) -> None:
+    assert await desk.refusal("pods", "lone", spec=spec) == f'Pod "lone" is invalid: {fault}'
+
+
+async def test_a_stateful_set_allows_few_changes(desk: Desk) -> None:
+    stored = await desk.create("statefulsets", "db", spec={**SPEC, "serviceName": "db"})
+    assert stored["spec"]["podManagementPolicy"] == "OrderedReady"
+    assert stored["spec"]["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
+    assert stored["spec"]["persistentVolumeClaimRetentionPolicy"] == {
+        "whenDeleted": "Retain",
+        "whenScaled": "Retain",
+    }
+    stored["spec"]["replicas"] = 3
+    stored = await desk.update("statefulsets", stored)
+    stored["spec"]["serviceName"] = "other"
+    with pytest.raises(ApiError, match="updates to statefulset spec for fields other than"):
+        await desk.update("statefulsets", stored)
+
+
+async def test_a_daemon_set_counts_the_generations_of_its_template(desk: Desk) -> None:
+    stored = await desk.create("daemonsets", "agent", spec=SPEC)
+    annotation = "deprecated.daemonset.template.generation"
+    assert stored["metadata"]["annotations"][annotation] == "1"
+    stored["spec"]["template"]["spec"]["containers"][0]["image"] = "app:2"
+    assert (await desk.update("daemonsets", stored))["metadata"]["annotations"][annotation] == "2"
+
+
+async def test_a_job_gets_a_selector_of_its_own_and_keeps_its_template(desk: Desk) -> None:
+    template = {"spec": {**POD, "restartPolicy": "Never"}}
+    stored = await desk.create("jobs", "work", spec={"template": template})
+    uid = stored["metadata"]["uid"]
+    assert stored["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    assert stored["spec"]["template"]["metadata"]["labels"] == {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": "work",
+        "controller-uid": uid,
+        "job-name": "work",
+    }
+    fields = (
+        "completions",
+        "parallelism",
+        "backoffLimit",
+        "completionMode",
+        "suspend",
+        "podReplacementPolicy",
+    )
+    assert [stored["spec"][f] for f in fields] == [1, 1, 6, "NonIndexed", False, "TerminatingOrFailed"]
+    stored["spec"]["template"]["spec"]["containers"][0]["image"] = "app:2"
+    with pytest.raises(ApiError, match=r"spec\.template: Invalid value: .*: field is immutable"):
+        await desk.update("jobs", stored)
+
+
+async def test_a_job_must_say_what_happens_when_its_pod_fails(desk: Desk) -> None:
+    message = await desk.refusal("jobs", "work", spec={"template": {"spec": POD}})
+    assert message == (
+        'Job.batch "work" is invalid: spec.template.spec.restartPolicy: '
+        'Required value: valid values: "OnFailure", "Never"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("schedule", "fault"),
+    [
+        ("61 * * * *", "end of range (61) above maximum (59): 61"),
+        ("* * *", "expected exactly 5 fields, found 3: [* * *]"),
+        ("TZ=UTC * * * * *", "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"),
+    ],
+)
+async def test_a_cron_jobs_schedule_is_read(desk: Desk, schedule: str, fault: str) -> None:
+    job = {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}
+    message = await desk.refusal("cronjobs", "tick", spec={"schedule": schedule, "jobTemplate": job})
+    assert message == f'CronJob.batch "tick" is invalid: spec.schedule: Invalid value: "{schedule}": {fault}'
