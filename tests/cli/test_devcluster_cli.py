@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.devcluster.real.watching import is_running, program, until_gone
+from tests.devcluster.real.watching import is_running, program, until, until_gone
 
 KAPSA = [sys.executable, "-c", "from kapsa.cli import main; main()"]
 
@@ -206,6 +206,32 @@ def test_a_failed_build_is_one_clear_line(terminal: Terminal) -> None:
     *_, last = answer.stderr.splitlines()
     assert last.startswith('kapsa: building etcd failed: go: no such tool "compile" (the whole log: ')
     assert "Traceback" not in answer.stderr
+
+
+def test_an_interrupted_start_leaves_nothing(terminal: Terminal) -> None:
+    """With executables that start and never become ready."""
+    for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"):
+        program(terminal.directory / "assets" / name, "#!/bin/sh\nexec sleep 600\n")
+    terminal.env["KUBEBUILDER_ASSETS"] = str(terminal.directory / "assets")
+    command = [*KAPSA, "devcluster", "up", "--engine=real", f"--kubeconfig={terminal.kubeconfig}"]
+    process = subprocess.Popen(command, env=terminal.env, stderr=subprocess.PIPE, text=True)
+    terminal.started.append(process)
+    until(lambda: len(_descendants(process.pid)) == 3)
+    pids = _descendants(process.pid)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == "starting the real engine\ninterrupted; cleaning up\n"
+    until_gone(pids, terminal.kubeconfig)
+    assert terminal.state == []
+
+
+def test_a_cache_that_cannot_be_written_is_one_clear_line(terminal: Terminal) -> None:
+    terminal.env["XDG_CACHE_HOME"] = "/dev/null/nowhere"
+    answer = terminal.run("up", "--kubeconfig", terminal.kubeconfig)
+    assert answer.returncode == 1
+    assert answer.stderr.count("\n") == 1
+    assert answer.stderr.startswith("kapsa: the devcluster's files cannot be written: ")
 
 
 @pytest.mark.real

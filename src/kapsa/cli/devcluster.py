@@ -67,10 +67,13 @@ def up(
     from kapsa.cli.running import claim
     from kapsa.devcluster import DevCluster
 
-    with claim(kubeconfig) as claimed, _build_progress() as progress:
-        claimed.note(engine)
-        cluster = DevCluster(engine=engine.value, port=port, nodes=nodes, progress=progress)
-        code = asyncio.run(_serve(cluster, kubeconfig, claimed))
+    try:
+        with claim(kubeconfig) as claimed, _build_progress() as progress:
+            claimed.note(engine)
+            cluster = DevCluster(engine=engine.value, port=port, nodes=nodes, progress=progress)
+            code = asyncio.run(_serve(cluster, kubeconfig, claimed))
+    except OSError as error:
+        raise _user_error(f"the devcluster's files cannot be written: {error}") from error
     raise typer.Exit(code)
 
 

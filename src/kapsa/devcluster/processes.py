@@ -9,12 +9,14 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from kapsa.devcluster import supervisor
 from kapsa.devcluster.errors import ComponentFailed, DevClusterError
+
+T = TypeVar("T")
 
 DIRECTORY_PREFIX = "kapsa-controlplane-"
 
@@ -77,16 +79,14 @@ class Supervisor:
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        greeting = await process.stdout.readline()
-        if not greeting:
-            complaint = (await process.stderr.read()).decode(errors="replace").strip().splitlines()
+        try:
+            return cls(process, await _greeting(process, base))
+        except BaseException:
+            # Not ours to close later, so it ends here; cancellation counts.
+            assert process.stdin is not None
+            process.stdin.close()
             await process.wait()
-            raise DevClusterError(
-                f"cannot make a directory for the cluster in {base}: {complaint[-1] if complaint else 'no reason given'}"
-            )
-        return cls(process, Path(msgspec.json.decode(greeting)["path"]))
+            raise
 
     async def run(self, name: str, argv: Sequence[str], env: Mapping[str, str]) -> Component:
         """Start a process; what it prints goes to `<name>.log` in the directory."""
@@ -139,19 +139,36 @@ class Supervisor:
         while line := await self._process.stdout.readline():
             self._note(msgspec.json.decode(line))
         for component in self._components.values():
-            if component.running:
-                component.exited.set_result(-9)
+            _settle(component.exited, -9)
         for answer in self._answers.values():
-            answer.set_result({"event": "refused", "error": "the supervisor was killed"})
+            _settle(answer, {"event": "refused", "error": "the supervisor was killed"})
 
     def _note(self, event: Mapping[str, Any]) -> None:
         name = event["name"]
         if event["event"] == "exited":
-            self._components[name].exited.set_result(event["code"])
+            _settle(self._components[name].exited, event["code"])
             return
         if event["event"] == "started":
             self._components[name] = Component(name, event["pid"], self.directory / f"{name}.log")
-        self._answers.pop(name).set_result(event)
+        _settle(self._answers.pop(name), event)
+
+
+def _settle(future: asyncio.Future[T], result: T) -> None:
+    # Who waited for it may have been cancelled, and the future with them.
+    if not future.done():
+        future.set_result(result)
+
+
+async def _greeting(process: asyncio.subprocess.Process, base: Path) -> Path:
+    """The directory a new supervisor made."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    if line := await process.stdout.readline():
+        return Path(msgspec.json.decode(line)["path"])
+    complaint = (await process.stderr.read()).decode(errors="replace").strip().splitlines() or [
+        "no reason given"
+    ]
+    raise DevClusterError(f"cannot make a directory for the cluster in {base}: {complaint[-1]}")
 
 
 def scratch_directory() -> Path:

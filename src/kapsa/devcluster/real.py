@@ -198,6 +198,8 @@ class RealControlPlane:
             etcd = self._components[ETCD]
             if not etcd.running:
                 raise etcd.failure()
+            if time.monotonic() > self._deadline:
+                raise component.failure()
             try:
                 _, writer = await asyncio.open_connection(LOCALHOST, self._port)
             except ConnectionRefusedError:

@@ -164,6 +164,19 @@ async def test_closing_is_not_lost_when_the_caller_is_cancelled(tmp_path: Path) 
     assert is_empty(tmp_path)
 
 
+async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
+    for ticks in range(0, 30, 3):
+        task = asyncio.create_task(Supervisor.start(tmp_path))
+        for _ in range(ticks):
+            await asyncio.sleep(0.001)
+        if not task.cancel():
+            await task.result().close()
+            continue
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    until(lambda: is_empty(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("log", "telling"),
     [
