@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.faults import Drop, FaultPlan, Rule
+from kapsa.devcluster.faults import Delay, Drop, FaultPlan, Rule
 from kapsa.runtime import Context, LeaderElection, Operator
 from kapsa.runtime.errors import WriteRefused
 from kapsa.runtime.testing import Harness
@@ -54,6 +54,19 @@ async def test_a_lease_released_on_stop_is_taken_over_at_once(harness: Harness) 
     await harness.clock.sleep(3)
     assert waiting.runs == ["a"], "whoever leads begins with everything"
     assert (await lease(harness))["leaseTransitions"] == 1
+
+
+async def test_a_lease_is_released_though_its_last_renewal_was_cut_off(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    await harness.install(App)
+    operator, _ = replica()
+    await harness.start(operator)
+    await harness.clock.sleep(5)
+    faults.add(Rule(action=Delay(30), verb="update", resource="leases", client="operator", when="after"))
+    await harness.clock.sleep(2.5)
+    await harness.stop()
+    assert (await lease(harness))["holderIdentity"] == ""
 
 
 async def test_a_crashed_leader_is_replaced_after_the_lease_has_run_out(harness: Harness) -> None:

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import importlib
+import os
 import sys
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from kapsa.runtime.operator import Operator
-
-__all__ = ["command", "load_operator"]
+__all__ = ["command"]
 
 
-def load_operator(target: str) -> Operator:
-    """The operator that `MODULE:OPERATOR` names; the attribute is `operator` unless given."""
-    from kapsa.runtime.operator import Operator
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
-    module_name, _, attribute = target.partition(":")
-    attribute = attribute or "operator"
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
-            raise
-        raise typer.BadParameter(
-            f"no module {module_name!r} here: run it from the project's folder, or install the project"
-        ) from None
-    found = getattr(module, attribute, None)
-    if not isinstance(found, Operator):
-        have = [name for name, value in vars(module).items() if isinstance(value, Operator)]
-        hint = f"it has {', '.join(have)}" if have else "it has no Operator at all"
-        raise typer.BadParameter(f"{module_name}:{attribute} is no Operator; {hint}")
-    return found
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    TEXT = "text"
 
 
 def command(
-    target: Annotated[str, typer.Argument(metavar="MODULE:OPERATOR", help="Where the operator is.")],
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:OPERATOR", help="Where the operator is, such as myapp:operator.")
+    ],
     namespace: Annotated[
         list[str] | None,
         typer.Option("--namespace", "-n", help="Look at this namespace only; may be repeated."),
@@ -51,25 +40,21 @@ def command(
     context: Annotated[str | None, typer.Option(help="The kubeconfig's context to use.")] = None,
     metrics_port: Annotated[int | None, typer.Option(help="Serve /metrics here instead.")] = None,
     health_port: Annotated[int | None, typer.Option(help="Serve /healthz and /readyz here instead.")] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
-    log_format: Annotated[str, typer.Option(help="json or text.")] = "json",
+    log_level: Annotated[LogLevel, typer.Option(help="What to log.")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(help="How to log.")] = LogFormat.JSON,
 ) -> None:
-    """Run an operator: MODULE:OPERATOR."""
-    from kapsa.runtime.client import Client
-    from kapsa.runtime.errors import ConfigError
-    from kapsa.runtime.logs import configure
-
-    try:
-        configure(level=log_level, format=log_format)  # type: ignore[arg-type]
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    operator = load_operator(target)
-    if metrics_port is not None:
-        operator.metrics_port = metrics_port
-    if health_port is not None:
-        operator.health_port = health_port
-    try:
-        client = Client.connect(kubeconfig=kubeconfig, context=context, field_manager=operator.field_manager)
-    except ConfigError as error:
-        raise typer.BadParameter(str(error)) from None
-    operator.run(client=client, namespaces=namespace or None)
+    """Run an operator until SIGTERM or SIGINT; then what runs may finish, and the lease is released."""
+    given = {
+        "--kubeconfig": kubeconfig,
+        "--context": context,
+        "--metrics-port": metrics_port,
+        "--health-port": health_port,
+        "--log-level": log_level.value,
+        "--log-format": log_format.value,
+    }
+    arguments = [f"{name}={value}" for name, value in given.items() if value is not None]
+    arguments += [f"--namespace={name}" for name in namespace or ()]
+    # The command line's machinery weighs ten megabytes, which an operator would carry for months: become another
+    # program, in the same process.
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "kapsa.runtime.process", target, *arguments])  # noqa: S606

@@ -8,14 +8,26 @@ Talking          client (reader, dispatch, watch) · transport · auth · connec
 Knowing          informer keeps a store in step with the cluster · cache holds them all · selector · predicates
 Working          controller is what people write · reconciler runs it from its workqueue · a run has a context, whose
                  applying sends nothing while nothing has changed (ownership tells) · events
-Running          operator is the declaration, running the process made of it · election · metrics · health · access ·
+Running          operator is the declaration, running what it is made of, process the program · election · metrics · health · access ·
                  loop_watch · logs
 Trying           testing (needs kapsa[devcluster], and is the only part that does)
 """
 
+from kapsa.runtime import logs  # first: it decides how structlog is loaded
+
+# isort: split
+from kapsa.runtime.admission import (
+    AdmissionRequest,
+    AdmissionResponse,
+    MutatingWebhook,
+    ValidatingWebhook,
+    allow,
+    deny,
+)
 from kapsa.runtime.client import Client
 from kapsa.runtime.context import Context
 from kapsa.runtime.controller import Controller, Owns, Reads, Requeue, TerminalError, Watch
+from kapsa.runtime.conversion import Converter
 from kapsa.runtime.crd import custom_resource_definitions
 from kapsa.runtime.election import LeaderElection
 from kapsa.runtime.informer import Informer
@@ -50,15 +62,19 @@ from kapsa.runtime.resource import (
 )
 from kapsa.runtime.running import RunningOperator
 from kapsa.runtime.store import Change, Key, StoredObject, by_label
+from kapsa.runtime.webhook import Webhooks
 from kapsa.runtime.workqueue import Backoff, WorkQueue
 
 __all__ = [
+    "AdmissionRequest",
+    "AdmissionResponse",
     "Backoff",
     "Change",
     "Client",
     "Condition",
     "Context",
     "Controller",
+    "Converter",
     "CustomResource",
     "Field",
     "GroupVersionKind",
@@ -67,6 +83,7 @@ __all__ = [
     "Key",
     "LeaderElection",
     "ModelMismatch",
+    "MutatingWebhook",
     "ObjectMeta",
     "Operator",
     "OwnerReference",
@@ -84,16 +101,21 @@ __all__ = [
     "Status",
     "StoredObject",
     "TerminalError",
+    "ValidatingWebhook",
     "Watch",
+    "Webhooks",
     "WorkQueue",
     "all_of",
+    "allow",
     "annotation_changed",
     "any_of",
     "by_label",
     "custom_resource_definitions",
     "deletion_requested",
+    "deny",
     "generation_changed",
     "label_changed",
+    "logs",
     "negate",
     "printer_column",
     "rbac_manifests",

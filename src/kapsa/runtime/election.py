@@ -234,17 +234,30 @@ class Elector:
         self._see(lease)
 
     async def _release(self) -> None:
-        lease = self._lease
-        if lease is None:
-            return
-        spec = {**(lease.get("spec") or {}), "holderIdentity": "", "leaseDurationSeconds": 1}
-        spec["renewTime"] = _micro_time(self._clock.now())
         try:
             async with asyncio.timeout(self.election.retry_period):
-                await self._client.replace({**lease, "spec": spec}, namespace=self._namespace)
-            _log.info("lease released", lease=self.election.name)
+                released = await self._hand_back()
         except (ClientError, TimeoutError) as error:
             _log.warning("lease not released; others wait until it runs out", error=str(error))
+            return
+        if released:
+            _log.info("lease released", lease=self.election.name)
+
+    async def _hand_back(self) -> bool:
+        """Write the lease without a holder. False if it is not ours any more."""
+        while True:
+            lease = self._lease or await self._read()
+            if lease is None or lease["spec"].get("holderIdentity") != self.identity:
+                return False
+            spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+            spec["renewTime"] = _micro_time(self._clock.now())
+            try:
+                await self._client.replace({**lease, "spec": spec}, namespace=self._namespace)
+            except Conflict:
+                # The last renewal was cut off after it had reached the server: read what it made of it.
+                self._lease = None
+            else:
+                return True
 
     def _win(self) -> None:
         if not self._leading.is_set():

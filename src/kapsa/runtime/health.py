@@ -10,7 +10,7 @@ from aiohttp import web
 
 from kapsa.runtime.metrics import CONTENT_TYPE, Metrics
 
-__all__ = ["Check", "Finding", "Health", "ProbeServer"]
+__all__ = ["Check", "Finding", "Health", "PortTakenError", "ProbeServer"]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -27,6 +27,13 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 Check = Callable[[], Finding]
+
+
+class PortTakenError(OSError):
+    """A port cannot be listened on."""
+
+    for_the_user = True
+    """The command line shows the message, without a traceback."""
 
 
 class Health:
@@ -88,7 +95,7 @@ class ProbeServer:
         try:
             await site.start()
         except OSError as error:
-            raise OSError(
+            raise PortTakenError(
                 error.errno, f"cannot serve {' and '.join(served)} on port {port}: {error.strerror or error}"
             ) from error
         address: Any = runner.addresses[0]

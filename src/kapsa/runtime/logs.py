@@ -6,7 +6,15 @@ import logging
 import sys
 from typing import Any, Literal
 
-import structlog
+# structlog loads rich where it is installed, for tracebacks that are not used here: four megabytes in every operator.
+# Hidden for the moment of the import it stays out; whoever wants rich can still load it.
+if "structlog" not in sys.modules and "rich" not in sys.modules:
+    sys.modules["rich"] = None  # type: ignore[assignment]
+    import structlog
+
+    del sys.modules["rich"]
+else:
+    import structlog
 
 __all__ = ["configure"]
 

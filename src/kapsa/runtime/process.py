@@ -1,0 +1,93 @@
+"""The operator's own process: what `kapsa run` becomes, without the command line's machinery in its memory.
+
+python -m kapsa.runtime.process myapp:operator --log-format text
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kapsa.runtime.client import Client
+from kapsa.runtime.errors import ClientError
+from kapsa.runtime.health import PortTakenError
+from kapsa.runtime.logs import configure
+from kapsa.runtime.operator import Operator
+
+__all__ = ["OperatorNotFoundError", "load_operator", "main"]
+
+
+class OperatorNotFoundError(Exception):
+    """A target that names no operator."""
+
+    for_the_user = True
+
+
+def load_operator(target: str) -> Operator:
+    """The operator that `MODULE:OPERATOR` or `FILE.py:OPERATOR` names; `operator` is the name unless given."""
+    module_name, _, attribute = target.partition(":")
+    attribute = attribute or "operator"
+    folder = Path.cwd()
+    if module_name.endswith(".py"):
+        path = Path(module_name)
+        folder, module_name = path.resolve().parent, path.stem
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise OperatorNotFoundError(
+            f"no module {module_name!r} in {folder} or among the installed packages; run this in the folder that "
+            "holds it, or give a path such as myapp/myapp.py:operator"
+        ) from None
+    found = getattr(module, attribute, None)
+    if not isinstance(found, Operator):
+        have = [name for name, value in vars(module).items() if isinstance(value, Operator)]
+        hint = f"it has {', '.join(have)}" if have else "it has no Operator at all"
+        raise OperatorNotFoundError(f"{module_name}:{attribute} is no Operator; {hint}")
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run an operator until SIGTERM or SIGINT. A user's mistake is one line; KAPSA_DEBUG=1 shows the traceback."""
+    options = _parser().parse_args(arguments)
+    try:
+        configure(level=options.log_level, format=options.log_format)
+        operator = load_operator(options.target)
+        if options.metrics_port is not None:
+            operator.metrics_port = options.metrics_port
+        if options.health_port is not None:
+            operator.health_port = options.health_port
+        client = Client.connect(
+            kubeconfig=options.kubeconfig, context=options.context, field_manager=operator.field_manager
+        )
+        operator.run(client=client, namespaces=options.namespace or None)
+    except (OperatorNotFoundError, PortTakenError, ClientError) as error:
+        if os.environ.get("KAPSA_DEBUG"):
+            raise
+        sys.stderr.write(f"kapsa: {error}\n")
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m kapsa.runtime.process", description="Run an operator.")
+    parser.add_argument("target", metavar="MODULE:OPERATOR")
+    parser.add_argument("--namespace", action="append", metavar="NAME", help="look at this namespace only")
+    parser.add_argument("--kubeconfig", type=Path)
+    parser.add_argument("--context")
+    parser.add_argument("--metrics-port", type=int)
+    parser.add_argument("--health-port", type=int)
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    parser.add_argument("--log-format", default="json", choices=["json", "text"])
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""The operator as a program: started, asked, stopped by a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+from typer.testing import CliRunner
+
+from kapsa.cli import app
+from kapsa.devcluster import DevCluster
+from kapsa.runtime import Client, Operator
+from kapsa.runtime.process import OperatorNotFoundError, load_operator, main
+from kapsa.runtime.testing import Harness
+from tests.runtime.shop import Recorder
+
+PROGRAM = '''
+import asyncio
+from kapsa.runtime import Controller, CustomResource, LeaderElection, Operator, Spec, Status
+
+class ThingSpec(Spec):
+    seconds: float = 0.0
+
+class Thing(CustomResource[ThingSpec, Status], group="example.com", version="v1"):
+    """Takes its time."""
+
+class ThingController(Controller[Thing]):
+    async def reconcile(self, thing, ctx):
+        await ctx.event("Normal", "Began", "on it")
+        await asyncio.sleep(thing.spec.seconds)
+        ctx.condition("Done", True, reason="Slept")
+
+operator = Operator(controllers=[ThingController()], leader_election="things", metrics_port=0)
+'''
+
+LEAVES_OUT = (
+    "cryptography",
+    "opentelemetry",
+    "rich",
+    "typer",
+    "click",
+    "yaml",
+    "kapsa.devcluster",
+    "kapsa.cli",
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "things.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "things", raising=False)
+    return tmp_path
+
+
+async def eventually(holds: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            if await holds():
+                return
+            await asyncio.sleep(0.05)
+
+
+async def is_ready(port: int, text: str) -> bool:
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/readyz") as response,
+        ):
+            return text in await response.text()
+    except aiohttp.ClientError:
+        return False
+
+
+async def test_sigterm_ends_the_program_after_its_work_with_the_lease_released(
+    project: Path, unused_tcp_port: int
+) -> None:
+    async with DevCluster() as cluster:
+        harness = Harness(cluster)
+        sys.path.insert(0, str(project))
+        await harness.install(load_operator("things:operator").resources[0])
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "kapsa.runtime.process", "things:operator"),
+            *(f"--kubeconfig={cluster.kubeconfig}", f"--health-port={unused_tcp_port}"),
+            cwd=project,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            await eventually(lambda: is_ready(unused_tcp_port, "[+] controller thing: working"))
+            thing = {
+                "apiVersion": "example.com/v1",
+                "kind": "Thing",
+                "metadata": {"name": "slow", "namespace": "default"},
+                "spec": {"seconds": 1.0},
+            }
+            await harness.client.create(thing)
+            await eventually(lambda: harness.events(reason="Began"))
+            program.send_signal(signal.SIGTERM)
+            _, said = await asyncio.wait_for(program.communicate(), 30)
+            assert program.returncode == 0, said.decode()
+        finally:
+            if program.returncode is None:
+                program.kill()
+                await program.wait()
+        done = await harness.client.get("example.com/v1/Thing", "slow", namespace="default")
+        assert done["status"]["conditions"][0]["reason"] == "Slept"
+        lease = await harness.client.get("coordination.k8s.io/v1/Lease", "things", namespace="default")
+        assert lease["spec"]["holderIdentity"] == ""
+
+
+async def test_an_operators_process_carries_no_more_than_it_needs(project: Path) -> None:
+    look = f"import sys, things; print([name for name in {LEAVES_OUT!r} if name in sys.modules])"
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", f"import kapsa.runtime.process; {look}", stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await program.communicate()
+    assert said.decode().strip() == "[]"
+
+
+def test_an_operator_is_found_by_module_or_file(project: Path) -> None:
+    assert load_operator("things").name == "things"
+    assert load_operator("things.py:operator").name == "things"
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        ("nothing:operator", "no module 'nothing' in .* run this in the folder that holds it"),
+        ("things:nope", "things:nope is no Operator; it has operator"),
+        ("json:operator", "json:operator is no Operator; it has no Operator at all"),
+    ],
+)
+def test_a_target_that_names_no_operator_says_what_is_there(
+    project: Path, target: str, complaint: str
+) -> None:
+    with pytest.raises(OperatorNotFoundError, match=complaint):
+        load_operator(target)
+
+
+def test_a_users_mistake_is_one_line(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(project / "missing"))
+    monkeypatch.delenv("KAPSA_DEBUG", raising=False)
+    assert main(["things:operator"]) == 1
+    assert capsys.readouterr().err == f"kapsa: no kubeconfig: {project / 'missing'} does not exist\n"
+
+
+def test_the_command_becomes_the_program(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda path, arguments: became.append(arguments))
+    result = CliRunner().invoke(app, ["run", "things:operator", "-n", "shop", "--log-format", "text"])
+    assert result.exit_code == 0, result.output
+    assert became[0][1:] == [
+        *("-m", "kapsa.runtime.process", "things:operator"),
+        *("--log-level=info", "--log-format=text", "--namespace=shop"),
+    ]
+
+
+async def test_a_server_that_cannot_be_reached_is_waited_for_and_named(
+    unused_tcp_port: int, tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        f"""
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{unused_tcp_port}"}}}}]
+users: [{{name: u, user: {{}}}}]
+"""
+    )
+    operator = Operator(controllers=[Recorder()], metrics_port=None, health_port=None, check_rights=False)
+    client = Client.connect(kubeconfig=kubeconfig)
+    async with client, operator.running(client) as run:
+        (informer,) = run.cache.informers
+
+        async def in_trouble() -> bool:
+            return bool(informer.trouble)
+
+        await eventually(in_trouble)
+        assert str(unused_tcp_port) in informer.trouble
+        ready, report = run.health.report(run.health.ready)
+        assert not ready
+        assert str(unused_tcp_port) in report
