@@ -52,7 +52,7 @@ def up(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Where the API listens; 0 is any free port.")
     ] = 0,
-    nodes: Annotated[int, typer.Option(min=0, help="How many nodes the real engine has.")] = 1,
+    nodes: Annotated[int, typer.Option(min=0, help="How many nodes it has.")] = 1,
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when it is ready; `down` stops it.")
     ] = False,
