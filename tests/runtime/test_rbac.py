@@ -192,7 +192,7 @@ def test_a_right_that_no_call_used_is_named() -> None:
         (Call("patch", "example.com", "myapps", "status", "default", "a"), 200),
     )
     declared = rights(events=False, controller={"owns": (), "watches": (Target.of("v1/Node"),)})
-    assert audit.verify(grants(declared, namespace="system")) == ["list nodes", "watch nodes"]
+    assert audit.verify(grants(declared, namespace="system")) == ["read nodes"]
 
 
 def test_an_apply_that_creates_uses_both_rights() -> None:

@@ -18,6 +18,8 @@ __all__ = ["Audit", "MissingRights"]
 _ALWAYS_ALLOWED = frozenset({"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"})
 """Kubernetes lets every authenticated user ask about itself."""
 _CREATED = 201
+_VERB = {"get": "read", "list": "read", "watch": "read"}
+"""Who may do one of these learns what the others tell; which of them is used is up to server and cache."""
 
 
 class MissingRights(AssertionError):  # noqa: N818 - what a test reports
@@ -71,7 +73,7 @@ class Audit:
 
     def _used(self, grant: Grant, text: str) -> bool:
         return any(
-            text == _right(call.verb, _resource(call), call.group, grant)
+            text == _right(_VERB.get(call.verb, call.verb), _resource(call), call.group, grant)
             for call in self.calls
             if grant.covers(_asked(call))
         )
@@ -85,15 +87,12 @@ def _asked(call: Call) -> Call:
 
 
 def _rights(grant: Grant) -> Iterator[str]:
-    """Each single right. Leaves out what shows in no call of its own, or is no right beside another one."""
+    """Each single right, reading as one. Leaves out what is checked without a call of its own."""
     for rule in grant.rules:
         for resource in rule.resources:
-            if resource.endswith("/finalizers"):
-                continue
-            for verb in rule.verbs:
-                if verb == "get" and "list" in rule.verbs:
-                    continue
-                yield _right(verb, resource, rule.group, grant)
+            if not resource.endswith("/finalizers"):
+                for verb in dict.fromkeys(_VERB.get(verb, verb) for verb in rule.verbs):
+                    yield _right(verb, resource, rule.group, grant)
 
 
 def _right(verb: str, resource: str, group: str, grant: Grant) -> str:

@@ -1,0 +1,78 @@
+"""Crash at every write: whatever the examples are doing when they die, they end as if they had not."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kapsa.runtime import Operator
+from kapsa.runtime.testing import Harness, Scenario, crash_at_every_write
+
+pytestmark = pytest.mark.virtual_time
+CLAIMS = {"sourceClaim": "data", "targetClaim": "archives"}
+
+
+def scenario(example: str, *specs: dict[str, Any], dependencies: Sequence[dict[str, Any]] = ()) -> Scenario:
+    """Ask for a resource, change it, delete it."""
+    module = importlib.import_module(f"examples.{example}.{example}")
+    (kind,) = module.operator.resources
+
+    def manifest(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": spec,
+        }
+
+    async def prepare(harness: Harness) -> None:
+        await harness.install(kind)
+        for number, spec in enumerate(dependencies):
+            await harness.apply(manifest(f"dependency-{number}", spec))
+        await harness.apply(manifest("one", specs[0]))
+
+    def change_to(spec: dict[str, Any]) -> Any:
+        return lambda harness: harness.apply(manifest("one", spec))
+
+    async def delete(harness: Harness) -> None:
+        await harness.client.delete(kind, "one", namespace="default")
+
+    return Scenario(
+        # Without a lease: waiting for it to run out would be most of the time, and its writes are not the example's.
+        operator=lambda: Operator(controllers=module.operator.controllers),
+        prepare=prepare,
+        steps=[*map(change_to, specs[1:]), delete],
+    )
+
+
+SCENARIOS = {
+    "myapp": scenario("myapp", {"image": "nginx:1"}, {"image": "nginx:2", "replicas": 2}),
+    "database": scenario(
+        "database",
+        {"passwordSecret": "s", "backup": {"storage": "1Gi"}, "onDelete": "Delete"},
+        {"passwordSecret": "s", "onDelete": "Delete"},
+    ),
+    "application": scenario(
+        "application",
+        {"image": "a:1", "dependencies": [{"name": "dependency-0"}], "ingress": {"host": "a.example.com"}},
+        {"image": "a:2"},
+        dependencies=[{"image": "d:1"}],
+    ),
+    "backup": scenario(
+        "backup", {**CLAIMS, "retention": 1}, {**CLAIMS, "retention": 1, "image": "busybox:1.36"}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_a_crash_at_any_write_changes_nothing_in_the_end(
+    name: str, record_property: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = await crash_at_every_write(SCENARIOS[name])
+    record_property("crash points", report.points)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{name}: {report}\n")
+    assert not report.failures, str(report)
+    assert report.points >= 3 * 5

@@ -1,0 +1,51 @@
+"""The examples need the rights they declare: every call has a rule, and few rules have no call."""
+
+import importlib
+from typing import Any
+
+import pytest
+
+from kapsa.runtime.audit import Audit
+from kapsa.runtime.rbac import grants
+from kapsa.runtime.testing import RecordedCall
+from tests.examples.world import World
+
+CLAIMS = {"sourceClaim": "data", "targetClaim": "archives"}
+STORIES: dict[str, list[dict[str, Any]]] = {
+    "myapp": [{"image": "nginx:1"}, {"image": "nginx:2", "replicas": 2}],
+    "database": [
+        {"passwordSecret": "s", "backup": {}, "onDelete": "Delete"},
+        {"passwordSecret": "s", "onDelete": "Delete"},
+    ],
+    "application": [{"image": "a:1", "ingress": {"host": "a.example.com"}}, {"image": "a:1"}],
+    "backup": [{**CLAIMS, "retention": 1}, {**CLAIMS, "retention": 1, "image": "busybox:1.36"}],
+}
+# Owned objects go with their owner, so that the right to delete them is used only by a controller that prunes.
+UNUSED = {
+    "myapp": {"delete services", "delete deployments.apps"},
+    "database": {"delete services", "delete statefulsets.apps"},
+    "application": {"delete services", "delete deployments.apps"},
+    "backup": set[str](),
+}
+
+
+@pytest.mark.parametrize("name", STORIES)
+async def test_every_call_has_a_rule_and_only_deletes_have_no_call(world: World, name: str) -> None:
+    operator = importlib.import_module(f"examples.{name}.{name}").operator
+    (kind,) = operator.resources
+    audit = Audit()
+
+    def observe(recorded: RecordedCall) -> None:
+        audit(recorded.call, recorded.status, 0)
+
+    world.harness.observers.append(observe)
+    await world.run(operator)
+    for spec in STORIES[name]:
+        await world.apply(kind, "one", **spec)
+        await world.harness.clock.sleep(2)
+        await world.at_rest()
+    await world.client.delete(kind, "one", namespace=world.namespace)
+    await world.gone(kind, "one")
+    # The operator runs in one namespace here and is granted all of them: that is where its calls must fit.
+    surplus = audit.verify(grants(operator.rights(), namespace="default", scope="ClusterRole"))
+    assert {each for each in surplus if "events" not in each and "leases" not in each} == UNUSED[name]
