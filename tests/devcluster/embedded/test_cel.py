@@ -33,7 +33,7 @@ def run(expression: str, value: Any = None) -> Any:
         ("self.?other.orValue('none')", "none"),
         ("self.?n.hasValue()", True),
         ("self.nothing == null", True),
-        ("cel.bind(x, self.n, x + x)", 6),
+        ("size(self.text) > 1.5", True),
         ("'é'.size()", 1),
         ("duration('90s').getMinutes()", 1),
         ("timestamp('2026-01-02T03:04:05Z').getDayOfMonth()", 1),

@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cel_expr_python import cel as binding
 
-__all__ = ["CelCompileError", "CelEvaluationError", "Program", "compile_expression"]
+__all__ = ["CelCompileError", "CelEvaluationError", "Program", "compile_checked", "compile_expression"]
 
 _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _MISSING_KEY = re.compile(r'Key not found in map : "?(.*?)"?$')
+_METHOD = re.compile(r"(?<=overload for ')(\w+)' applied to '\(([^,()]*(?:\([^()]*\))?)(?:, )?(.*)\)'")
+_PROBLEM = re.compile(r"(?m)^(?=ERROR: )")
+_STRUCT = re.compile(r" not found in struct '[^']*'")
+_NUMBER = "(?:int|uint|double)"
+_MIXED_NUMBERS = re.compile(rf"overload for '_[<>]=?_' applied to '\({_NUMBER}, {_NUMBER}\)'")
 _BAD_INDEX = re.compile(r"Index error: index=(-?\d+) size=\d+")
 
 
@@ -49,11 +54,6 @@ class Program:
             raise CelEvaluationError(_evaluation_text(str(value.value())))
         return value.plain_value()
 
-    def serialize(self) -> bytes:
-        """The checked expression as a protocol buffer (cel.expr.CheckedExpr in an Any)."""
-        checked: bytes = self._expression.serialize()
-        return checked
-
 
 @lru_cache(maxsize=2048)
 def compile_expression(expression: str, variables: tuple[tuple[str, str], ...]) -> Program:
@@ -62,27 +62,80 @@ def compile_expression(expression: str, variables: tuple[tuple[str, str], ...]) 
     :raises CelCompileError: when it is no CEL, or its types do not fit.
     """
     try:
-        return Program(_environment(variables).compile(expression))
+        environment = _environment(variables)
+        try:
+            return Program(environment.compile(expression))
+        except RuntimeError as error:
+            if _compile_text(str(error)):
+                raise
+            return Program(environment.compile(expression, disable_check=True))
     except RuntimeError as error:
-        raise CelCompileError(_STATUS.sub("", str(error))) from None
+        raise CelCompileError(_compile_text(str(error))) from None
     except ModuleNotFoundError as error:
         raise CelCompileError(
             f"CEL expressions need the {error.name} package: pip install 'kapsa[devcluster]'"
         ) from None
 
 
+def compile_checked(expression: str, variables: Mapping[str, str], pool: Any) -> str:
+    """The type of an expression whose variables may be messages of a descriptor pool.
+
+    :raises CelCompileError: when it is no CEL, or its types do not fit.
+    """
+    try:
+        checked = _new_environment(variables, pool).compile(expression)
+    except RuntimeError as error:
+        text = _compile_text(str(error))
+        if not text:
+            return "dyn"
+        raise CelCompileError(text) from None
+    found: str = checked.return_type().name().lower()
+    return found
+
+
 @lru_cache(maxsize=64)
 def _environment(variables: tuple[tuple[str, str], ...]) -> binding.Env:
+    return _new_environment(dict(variables), None)
+
+
+def _new_environment(variables: Mapping[str, str], pool: Any) -> binding.Env:
     from cel_expr_python import cel
-    from cel_expr_python.ext import ext_bindings, ext_optional
+    from cel_expr_python.ext import ext_optional
 
     from kapsa.devcluster.embedded.cel_library import declarations
 
     return cel.NewEnv(
-        variables={name: cel.Type(signature) for name, signature in variables},
+        descriptor_pool=pool,
+        variables={name: cel.Type(signature) for name, signature in variables.items()},
         functions=declarations(),
-        extensions=[ext_optional.ExtOptional(), ext_bindings.ExtBindings()],
+        extensions=[ext_optional.ExtOptional()],
     )
+
+
+def _compile_text(text: str) -> str:
+    """A compiler's message in the words of cel-go; "" when it is about nothing that Kubernetes would refuse."""
+    problems = _PROBLEM.split(_STATUS.sub("", text))
+    kept = [
+        _STRUCT.sub("", problem)
+        for problem in problems
+        # Kubernetes compares numbers of different types; and what follows from an error is no news.
+        if problem and _MIXED_NUMBERS.search(problem) is None and "'*error*'" not in problem
+    ]
+    return "".join(_with_receiver(problem) for problem in kept).rstrip("\n")
+
+
+def _with_receiver(problem: str) -> str:
+    """cel-go shows the receiver of a method in front of its arguments."""
+    return _METHOD.sub(
+        lambda found: (
+            f"{found[1]}' applied to '{found[2]}.({found[3]})'" if _is_method(problem, found[1]) else found[0]
+        ),
+        problem,
+    )
+
+
+def _is_method(text: str, name: str) -> bool:
+    return re.search(rf"\.\s*{re.escape(name)}\s*\(", text) is not None
 
 
 def _evaluation_text(text: str) -> str:

@@ -15,18 +15,19 @@ from kapsa.devcluster.embedded.cel import (
     Program,
     compile_expression,
 )
-from kapsa.devcluster.embedded.cel_values import cel_type, value_of
+from kapsa.devcluster.embedded.cel_values import value_of
 from kapsa.devcluster.embedded.field_errors import FieldError
 from kapsa.devcluster.embedded.list_types import correlate
 from kapsa.devcluster.embedded.schema import Rule, Schema
 
-__all__ = ["CompiledRule", "check_rules", "compile_rule", "uses_old_self"]
+__all__ = ["HAS_OLD", "OLD", "check_rules", "uses_old_self", "with_optional_old_self"]
 
 _MAX_MESSAGE = 5120
 _STRING = re.compile(r"""r?("{3}.*?"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.DOTALL)
 _OLD_SELF = re.compile(r"(?<![.\w])oldSelf\b")
 _ABSENT: Any = object()
-_OLD, _HAS_OLD = "old_self_value", "old_self_given"
+OLD, HAS_OLD = "old_self_value", "old_self_given"
+"""Variables behind an optional oldSelf."""
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
@@ -53,21 +54,28 @@ def uses_old_self(expression: str) -> bool:
     return _OLD_SELF.search(_STRING.sub('""', expression)) is not None
 
 
-def compile_rule(schema: Schema, rule: Rule) -> CompiledRule:
-    """The rule of a node, ready to run.
+def with_optional_old_self(expression: str) -> str:
+    """An expression in which `oldSelf` is an optional.
+
+    The binding takes no optional value from outside, so one is made inside and bound by a macro. The expression
+    keeps lines of its own: messages about it show nothing of what is around.
+    """
+    return f"[{HAS_OLD} ? optional.of({OLD}) : optional.none()].map(oldSelf,\n{expression}\n)[0]"
+
+
+def compile_rule(rule: Rule) -> CompiledRule:
+    """A rule, ready to run.
 
     :raises CelCompileError: when its expression, or that of its message, does not compile.
     """
-    type_ = cel_type(schema)
     transition = uses_old_self(rule.rule)
     expression, message = rule.rule, rule.message_expression
-    variables: tuple[tuple[str, str], ...] = (("self", type_), ("oldSelf", type_))
+    # Values are dynamic here: the definition's own check has looked at their types.
+    variables: tuple[tuple[str, str], ...] = (("self", "dyn"), ("oldSelf", "dyn"))
     if rule.optional_old_self:
-        # The binding takes no optional value from outside, so one is made inside.
-        variables = (("self", type_), (_OLD, type_), (_HAS_OLD, "bool"))
-        optional = f"{_HAS_OLD} ? optional.of({_OLD}) : optional.none()"
-        expression = f"cel.bind(oldSelf, {optional}, {expression})"
-        message = f"cel.bind(oldSelf, {optional}, {message})" if message else ""
+        variables = (("self", "dyn"), (OLD, "dyn"), (HAS_OLD, "bool"))
+        expression = with_optional_old_self(expression)
+        message = with_optional_old_self(message) if message else ""
     return CompiledRule(
         rule,
         compile_expression(expression, variables),
@@ -127,7 +135,7 @@ def _rules_of(schema: Schema) -> list[CompiledRule | FieldError]:
         found = []
         for rule in schema.rules:
             try:
-                found.append(compile_rule(schema, rule))
+                found.append(compile_rule(rule))
             except CelCompileError as error:
                 found.append(field_errors.invalid("", schema.type, f"rule compile error: {error}"))
         _compiled[schema] = found
@@ -141,7 +149,7 @@ def _run(
     given = old is not _ABSENT
     self_value = value_of(schema, value)
     old_value = value_of(schema, old) if given else self_value
-    variables = {"self": self_value, "oldSelf": old_value, _OLD: old_value, _HAS_OLD: given}
+    variables = {"self": self_value, "oldSelf": old_value, OLD: old_value, HAS_OLD: given}
     for compiled in _rules_of(schema):
         if isinstance(compiled, FieldError):
             errors.append(FieldError(compiled.reason, here, compiled.value, compiled.detail))

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from kapsa.devcluster.embedded.schema import Schema
 
-__all__ = ["cel_type", "escape", "unescape", "value_of"]
+__all__ = ["escape", "value_of"]
 
 Convert = Callable[[Any], Any]
 _RESERVED = frozenset(
@@ -40,13 +40,9 @@ _RESERVED = frozenset(
     }
 )
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
-_UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
 _SPECIAL = re.compile(r"__|[./-]")
-_ESCAPED = re.compile("|".join(_UNESCAPES))
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _NANOSECONDS = {"ns": 1, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "m": 6e10, "h": 3.6e12}
-_TYPES = {"string": "string", "integer": "int", "number": "double", "boolean": "bool"}
-_FORMATS = {"date-time": "timestamp", "date": "timestamp", "duration": "duration", "byte": "bytes"}
 
 _plans: WeakKeyDictionary[Schema, Convert | None] = WeakKeyDictionary()
 
@@ -56,23 +52,6 @@ def escape(name: str) -> str:
     if name in _RESERVED:
         return f"__{name}__"
     return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], name)
-
-
-def unescape(name: str) -> str:
-    if name.startswith("__") and name.endswith("__") and name[2:-2] in _RESERVED:
-        return name[2:-2]
-    return _ESCAPED.sub(lambda found: _UNESCAPES[found[0]], name)
-
-
-def cel_type(schema: Schema) -> str:
-    """The CEL type of a value of this schema; objects are dynamic, their fields are checked elsewhere."""
-    if schema.type == "string":
-        return _FORMATS.get(schema.format, "string")
-    if schema.type == "array":
-        return f"list<{cel_type(schema.items)}>" if schema.items is not None else "list<dyn>"
-    if schema.type == "object" and schema.additional is not None and not schema.properties:
-        return f"map<string, {cel_type(schema.additional)}>"
-    return _TYPES.get(schema.type, "dyn")
 
 
 def value_of(schema: Schema, value: Any) -> Any:

@@ -76,7 +76,12 @@ def validate_schema(schema: Raw, path: str, *, status_enabled: bool) -> list[Fie
     errors += structural or _defaults(schema, path, root=True)
     found = _Walk()
     found.node(schema, path, _Place(), root=True)
-    return [*errors, *found.errors]
+    if errors or found.errors or not found.rules:
+        return [*errors, *found.errors]
+    # Rules are compiled against the types of the schema, so it must be right first.
+    from kapsa.devcluster.embedded.cel_definitions import check_definitions
+
+    return check_definitions(found.rules, schema)
 
 
 def unrecognized_formats(schema: Any) -> list[str]:
@@ -125,10 +130,12 @@ def _root_with_status(schema: Raw, path: str) -> list[FieldError]:
 
 
 class _Walk:
-    """One pass over a schema that collects errors."""
+    """One pass over a schema that collects errors, and the rules to compile."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
+        self.rules: list[tuple[Raw, str, str]] = []
+        """Nodes with rules: the node, its path, and the path of the list above it without identities."""
 
     def node(self, schema: Any, path: str, place: _Place, *, root: bool = False) -> None:
         if not isinstance(schema, dict):
@@ -152,6 +159,8 @@ class _Walk:
         errors += _list_keys(schema, path)
         if schema.get("x-kubernetes-validations"):
             errors += _rule_texts(schema, path)
+            if place.with_rules:
+                self.rules.append((schema, path, place.uncorrelatable))
 
     def _additional(self, schema: Raw, path: str, place: _Place) -> None:
         additional = schema.get("additionalProperties")
