@@ -31,6 +31,7 @@ class Executor:
         self._backend = backend
         self._recorder = recorder
         self._component = component or account
+        self._manager = manager
         identity = UserInfo(
             username=user or f"system:serviceaccount:kube-system:{account}",
             groups=("system:authenticated",) if user else _AUTHENTICATED,
@@ -106,7 +107,7 @@ class Executor:
     async def note(self, note: Note, *, name: str = "", error: str = "") -> None:
         """Record an Event."""
         message = note.message.replace("{name}", name).replace("{error}", error)
-        await self._recorder.record(note, message, note.component or self._component)
+        await self._recorder.record(note, message, note.component or self._component, self._manager)
 
 
 def is_terminating_namespace(error: ApiError) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..backend import Backend
 from ..exchange import Reply
 from ..storage import Change, Collection
+from ..stored_form import stored_form
 from ..verbs import Verbs
 from .events import Recorder
 from .executor import Executor
@@ -15,8 +16,7 @@ from .kinds import NODE, POD, STORAGE_CLASS, Kind, Object
 from .logs import read_log
 from .namespaces import NamespaceController
 from .node_agents import Kubelets, NodeController, Scheduler
-from .nodes import new_node
-from .plan import Create
+from .nodes import new_node, report
 from .queue import WorkQueue
 from .reconcilers import RECONCILERS, Reconciler
 from .service_accounts import ServiceAccountController
@@ -115,7 +115,7 @@ class Controllers:
         self._accounts.start()
         for reconciler in self._reconcilers:
             reconciler.start()
-        await self._furnish()
+        self._furnish()
         self._node_controller.start()
         self._scheduler.start()
         self._kubelets.start()
@@ -128,15 +128,32 @@ class Controllers:
         for queue in self.queues:
             await queue.stop()
 
-    async def _furnish(self) -> None:
-        executor = self._executor("node-controller")
+    def _furnish(self) -> None:
+        """Nodes that report already, and a storage class: what a cluster has before anyone writes to it.
+
+        They go straight into the store: through the write path, a start would wait for schemas nobody needs yet.
+        """
+        now = self._backend.clock.now()
         for number in range(1, self._nodes + 1):
-            await executor.do(Create(NODE, new_node(number), exists_ok=True))
-        storage_class = {
-            "metadata": {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}},
-            "provisioner": PROVISIONER,
+            node = new_node(number)
+            self._place(NODE, {**node, "status": report(node, silent_since=None, now=now).status})
+        metadata = {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}}
+        storage = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
+        self._place(STORAGE_CLASS, {"metadata": metadata, "provisioner": PROVISIONER, **storage})
+
+    def _place(self, kind: Kind, obj: Object) -> None:
+        info = self._backend.registry.get(kind.group, kind.version, kind.resource)
+        collection = self._backend.collection(info)
+        if collection.get(obj["metadata"]["name"]) is not None:
+            return
+        revision = self._backend.store.next_revision
+        system = {
+            "uid": self._backend.new_uid(),
+            "resourceVersion": str(revision),
+            "creationTimestamp": self._backend.now(),
         }
-        await executor.do(Create(STORAGE_CLASS, storage_class, exists_ok=True))
+        metadata = {**obj["metadata"], **system}
+        collection.put(stored_form(info, {**obj, "metadata": metadata}, revision))
 
     def _follow(self, collection: Collection, change: Change) -> None:
         self._collector.follow(collection, change)

@@ -62,9 +62,7 @@ class Scheduler:
         if wait > 0:
             self.queue.add_after(key, wait)
             return
-        known = self._view.objects(NODE)
-        by_node = {name: self._view.pods_on(name) for name in (n["metadata"]["name"] for n in known)}
-        node, message = placement.choose(pod, known, by_node)
+        node, message = placement.choose(pod, self._view.objects(NODE), self._view.crowd)
         if node is None:
             await self._refuse(pod, message, now)
             return

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from ..strategies.quantities import parse
 from .kinds import Object
 from .podstate import is_finished
 
 HARD = ("NoSchedule", "NoExecute")
+
+
+class Crowd(Protocol):
+    """The pods that are on nodes already."""
+
+    def count(self, node: str) -> int:
+        """How many."""
+
+    def pods(self, node: str) -> list[Object]:
+        """Which; asked for only when their requests matter."""
 
 
 def tolerates(tolerations: Iterable[dict[str, Any]], taint: dict[str, Any]) -> bool:
@@ -94,39 +104,39 @@ def requests(pod_spec: dict[str, Any]) -> dict[str, Decimal]:
     return total
 
 
-def shortage(pod_spec: dict[str, Any], node: Object, there: Iterable[Object]) -> list[str]:
+def shortage(pod_spec: dict[str, Any], node: Object, crowd: Crowd) -> list[str]:
     """Why the node is too small, in the scheduler's words; empty when the pod fits."""
+    name = node["metadata"]["name"]
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    present = [pod for pod in there if not is_finished(pod)]
     reasons = []
-    if "pods" in allocatable and len(present) + 1 > parse(allocatable["pods"]):
+    if "pods" in allocatable and crowd.count(name) + 1 > parse(allocatable["pods"]):
         reasons.append("Too many pods")
     wanted = requests(pod_spec)
     if not wanted:
         return reasons
     used: dict[str, Decimal] = {}
-    for pod in present:
-        for name, amount in requests(pod["spec"]).items():
-            used[name] = used.get(name, Decimal(0)) + amount
-    for name, amount in sorted(wanted.items()):
-        if amount and amount + used.get(name, Decimal(0)) > parse(allocatable.get(name, 0)):
-            reasons.append(f"Insufficient {name}")
+    for pod in crowd.pods(name):
+        if not is_finished(pod):
+            for resource, amount in requests(pod["spec"]).items():
+                used[resource] = used.get(resource, Decimal(0)) + amount
+    for resource, amount in sorted(wanted.items()):
+        if amount and amount + used.get(resource, Decimal(0)) > parse(allocatable.get(resource, 0)):
+            reasons.append(f"Insufficient {resource}")
     return reasons
 
 
-def choose(pod: Object, nodes: list[Object], pods_by_node: dict[str, list[Object]]) -> tuple[str | None, str]:
+def choose(pod: Object, nodes: list[Object], crowd: Crowd) -> tuple[str | None, str]:
     """The least crowded node that takes the pod, or the scheduler's message why none does."""
     spec = pod["spec"]
     reasons: dict[str, int] = {}
     fitting: list[tuple[int, str]] = []
     for node in nodes:
         name = node["metadata"]["name"]
-        there = pods_by_node.get(name, [])
-        why = _unfit(spec, node, there)
+        why = _unfit(spec, node, crowd)
         for reason in why:
             reasons[reason] = reasons.get(reason, 0) + 1
         if not why:
-            fitting.append((len(there), name))
+            fitting.append((crowd.count(name), name))
     if fitting:
         return min(fitting)[1], ""
     if not nodes:
@@ -138,7 +148,7 @@ def choose(pod: Object, nodes: list[Object], pods_by_node: dict[str, list[Object
     )
 
 
-def _unfit(spec: dict[str, Any], node: Object, there: list[Object]) -> list[str]:
+def _unfit(spec: dict[str, Any], node: Object, crowd: Crowd) -> list[str]:
     if node["spec"].get("unschedulable") and not tolerates(
         spec.get("tolerations") or (), {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     ):
@@ -147,4 +157,4 @@ def _unfit(spec: dict[str, Any], node: Object, there: list[Object]) -> list[str]
         return ["node(s) had untolerated taint(s)"]
     if not selects(spec, node):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    return shortage(spec, node, there)
+    return shortage(spec, node, crowd)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sized
 
 from ..backend import Backend
 from ..storage import Change, Collection, Stored
@@ -11,6 +11,17 @@ from .kinds import CONTROLLER_REVISION, JOB, POD, REPLICA_SET, Kind, Object
 from .ownership import controller_uid
 
 _INDEXED = (POD, REPLICA_SET, JOB, CONTROLLER_REVISION)
+
+
+class Crowd:
+    """The pods of each node, counted without looking at them."""
+
+    def __init__(self, by_node: Mapping[str, Sized], pods: Callable[[str], list[Object]]) -> None:
+        self._by_node = by_node
+        self.pods = pods
+
+    def count(self, node: str) -> int:
+        return len(self._by_node.get(node, ()))
 
 
 class View:
@@ -57,6 +68,10 @@ class View:
 
     def pods_on(self, node: str) -> list[Object]:
         return self._many(POD, self._by_node.get(node, ()))
+
+    @property
+    def crowd(self) -> Crowd:
+        return Crowd(self._by_node, self.pods_on)
 
     def nodes_with_pods(self) -> list[str]:
         return [node for node, keys in self._by_node.items() if node and keys]

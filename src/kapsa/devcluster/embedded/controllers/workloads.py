@@ -151,9 +151,11 @@ class Workloads:
     # -- what the nodes ask -------------------------------------------------------------------------------
 
     def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever a test says something new."""
         self._listeners.append(listener)
 
     def is_gone(self, node: str) -> bool:
+        """Whether this node has vanished."""
         return node in self._gone
 
     def behaviour(self, pod: Object) -> Behaviour:
