@@ -1,72 +1,143 @@
-"""Every example in the README and under docs/ runs as it stands there."""
+"""Every example in the README and under docs/ runs as it stands there, and every link leads somewhere."""
 
 from __future__ import annotations
 
-import ast
-import asyncio
-import inspect
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType
-from typing import Any
 
 import pytest
+import structlog
 
-from tests.docs.snippets import Snippet, snippets
+from tests.docs.page_run import PageRun
+from tests.docs.snippets import FENCE, PageError, snippets
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 @pytest.fixture
 def page_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working directory in which the page's files can be imported and the `kapsa` command is found."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    """An empty working directory in which the page's files can be imported and the `kapsa` command is found.
+
+    The cache directory is its own, too: a devcluster that a page leaves running is found there and stopped.
+    """
+    directory, cache = tmp_path / "page", tmp_path / "cache"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    monkeypatch.syspath_prepend(str(directory))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(directory))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KAPSA_SOURCE", str(ROOT))
-    loaded = set(sys.modules)
-    yield tmp_path
+    loaded, logging = set(sys.modules), structlog.get_config()
+    yield directory
+    structlog.configure(**logging)
     for name in set(sys.modules) - loaded:
         if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
             del sys.modules[name]
+    if (cache / "kapsa" / "devclusters").exists():
+        subprocess.run(["kapsa", "devcluster", "down", "--all"], check=False, capture_output=True, timeout=60)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_example_of_the_page_runs(page: Path, page_directory: Path) -> None:
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for snippet in snippets(page):
-        if snippet.file:
-            (page_directory / snippet.file).parent.mkdir(parents=True, exist_ok=True)
-            (page_directory / snippet.file).write_text(snippet.body, encoding="utf-8")
-        elif snippet.norun:
-            continue
-        elif snippet.language == "sh":
-            run_shell(page, snippet, page_directory)
-        else:
-            run_python(page, snippet, names)
+    PageRun(page, page_directory).run()
 
 
-def run_shell(page: Path, snippet: Snippet, directory: Path) -> None:
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", snippet.body],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode == 0, f"{page.name}:{snippet.line}\n{snippet.body}\n{done.stdout}\n{done.stderr}"
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 
 
-def run_python(page: Path, snippet: Snippet, names: dict[str, Any]) -> None:
-    # The newlines keep the page's own line numbers in a traceback.
-    source = "\n" * (snippet.line - 1) + snippet.body
-    code: CodeType = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    if code.co_flags & inspect.CO_COROUTINE:
-        asyncio.run(eval(code, names))
-    else:
-        exec(code, names)
+def links(page: Path) -> list[tuple[str, str]]:
+    """Path and anchor of each link to a page of ours."""
+    prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
+    return LINK.findall(prose)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a page's headings are called in links."""
+    seen: dict[str, int] = {}
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        number = seen[anchor] = seen.get(anchor, -1) + 1
+        found.add(f"{anchor}-{number}" if number else anchor)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_of_the_page_leads_somewhere(page: Path) -> None:
+    for path, anchor in links(page):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name_of(page)} links to {path}, which is not there"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{name_of(page)} links to {path}#{anchor}: no such heading"
+
+
+def test_the_map_leads_to_every_page() -> None:
+    linked = {(DOCS / path).resolve() for path, _ in links(DOCS / "README.md")}
+    missing = [name_of(page) for page in DOCS.rglob("*.md") if page not in linked | {DOCS / "README.md"}]
+    assert missing == [], "docs/README.md does not lead there"
+
+
+# -- the runner itself: a page that is wrong must not pass -----------------------------------------------------
+
+
+def page_with(directory: Path, text: str) -> Path:
+    page = directory / "page.md"
+    page.write_text(text)
+    return page
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "```python\nassert 1 == 2\n```\n",
+        "```sh\nfalse\n```\n",
+        "```python\nprint('one')\n```\n\n```text output\ntwo\n```\n",
+        "```python\nasync def test_something(harness):\n    assert harness is None\n```\n",
+    ],
+    ids=["python", "shell", "output", "test"],
+)
+def test_a_page_that_does_not_do_what_it_says_fails(block: str, page_directory: Path) -> None:
+    with pytest.raises(AssertionError):
+        PageRun(page_with(page_directory, block), page_directory).run()
+
+
+def test_printed_lines_may_be_left_out(page_directory: Path) -> None:
+    block = "```python\nprint('one\\ntwo\\nthree')\n```\n\n```text output\none\n...\nthree\n```\n"
+    PageRun(page_with(page_directory, block), page_directory).run()
+
+
+def test_a_process_that_a_block_leaves_behind_ends_with_the_page(page_directory: Path) -> None:
+    block = "```sh\nsleep 100 > /dev/null 2>&1 & echo $! > pid\n```\n"
+    PageRun(page_with(page_directory, block), page_directory).run()
+    process = int((page_directory / "pid").read_text())
+    state = Path(f"/proc/{process}/stat")
+    deadline = time.monotonic() + 5
+    while state.exists() and time.monotonic() < deadline:
+        # A zombie waits for whoever adopted it, and does nothing any more.
+        if state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.01)
+    assert not state.exists(), "it still runs"
+
+
+@pytest.mark.parametrize(
+    "block",
+    ["```bash\nls\n```\n", "```python norn=why\n```\n", "```python norun\n```\n", "```\nplain\n```\n"],
+    ids=["another language", "a word that nobody knows", "no reason", "no language"],
+)
+def test_a_block_that_would_be_passed_over_in_silence_is_refused(block: str, tmp_path: Path) -> None:
+    with pytest.raises(PageError, match=r"page\.md:1"):
+        list(snippets(page_with(tmp_path, block)))

@@ -27,23 +27,32 @@ DEADLOCK_SECONDS = 5.0
 class Clock(Protocol):
     """Where a component reads the time, so that a test can hand it another."""
 
-    def now(self) -> datetime: ...
+    def now(self) -> datetime:
+        """The wall time, aware, in UTC."""
+        ...
 
-    def monotonic(self) -> float: ...
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary point that never go back."""
+        ...
 
-    async def sleep(self, seconds: float) -> None: ...
+    async def sleep(self, seconds: float) -> None:
+        """Return after `seconds` have passed on this clock."""
+        ...
 
 
 class SystemClock:
     """The machine's own time."""
 
     def now(self) -> datetime:
+        """The machine's wall time."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
+        """The machine's monotonic time."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
+        """Wait for real."""
         await asyncio.sleep(seconds)
 
 
@@ -61,9 +70,11 @@ class VirtualClock:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def now(self) -> datetime:
+        """The epoch and what has passed since the loop began."""
         return self.epoch + timedelta(seconds=self.monotonic())
 
     def monotonic(self) -> float:
+        """The loop's time, at this clock's rate."""
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -73,6 +84,7 @@ class VirtualClock:
         return self._loop.time() * self.rate
 
     async def sleep(self, seconds: float) -> None:
+        """Wait until `seconds` have passed on this clock: no real time, on a virtual loop."""
         await asyncio.sleep(seconds / self.rate)
 
 
@@ -91,6 +103,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = 1e-6
 
     def time(self) -> float:
+        """Virtual seconds since the loop was made."""
         return self._virtual_now
 
     def advance(self, seconds: float) -> None:
@@ -105,6 +118,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
+        """Call `func` in a thread. Virtual time stands still until it has returned."""
         future = super().run_in_executor(executor, func, *args)
         self._pending_calls += 1
         future.add_done_callback(self._call_finished)

@@ -144,6 +144,7 @@ class Rule(msgspec.Struct, kw_only=True):
     """How often it has acted."""
 
     def matches(self, target: Target) -> bool:
+        """Whether the rule is about this request."""
         return (
             self._verb_matches(target.verb)
             and self.resource in ("", target.resource)
@@ -229,6 +230,7 @@ class FaultPlan:
         return frozenset(client for client, event in self._crashes.items() if event.is_set())
 
     def is_crashed(self, client: str) -> bool:
+        """Whether this client is dead and was not revived."""
         event = self._crashes.get(client)
         return event is not None and event.is_set()
 
@@ -258,11 +260,13 @@ class FaultPlan:
     # Watches
 
     def watch_opened(self, target: Target) -> OpenWatch:
+        """Told by the server: a watch begins."""
         watch = OpenWatch(self, target)
         self._watches.append(watch)
         return watch
 
     def watch_closed(self, watch: OpenWatch) -> None:
+        """Told by the server: a watch has ended."""
         self._watches.remove(watch)
 
     def order(self, order: Order, *, resource: str = "", client: str = "") -> int:

@@ -143,10 +143,12 @@ class Informer:
             self._tell(handler, Change(None, stored, initial=True))
 
     def start(self) -> None:
+        """Begin to list and watch, in the background."""
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"informer {self.scope}")
 
     async def stop(self) -> None:
+        """End the watch. The store keeps what it has."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

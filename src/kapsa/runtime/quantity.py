@@ -114,15 +114,18 @@ class Quantity:
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
+        """Read what a manifest holds: text or a number."""
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise ValueError(f"expected a quantity such as 500m or 2Gi, got {value!r}")  # noqa: TRY004 - msgspec reports ValueError with the field's path
         return cls(value)
 
     def to_wire(self) -> str:
+        """What a manifest holds: the text as it was written."""
         return self._text
 
     @classmethod
     def openapi(cls) -> dict[str, Any]:
+        """Its schema in a CRD."""
         return {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "pattern": _PATTERN,

@@ -91,6 +91,7 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
         return None
 
     def annotations(self) -> dict[str, str]:
+        """The annotations, read from the JSON: they are too large to keep twice."""
         return _ANNOTATED.decode(self.raw).metadata.annotations or {}
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,0 +1,42 @@
+"""The API reference says what the docstrings say."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import kapsa.devcluster
+import kapsa.runtime
+import kapsa.runtime.testing
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("api_reference", ROOT / "tools" / "api_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_what_the_docstrings_say(generator: ModuleType) -> None:
+    written = (ROOT / "docs" / "API.md").read_text(encoding="utf-8")
+    assert written == generator.render(), f"docs/API.md is out of date: run `{generator.COMMAND}`"
+
+
+def test_it_comes_out_the_same_every_time(generator: ModuleType) -> None:
+    assert generator.render() == generator.render()
+
+
+@pytest.mark.parametrize("module", [kapsa.runtime, kapsa.runtime.testing, kapsa.devcluster])
+def test_every_public_name_is_on_it(module: ModuleType, generator: ModuleType) -> None:
+    headings = {
+        line.removeprefix("### ") for line in generator.render().splitlines() if line.startswith("### ")
+    }
+    assert set(module.__all__) - headings == set()

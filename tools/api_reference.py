@@ -1,0 +1,422 @@
+"""Writes docs/API.md from the docstrings of the public names; `--check` only tells whether the page is up to date.
+
+Signatures and attribute docstrings are read from the source, so that the page says what is written there and comes out
+the same on every machine.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import inspect
+import re
+import sys
+import textwrap
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "API.md"
+COMMAND = "python tools/api_reference.py"
+WIDTH = 100
+
+MODULES: tuple[tuple[str, str], ...] = (
+    ("kapsa.runtime", "What an operator's author needs: `from kapsa.runtime import ...`."),
+    ("kapsa.runtime.client", "What the client's calls take as `**options`."),
+    ("kapsa.runtime.reader", "What the client's reading calls take as `**options`."),
+    ("kapsa.runtime.errors", ""),
+    ("kapsa.runtime.audit", ""),
+    ("kapsa.runtime.untrusted", ""),
+    ("kapsa.runtime.testing", ""),
+    ("kapsa.devcluster", ""),
+    ("kapsa.devcluster.faults", ""),
+    ("kapsa.devcluster.embedded.controllers.workloads", ""),
+)
+"""The modules of the page, in order, and what to say instead of a module's own docstring."""
+
+INTERNAL = {
+    "kapsa.runtime.client": {"Client", "PatchType", "Propagation"},
+    "kapsa.runtime.reader": {"Reader"},
+    "kapsa.runtime.errors": {"error_from_response", "error_from_status"},
+    "kapsa.devcluster.faults": {"OpenWatch", "Target"},
+    "kapsa.devcluster.embedded.controllers.workloads": {"Behaviour"},
+}
+"""Names that modules share with each other rather than with people."""
+
+MADE_BY_THE_RUNTIME = {"AdmissionRequest", "Context", "RunningOperator"}
+"""Classes whose constructors are nobody's business."""
+
+
+class Undocumented(Exception):  # noqa: N818 - named as what was found
+    """A public name without a docstring."""
+
+
+def main() -> int:
+    text = render()
+    if "--check" in sys.argv[1:]:
+        if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
+            return 0
+        print(f"docs/API.md is out of date: run `{COMMAND}`", file=sys.stderr)
+        return 1
+    PAGE.write_text(text, encoding="utf-8")
+    print(PAGE.relative_to(ROOT))
+    return 0
+
+
+def render() -> str:
+    """The whole page."""
+    sections: list[str] = []
+    contents: list[str] = []
+    documented: dict[Any, str] = {}
+    anchors = _Anchors()
+    anchors.of("API reference")
+    for name, summary in MODULES:
+        module = importlib.import_module(name)
+        contents.append(f"- [{name}](#{anchors.of(name)})")
+        index, entries = [], []
+        for public in _public_names(module):
+            entry = _entry(module, public, documented)
+            headings = re.findall(r"^####? (.+)$", entry, re.MULTILINE)
+            anchor, *_ = [anchors.of(heading) for heading in headings]
+            index.append(f"[{public}](#{anchor})")
+            entries.append(entry)
+        sections += [f"## {name}", summary or _prose(module.__doc__ or ""), " · ".join(index), *entries]
+    head = (
+        "# API reference\n\n"
+        f"Made from the docstrings by `{COMMAND}`; edit those, not this page.\n\n" + "\n".join(contents)
+    )
+    return "\n\n".join([head, *sections]) + "\n"
+
+
+class _Anchors:
+    """The anchors that a page's headings get, in order: a heading that comes again is numbered."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+
+    def of(self, heading: str) -> str:
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        number = self._seen[anchor] = self._seen.get(anchor, -1) + 1
+        return f"{anchor}-{number}" if number else anchor
+
+
+def _public_names(module: Any) -> list[str]:
+    hidden = INTERNAL.get(module.__name__, set())
+    return sorted((name for name in module.__all__ if name not in hidden), key=str.lower)
+
+
+def _entry(module: Any, name: str, documented: dict[Any, str]) -> str:
+    found = getattr(module, name)
+    if inspect.ismodule(found):
+        functions = (getattr(found, each) for each in found.__all__)
+        members = [_member(_node_of(each), name, _docstring(each, each.__name__)) for each in functions]
+        return "\n\n".join([f"### {name}", _prose(found.__doc__ or ""), *members])
+    if inspect.isclass(found) or inspect.isfunction(found):
+        if (earlier := documented.get(found)) is not None:
+            return f"### {name}\n\nThe same as `{earlier}.{name}`, above."
+        documented[found] = module.__name__
+        return _class(found, name) if inspect.isclass(found) else _function(found, name)
+    return f"### {name}\n\n{_prose(_variable_docstring(module, name))}"
+
+
+def _class(cls: type, name: str) -> str:
+    node = _node_of(cls)
+    parts = [f"### {name}", _class_signature(cls, node), _prose(_docstring(cls, name))]
+    if (start := _method(node, "__init__")) is not None and (told := ast.get_docstring(start)):
+        parts.append(_prose(told))
+    properties, methods = [], []
+    for child, docstring in _members(cls, name):
+        if _decorated(child, "property"):
+            properties.append(_property(child, docstring))
+        else:
+            methods.append(_member(child, name, docstring))
+    if attributes := [*_attributes(cls), *properties]:
+        parts.append("\n".join(attributes))
+    parts += methods
+    return "\n\n".join(part for part in parts if part)
+
+
+def _members(cls: type, name: str) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, str]]:
+    """The public methods and properties, those of bases of ours included, in the order of the source."""
+    seen: set[str] = set()
+    for base in _lineage(cls):
+        for child in _node_of(base).body:
+            if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or child.name.startswith("_"):
+                continue
+            if child.name in seen or _is_overload(child):
+                continue
+            seen.add(child.name)
+            docstring = ast.get_docstring(child) or _inherited_docstring(cls, child.name)
+            if docstring is None and _decorated(child, "property"):
+                docstring = ""  # its name says all there is to say
+            if docstring is None:
+                if base is not cls:
+                    continue
+                raise Undocumented(f"{cls.__module__}.{name}.{child.name} has no docstring")
+            yield child, docstring
+
+
+def _property(child: ast.FunctionDef | ast.AsyncFunctionDef, docstring: str) -> str:
+    returns = f": {ast.unparse(child.returns)}" if child.returns else ""
+    line = f"- `{child.name}{returns}`"
+    return f"{line}: {_prose(docstring, one_line=True)}" if docstring else line
+
+
+def _member(child: ast.FunctionDef | ast.AsyncFunctionDef, owner: str, docstring: str) -> str:
+    return f"#### {owner}.{child.name}\n\n{_fence(_signature(child))}\n\n{_prose(docstring)}"
+
+
+def _function(function: Any, name: str) -> str:
+    node = _node_of(function)
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    return f"### {name}\n\n{_fence(_signature(node))}\n\n{_prose(_docstring(function, name))}"
+
+
+# -- reading the source ----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _tree(file: str) -> ast.Module:
+    return ast.parse(Path(file).read_text(encoding="utf-8"))
+
+
+def _node_of(thing: Any) -> Any:
+    """The definition of a class or function in its module."""
+    module = sys.modules[thing.__module__]
+    assert module.__file__ is not None
+    for node in _tree(module.__file__).body:
+        if getattr(node, "name", "") == thing.__name__ and not _is_overload(node):
+            return node
+    raise LookupError(f"{thing.__module__}.{thing.__name__} is not defined at the top of its module")
+
+
+def _lineage(cls: type) -> list[type]:
+    """The class and its bases of ours. A TypedDict knows none at run time, but its source does."""
+    bases: list[Any] = list(cls.__mro__)
+    if typing.is_typeddict(cls):
+        module = sys.modules[cls.__module__]
+        bases += [getattr(module, ast.unparse(base), object) for base in _node_of(cls).bases]
+    return [base for base in bases if base.__module__.startswith("kapsa.")]
+
+
+def _docstring(thing: Any, name: str) -> str:
+    docstring = ast.get_docstring(_node_of(thing))
+    if not docstring:
+        raise Undocumented(f"{thing.__module__}.{name} has no docstring")
+    return docstring
+
+
+def _inherited_docstring(cls: type, method: str) -> str | None:
+    nodes = (_method(_node_of(base), method) for base in _lineage(cls)[1:])
+    return next((told for node in nodes if node is not None and (told := ast.get_docstring(node))), None)
+
+
+def _method(node: Any, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    for child in node.body:
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and child.name == name:
+            return child
+    return None
+
+
+def _attributes(cls: type) -> Iterator[str]:
+    """The public attributes: those of the class's body, and those of `__init__` that say what they are."""
+    for base in _lineage(cls):
+        node = _node_of(base)
+        yield from _attributes_in(node.body, cls, told_only=False)
+        if (start := _method(node, "__init__")) is not None:
+            yield from _attributes_in(start.body, cls, told_only=True)
+
+
+def _attributes_in(body: list[ast.stmt], cls: type, *, told_only: bool) -> Iterator[str]:
+    for statement, following in zip(body, [*body[1:], None], strict=True):
+        name = _assigned_name(statement)
+        if name is None or name.startswith("_"):
+            continue
+        told = _text_of(following)
+        if told is None and told_only:
+            continue
+        annotation = getattr(statement, "annotation", None)
+        value = getattr(statement, "value", None)
+        declared = f": {ast.unparse(annotation)}" if annotation is not None else ""
+        default = ""
+        if value is not None and not told_only and len(ast.unparse(value)) < 60:
+            default = f" = {ast.unparse(value)}"
+        line = f"- `{' '.join((name + declared + default).split())}`"
+        yield f"{line}: {_prose(told, one_line=True)}" if told else line
+
+
+def _assigned_name(statement: ast.stmt) -> str | None:
+    target: ast.expr
+    if isinstance(statement, ast.AnnAssign):
+        target = statement.target
+    elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+    else:
+        return None
+    if isinstance(target, ast.Name):
+        return target.id
+    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+        return target.attr
+    return None
+
+
+def _text_of(statement: ast.stmt | None) -> str | None:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        return inspect.cleandoc(value.value)
+    return None
+
+
+def _variable_docstring(module: Any, name: str) -> str:
+    """The docstring under a module's variable, wherever it was first assigned."""
+    for candidate in [module, *(sys.modules[key] for key in sorted(sys.modules) if key.startswith("kapsa."))]:
+        if not candidate.__file__ or not hasattr(candidate, name):
+            continue
+        body = _tree(candidate.__file__).body
+        for statement, following in zip(body, [*body[1:], None], strict=True):
+            if _assigned_name(statement) == name and (told := _text_of(following)):
+                return told
+    raise Undocumented(f"{module.__name__}.{name} has no docstring")
+
+
+def _decorated(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
+    return any(ast.unparse(each).rpartition(".")[2] == name for each in node.decorator_list)
+
+
+def _is_overload(node: Any) -> bool:
+    return not isinstance(node, ast.ClassDef) and _decorated(node, "overload")
+
+
+# -- signatures ------------------------------------------------------------------------------------------------
+
+
+def _class_signature(cls: type, node: ast.ClassDef) -> str:
+    start = _method(node, "__init__")
+    bases = [ast.unparse(base) for base in node.bases]
+    shown = [
+        base for base in bases if not re.match(r"_|Generic\[|(msgspec\.Struct|Protocol|TypedDict)$", base)
+    ]
+    told = f"Extends {', '.join(f'`{base}`' for base in shown)}." if shown else ""
+    if (
+        start is None
+        or cls.__name__ in MADE_BY_THE_RUNTIME
+        or issubclass(cls, BaseException)
+        or not _parameters(start.args)
+    ):
+        return told
+    fence = _fence(_signature(start, name=cls.__name__, skip_return=True))
+    return f"{told}\n\n{fence}" if told else fence
+
+
+def _signature(
+    node: ast.FunctionDef | ast.AsyncFunctionDef, *, name: str = "", skip_return: bool = False
+) -> str:
+    """The signature on one line if it fits, else one parameter a line."""
+    parameters = _parameters(node.args)
+    prefix = "" if name else ("async def " if _returns_awaitable(node) else "def ")
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns and not skip_return else ""
+    head = f"{prefix}{name or node.name}("
+    line = f"{head}{', '.join(parameters)}){returns}"
+    if len(line) <= WIDTH:
+        return line
+    return "\n".join([head, *(f"    {each}," for each in parameters), f"){returns}"])
+
+
+def _returns_awaitable(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    if not isinstance(node, ast.AsyncFunctionDef):
+        return False
+    return not _decorated(node, "asynccontextmanager")
+
+
+def _parameters(arguments: ast.arguments) -> list[str]:
+    plain = [*arguments.posonlyargs, *arguments.args]
+    defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults)) + list(
+        arguments.defaults
+    )
+    made = [
+        _parameter(each, default)
+        for each, default in zip(plain, defaults, strict=True)
+        if each.arg not in ("self", "cls")
+    ]
+    if arguments.vararg is not None:
+        made.append(f"*{_parameter(arguments.vararg, None)}")
+    elif arguments.kwonlyargs:
+        made.append("*")
+    made += [
+        _parameter(each, default)
+        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+    if arguments.kwarg is not None:
+        made.append(f"**{_parameter(arguments.kwarg, None)}")
+    return made
+
+
+def _parameter(argument: ast.arg, default: ast.expr | None) -> str:
+    annotation = f": {ast.unparse(argument.annotation).strip(chr(39))}" if argument.annotation else ""
+    if default is None:
+        return f"{argument.arg}{annotation}"
+    equals = " = " if annotation else "="
+    return f"{argument.arg}{annotation}{equals}{ast.unparse(default)}"
+
+
+def _fence(code: str) -> str:
+    return f'```python norun="a signature"\n{code}\n```'
+
+
+# -- prose -----------------------------------------------------------------------------------------------------
+
+
+def _prose(docstring: str, *, one_line: bool = False) -> str:
+    """A docstring as Markdown: roles become code, parameters a list, examples a block."""
+    text = re.sub(r":\w+:`~?([^`]*)`", lambda role: f"`{role[1].lstrip('.')}`", inspect.cleandoc(docstring))
+    text = text.replace("``", "`")
+    if one_line:
+        return " ".join(text.split())
+    blocks: list[str] = []
+    for block in re.split(r"\n{2,}", text.strip("\n")):
+        if block.strip() in ("", "::"):
+            continue
+        if block.startswith((":param", ":raises")):
+            blocks.append(_parameter_list(block))
+        elif block.startswith(" ") or _is_code(block):
+            body = textwrap.dedent(block)
+            blocks.append(f"```text\n{body}\n```")
+        else:
+            blocks.append(block)
+    return _joined_code(blocks)
+
+
+def _is_code(block: str) -> bool:
+    """Whether a block is an example or a table of its own making: lines that must not be run together."""
+    lines = block.splitlines()
+    return block.startswith((">>>", "class ")) or bool(
+        re.match(r"[\w.]+(\([^)]*\))? = \S", lines[0]) or any(re.search(r"\S {2,}\S", line) for line in lines)
+    )
+
+
+def _joined_code(blocks: list[str]) -> str:
+    """Blocks of code that only an empty line parts are one."""
+    joined: list[str] = []
+    for block in blocks:
+        if joined and block.startswith("```text\n") and joined[-1].startswith("```text\n"):
+            joined[-1] = joined[-1].removesuffix("\n```") + "\n\n" + block.removeprefix("```text\n")
+        else:
+            joined.append(block)
+    return "\n\n".join(joined)
+
+
+def _parameter_list(block: str) -> str:
+    entries = re.split(r"^:(?:param )?", block, flags=re.MULTILINE)[1:]
+    lines = []
+    for entry in entries:
+        name, _, text = entry.partition(":")
+        name = name.removeprefix("raises ")
+        lines.append(f"- `{name.strip()}`: {' '.join(text.split())}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
