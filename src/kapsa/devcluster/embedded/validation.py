@@ -168,7 +168,8 @@ def _check(schema: Schema, value: Any, path: str, found: _Errors, old: Any = _AB
     elif isinstance(value, list):
         matches += _check_list(schema, value, path, found, old)
     elif not isinstance(value, bool):
-        _check_number(schema, value, path, found)
+        # Whole numbers beyond 64 bits are floats to the real server.
+        _check_number(schema, value if -_INT64 <= value < _INT64 else float(value), path, found)
         matches += 2
     if schema.enum is not None:
         _check_enum(schema, value, path, found)
@@ -186,11 +187,15 @@ def _string_format(schema: Schema) -> str:
     return ""
 
 
+def _is_whole(value: float) -> bool:
+    return value.is_integer() and abs(value) < 1 << 53
+
+
 def _check_type(schema: Schema, value: Any, path: str, found: _Errors) -> int:
     actual, actual_format = _kind_of(value)
     types = ("integer", "string") if schema.int_or_string else ((schema.type,) if schema.type else ())
     format_ = "" if not schema.format else _string_format(schema)
-    whole = actual == "number" and float(value).is_integer() and "integer" in types
+    whole = actual == "number" and "integer" in types and _is_whole(float(value))
     accepted = actual in types or whole or (actual == "integer" and "number" in types)
     textual = actual in ("string", "array")
     if format_ and not textual and not accepted and actual_format != format_:
@@ -222,8 +227,8 @@ def _check_string(schema: Schema, value: str, path: str, found: _Errors) -> int:
 
 
 def _check_number(schema: Schema, value: float, path: str, found: _Errors) -> None:
-    limit = _INT_RANGES.get(schema.format or "int64") if schema.type == "integer" else None
-    if limit is not None and not -limit <= value < limit:
+    limit = _INT_RANGES.get(schema.format, _INT64) if schema.type == "integer" else None
+    if limit is not None and not (-limit <= value < limit and value == int(value)):
         name = f"with format {schema.format}" if schema.format in _INT_RANGES else "(default format)"
         text = f"Checked value must be of type integer {name} in {path}"
         found.setdefault(text, field_errors.invalid("<nil>", "", text))
@@ -257,9 +262,18 @@ def _check_multiple(factor: float, value: float, path: str, found: _Errors) -> N
         _add(found, field_errors.INVALID, path, value, f"{path} in body should be a multiple of {shown}")
 
 
+def _matches(value: Any, allowed: Any) -> bool:
+    if isinstance(value, bool) or isinstance(allowed, bool):
+        return value is allowed
+    if isinstance(allowed, int) and isinstance(value, float):
+        # The real server converts to the type of the allowed value before it compares.
+        return int(value) == allowed
+    return bool(value == allowed)
+
+
 def _check_enum(schema: Schema, value: Any, path: str, found: _Errors) -> None:
     allowed = schema.enum or ()
-    if any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in allowed):
+    if any(_matches(value, item) for item in allowed):
         return
     names = [item if isinstance(item, str) else field_errors.render_value(item) for item in allowed]
     text = f"{path} in body should be one of [{' '.join(names)}]"
