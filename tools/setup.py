@@ -26,18 +26,18 @@ def fail(message):
 
 def check_python():
     if sys.version_info < OLDEST:
+        found, needed = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST))
         fail(
-            "Python %d.%d is too old, Kapsa needs %d.%d or newer: install one and run `make PYTHON=/path/to/python3 ...`"
-            % (sys.version_info[0], sys.version_info[1], OLDEST[0], OLDEST[1])
+            f"Python {found} is too old, Kapsa needs {needed} or newer: install one and say make PYTHON=/path/to/python3"
         )
 
 
 def check_disk():
     free = shutil.disk_usage(ROOT).free
     if free < FREE_BYTES_NEEDED:
+        needed = FREE_BYTES_NEEDED >> 20
         fail(
-            "%d MB are free under %s, the installation needs %d MB: free some space and run it again"
-            % (free >> 20, ROOT, FREE_BYTES_NEEDED >> 20)
+            f"{free >> 20} MB are free under {ROOT}, the installation needs {needed} MB: free some and run it again"
         )
 
 
@@ -49,28 +49,33 @@ def fingerprint():
 
 
 def run(step, command):
-    environment = dict(os.environ, PIP_CONSTRAINT=str(ROOT / "constraints.txt"), PIP_DISABLE_PIP_VERSION_CHECK="1")
+    environment = dict(
+        os.environ, PIP_CONSTRAINT=str(ROOT / "constraints.txt"), PIP_DISABLE_PIP_VERSION_CHECK="1"
+    )
     done = subprocess.run(
-        command, cwd=str(ROOT), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
+        command, cwd=str(ROOT), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
     if done.returncode == 0:
         return
-    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    output = done.stdout.decode("utf-8", "replace")
+    lines = [line for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR") or "Errno" in line] or lines[-1:]
     log = ROOT / ".setup.log"
     try:
-        log.write_text(done.stdout)
-        where = " (whole output: %s)" % log.name
+        log.write_text(output)
+        where = f" (whole output: {log.name})"
     except OSError:
         where = ""
-    fail("%s failed: %s%s" % (step, errors[0] if errors else "exit code %d" % done.returncode, where))
+    fail(f"{step} failed: {errors[0] if errors else f'exit code {done.returncode}'}{where}")
 
 
 def runs_this_python(python):
     """Whether the environment is there, whole, and made from the Python that runs now."""
     probe = "import pip, sys; print(sys.version_info[:3])"
     try:
-        done = subprocess.run([str(python), "-c", probe], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        done = subprocess.run(
+            [str(python), "-c", probe], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
+        )
     except OSError:
         return False
     return done.stdout.decode().strip() == repr(tuple(sys.version_info[:3]))
@@ -83,13 +88,16 @@ def main():
         return
     check_disk()
     started = time.monotonic()
-    print("kapsa setup: installing Kapsa and its development tools into .venv (once, about a minute) ...", flush=True)
+    print(
+        "kapsa setup: installing Kapsa and its development tools into .venv (once, about a minute) ...",
+        flush=True,
+    )
     python = VENV / "bin" / "python"
     if not runs_this_python(python):
         run("making the virtual environment", [sys.executable, "-m", "venv", "--clear", str(VENV)])
     run("installing the packages", [str(python), "-m", "pip", "install", "--editable", ".[dev]"])
     STAMP.write_text(wanted)
-    print("kapsa setup: done in %.0f s" % (time.monotonic() - started), flush=True)
+    print(f"kapsa setup: done in {time.monotonic() - started:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import os
 import sys
 from typing import Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -33,12 +32,15 @@ COMMANDS = {
 
 
 class LateGroup(TyperGroup):
-    """A group that knows its commands' names and help, and imports a command's module when it is called."""
+    """A group that knows its commands' names and help, and imports a command's module when it is called.
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    typer carries a click of its own whose types have no public name; hence `Any` here.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
         module_name, summary = COMMANDS[cmd_name]
@@ -48,12 +50,12 @@ class LateGroup(TyperGroup):
         command.short_help = summary
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
-def _command_of(module: Any) -> click.Command:
+def _command_of(module: Any) -> Any:
     if hasattr(module, "app"):
         return typer.main.get_command(module.app)
     single = typer.Typer(add_completion=False)
