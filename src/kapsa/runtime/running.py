@@ -121,6 +121,7 @@ class RunningOperator:
     # -- starting ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
+        """Start every part; returns before the caches are filled. `Operator.start` calls it."""
         self._raw_client.observe(self.metrics.observe_call)
         self.metrics.watch_queues(self.reconcilers)
         self.metrics.watch_informers(lambda: self.cache.informers, self._clock.monotonic)
