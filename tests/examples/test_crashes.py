@@ -44,6 +44,7 @@ def scenario(example: str, *specs: dict[str, Any], dependencies: Sequence[dict[s
         operator=lambda: Operator(controllers=module.operator.controllers),
         prepare=prepare,
         steps=[*map(change_to, specs[1:]), delete],
+        ignore=["pods"],  # each has an identity of its own, told by its container
     )
 
 
