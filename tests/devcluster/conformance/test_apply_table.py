@@ -20,6 +20,7 @@ import pytest
 
 from kapsa.devcluster import DevCluster
 from kapsa.devcluster.embedded.exchange import Request
+from tests.devcluster.conformance.apply_table.histories import deployment_history, widget_history
 from tests.devcluster.conformance.apply_table.play import (
     GROUP,
     Send,
@@ -33,6 +34,7 @@ from tests.devcluster.conformance.pair import tls_of
 
 CASES = cases()
 EXPECTED = expected()
+RANDOM_HISTORIES = 200
 JSON = {"content-type": "application/json"}
 
 
@@ -131,20 +133,42 @@ async def _next_second() -> None:
     await asyncio.sleep(int(now) + 1.02 - now)
 
 
+async def _play_all(histories: list[dict[str, Any]], send: Send) -> list[list[Any]]:
+    """Play each in a namespace of its own, many at a time: a step waits for the next second."""
+    gate = asyncio.Semaphore(80)
+
+    async def one(number: int, history: dict[str, Any]) -> list[Any]:
+        async with gate:
+            await _open(send, f"case-{number}")
+            return await play(history, f"case-{number}", send, _next_second)
+
+    return list(await asyncio.gather(*(one(number, history) for number, history in enumerate(histories))))
+
+
 @pytest.mark.real
 async def test_the_real_server_still_does_what_was_recorded() -> None:
     async with _real() as send:
         await _install(send)
-        gate = asyncio.Semaphore(80)
-
-        async def one(number: int, case: dict[str, Any]) -> list[Any]:
-            async with gate:
-                await _open(send, f"case-{number}")
-                return await play(case, f"case-{number}", send, _next_second)
-
-        outcomes = await asyncio.gather(*(one(number, case) for number, case in enumerate(CASES)))
+        outcomes = await _play_all(CASES, send)
     played = {case["name"]: outcome for case, outcome in zip(CASES, outcomes, strict=True)}
     if os.environ.get("KAPSA_RECORD"):
         record(played)
     else:
         assert played == EXPECTED
+
+
+@pytest.mark.real
+async def test_random_histories_end_alike_on_both_engines() -> None:
+    histories = [
+        history(seed) for seed in range(RANDOM_HISTORIES) for history in (widget_history, deployment_history)
+    ]
+    async with _real() as send:
+        await _install(send)
+        wanted = await _play_all(histories, send)
+    clock = StepClock()
+    async with DevCluster(clock=clock, http=False, controllers=False) as cluster:
+        send = _embedded(cluster)
+        await _install(send)
+        for number, history in enumerate(histories):
+            await _open(send, f"case-{number}")
+            assert await play(history, f"case-{number}", send, clock.tick) == wanted[number], history["name"]

@@ -202,6 +202,9 @@ class _Masks:
         causes = error.get("details", {}).get("causes")
         if causes:
             causes.sort(key=lambda cause: (cause.get("message", ""), cause.get("field", "")))
+            if error.get("reason") == "Invalid" and len(causes) > 1:
+                # Go visits maps in any order, and the message follows; the sorted causes say the same.
+                error["message"] = error["message"].partition(": [")[0]
         return self._plain(error)
 
     def _plain(self, value: Any) -> Any:
