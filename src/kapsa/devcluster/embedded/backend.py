@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +25,7 @@ __all__ = ["Admission", "Attributes", "Backend", "Policy"]
 
 
 Object = dict[str, Any]
+_A_SECOND = timedelta(seconds=1)
 
 
 class Attributes:
@@ -88,6 +89,7 @@ class Backend:
         self.policy = policy
         self.random: Random = SystemRandom() if seed is None else Random(seed)  # noqa: S311  a seed replays a simulation
 
+        self._second, self._told, self._text = -1, datetime.min.replace(tzinfo=UTC), ""
         self.admission: list[Admission] = []
         """Asked in order: what may refuse a write before webhooks comes first."""
         self._strategies: dict[ResourceInfo, Strategy] = {}
@@ -118,7 +120,12 @@ class Backend:
 
     def now(self) -> str:
         """The time as objects carry it."""
-        return timestamp(self.clock.now())
+        moment = self.clock.now()
+        if moment.second != self._second or moment - self._told > _A_SECOND or moment < self._told:
+            self._second, self._told, self._text = moment.second, moment, timestamp(moment)
+        return self._text
 
     def new_uid(self) -> str:
-        return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+        text = f"{self.random.getrandbits(128):032x}"
+        variant = "89ab"[int(text[16], 16) & 3]
+        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"

@@ -178,16 +178,14 @@ class ResourceRequest:
     async def _create(self) -> Reply:
         writer = self.writer()
         write = self.write("CreateOptions")
-        obj = self.body()
-        self._note_duplicates(write, obj)
-        stored = await writes.create(self.backend, write, obj)
+        stored = await writes.create(self.backend, write, self.body(write))
         return writer.object(201, stored)
 
     async def update(self) -> Reply:
         """Replace the object, or the part of it that the subresource is."""
         writer = self.writer()
         write = self.write("UpdateOptions")
-        self._note_duplicates(write, self.body())
+        self.body(write)
         transform = subresources.narrowed(self.route.subresource, lambda _: self.body())
         stored = await writes.update(self.backend, write, transform)
         return writer.object(201 if write.created else 200, stored)
@@ -216,16 +214,17 @@ class ResourceRequest:
             warnings=self.warnings,
         )
 
-    def body(self) -> Object:
-        """The request's object; decoded anew each time, since what is made of it is changed in place."""
-        body = self.request.body
-        obj = bodies.decode_object(body, self.request.headers.get("content-type", ""), self.info)
-        return bodies.check_kind(obj, self.info, self.backend.registry, body)
+    def body(self, write: Write | None = None) -> Object:
+        """The request's object; decoded anew each time, since what is made of it is changed in place.
 
-    def _note_duplicates(self, write: Write, obj: Object) -> None:
-        if write.options.field_validation != "Ignore":
-            content_type = self.request.headers.get("content-type", "")
-            write.duplicates = duplicate_fields(self.request.body, obj, content_type)
+        :param write: is told of fields that the body has twice.
+        """
+        body = self.request.body
+        content_type = self.request.headers.get("content-type", "")
+        obj = bodies.decode_object(body, content_type, self.info)
+        if write is not None and write.options.field_validation != "Ignore":
+            write.duplicates = duplicate_fields(body, obj, content_type)
+        return bodies.check_kind(obj, self.info, self.backend.registry, body)
 
     def _review(self, verb: str) -> Reply:
         if verb != "create" or self.route.name:

@@ -54,6 +54,9 @@ def _struct(schema: Schema, value: Object, struct: str, path: str, skip: tuple[s
         child = schema.properties.get(name)
         if child is None or item is None or name in skip:
             continue
+        if name == "managedFields" and type(item) is list:
+            # The record of managers is judged where it is read.
+            continue
         where = f"{path}.{name}" if path else name
         value[name] = _value(child, item, struct, where, name)
 
@@ -218,11 +221,14 @@ _STEPS = (
 )
 
 
+_is_time = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:[.,]\d+)?(?:Z|[+-]\d{2}:\d{2})").fullmatch
+
+
 def _time(value: Any) -> Any:
     """A metav1.Time: RFC 3339, empty or null."""
     if not isinstance(value, str):
         raise DecodingError(f"json: cannot unmarshal {json_type(value)} into Go value of type string")
-    if not value:
+    if not value or _is_time(value):
         return value
     rest = value
     for pattern, element in _STEPS:

@@ -264,12 +264,13 @@ def _decode_into_schema(write: Write, obj: Object) -> None:
     except DecodingError as error:
         raise _cannot_decode(write, obj, str(error)) from None
     directive = write.options.field_validation
-    if directive != "Ignore":
-        unknown = [*unknown_fields(schema, obj), *write.duplicates]
-        if unknown and directive == "Strict":
-            raise _cannot_decode(write, obj, f"strict decoding error: {_joined(unknown)}")
-        write.warnings.extend(text for text in unknown if text not in write.warnings)
-    prune(schema, obj)
+    if directive == "Ignore":
+        prune(schema, obj)
+    elif problems := [*unknown_fields(schema, obj), *write.duplicates]:
+        if directive == "Strict":
+            raise _cannot_decode(write, obj, f"strict decoding error: {_joined(problems)}")
+        write.warnings.extend(text for text in problems if text not in write.warnings)
+        prune(schema, obj)
     apply_defaults(schema, obj)
 
 
