@@ -7,6 +7,7 @@ with KAPSA_RECORD=1 it writes the recording anew.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import time
@@ -17,6 +18,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
 from kapsa.devcluster import DevCluster
 from kapsa.devcluster.embedded.exchange import Request
@@ -97,14 +99,36 @@ def _embedded(cluster: DevCluster) -> Send:
     return send
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-async def test_the_embedded_server_does_what_the_real_one_did(case: dict[str, Any]) -> None:
+class Table:
+    """One embedded server for all cases; each has a namespace of its own."""
+
+    def __init__(self, cluster: DevCluster, clock: StepClock) -> None:
+        self._send = _embedded(cluster)
+        self._clock = clock
+        self._numbers = itertools.count()
+
+    async def install(self) -> None:
+        await _install(self._send)
+
+    async def play(self, case: dict[str, Any]) -> list[Any]:
+        namespace = f"case-{next(self._numbers)}"
+        await _open(self._send, namespace)
+        return await play(case, namespace, self._send, self._clock.tick)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def table() -> AsyncIterator[Table]:
     clock = StepClock()
     async with DevCluster(clock=clock, http=False, controllers=False) as cluster:
-        send = _embedded(cluster)
-        await _install(send)
-        await _open(send, "case-0")
-        assert await play(case, "case-0", send, clock.tick) == EXPECTED[case["name"]]
+        found = Table(cluster, clock)
+        await found.install()
+        yield found
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+async def test_the_embedded_server_does_what_the_real_one_did(case: dict[str, Any], table: Table) -> None:
+    assert await table.play(case) == EXPECTED[case["name"]]
 
 
 def test_the_table_is_long_and_its_names_are_unique() -> None:
@@ -167,8 +191,7 @@ async def test_random_histories_end_alike_on_both_engines() -> None:
         wanted = await _play_all(histories, send)
     clock = StepClock()
     async with DevCluster(clock=clock, http=False, controllers=False) as cluster:
-        send = _embedded(cluster)
-        await _install(send)
-        for number, history in enumerate(histories):
-            await _open(send, f"case-{number}")
-            assert await play(history, f"case-{number}", send, clock.tick) == wanted[number], history["name"]
+        table = Table(cluster, clock)
+        await table.install()
+        for history, outcome in zip(histories, wanted, strict=True):
+            assert await table.play(history) == outcome, history["name"]

@@ -80,7 +80,7 @@ def test_a_difference_that_takes_nothing_is_the_same_object(
 
 
 def test_elements_are_ordered_as_fields_keys_values_and_indexes() -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "i:10": {},
         "i:9": {},
         "v:true": {},
@@ -109,7 +109,7 @@ def test_elements_are_ordered_as_fields_keys_values_and_indexes() -> None:
 
 
 def test_paths_of_one_level_come_before_those_below() -> None:
-    fields = {"f:a": {"f:z": {}}, "f:b": {}, "f:c": {".": {}, "f:d": {}}}
+    fields: dict[str, Any] = {"f:a": {"f:z": {}}, "f:b": {}, "f:c": {".": {}, "f:d": {}}}
     assert [path_text(path) for path in paths(fields)] == [".b", ".c", ".a.z", ".c.d"]
 
 
@@ -141,5 +141,5 @@ def test_what_is_no_set_is_refused(document: Any) -> None:
 
 
 def test_normalizing_drops_unknown_elements_and_needless_dots() -> None:
-    document = {"f:a": {".": {}}, "x:b": {}, ".": {}, 'k:{"b":1,"a":2}': {}}
+    document: dict[str, Any] = {"f:a": {".": {}}, "x:b": {}, ".": {}, 'k:{"b":1,"a":2}': {}}
     assert normalize(document) == {"f:a": {}, 'k:{"a":2,"b":1}': {}}
