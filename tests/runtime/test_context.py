@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kapsa.devcluster.faults import Drop, FaultPlan, Rule
-from kapsa.runtime import Backoff, Context, Operator, Requeue
+from kapsa.runtime import Backoff, Context, Operator, Owns, Requeue
 from kapsa.runtime.testing import Harness
 from tests.runtime.shop import App, Recorder, Work, app, config_map
 
@@ -426,3 +426,28 @@ async def test_a_lost_answer_to_an_apply_leads_to_one_child_all_the_same(
     await harness.settle()
     assert (await harness.get("v1/ConfigMap", "a"))["data"] == {"image": "nginx"}
     assert await harness.events(reason="DriftCorrected") == []
+
+
+async def test_children_kept_as_metadata_only_are_applied_without_false_drift(harness: Harness) -> None:
+    controller = Recorder(make_child, owns=[Owns("v1/ConfigMap", metadata_only=True)], resync=60.0)
+    await start(harness, controller)
+    await harness.apply(app("a"))
+    await harness.clock.sleep(600)
+    assert len(harness.writes()) == 2, "the child and the status, once each"
+    await harness.client.patch("v1/ConfigMap", "a", {"data": {"image": "evil"}}, namespace="default")
+    await harness.settle()
+    assert (await harness.get("v1/ConfigMap", "a"))["data"] == {"image": "nginx"}
+    assert await harness.events(reason="DriftCorrected") == []
+
+
+async def test_what_was_applied_is_forgotten_with_the_object(harness: Harness) -> None:
+    await start(harness, owner(make_child))
+    await harness.apply(*(app(f"a{number}") for number in range(20)))
+    await harness.settle()
+    applier = harness.running["operator"].reconcilers[0].applier
+    assert len(applier) == 20
+    for number in range(20):
+        await harness.client.delete(App, f"a{number}", namespace="default")
+    await harness.settle()
+    assert await harness.get("v1/ConfigMap", "a1") is None
+    assert len(applier) == 0

@@ -18,7 +18,7 @@ from kapsa.runtime.client import Client
 from kapsa.runtime.errors import ClientError
 from kapsa.runtime.metadata import GroupVersionKind
 from kapsa.runtime.ownership import digest, drifted_paths, holds, parse_fields, projection, who_changed
-from kapsa.runtime.store import Key, StoredObject
+from kapsa.runtime.store import Change, Key, StoredObject
 
 __all__ = ["Applied", "Applier", "Drift"]
 
@@ -44,8 +44,8 @@ class Applied(msgspec.Struct, frozen=True):
 
     raw: bytes
     """The object as the server has it."""
-    sent: bool
-    stored: StoredObject | None = None
+    changed: bool
+    """Whether a request was made and it changed something."""
     drift: Drift | None = None
 
 
@@ -66,6 +66,8 @@ class Applier:
         self.manager = manager
         self._cache = cache
         self._records: dict[tuple[GroupVersionKind, Key, str], _Record] = {}
+        self._managers = {manager}
+        self._followed: set[GroupVersionKind] = set()
 
     async def apply(
         self,
@@ -80,26 +82,40 @@ class Applier:
         """Make the server have these fields, by a request only if it is needed."""
         place = (gvk, key, manager)
         wanted = digest(_encode(desired))
-        live = self._cache.get(gvk, key) if self._cache.watches(gvk) else None
+        watched = self._cache.watches(gvk)
+        live = self._cache.get(gvk, key) if watched else None
         record = self._records.get(place)
         drifted = False
         if live is not None:
             if live.deletion_timestamp is not None:
                 # It goes; a write now is lost. Its DELETED event brings the run that makes it anew.
-                return Applied(live.raw, sent=False, stored=live)
+                return Applied(live.raw, changed=False)
             if self._still_holds(place, record, wanted, desired, live):
-                return Applied(live.raw, sent=False, stored=live)
-            drifted = record is not None and record.desired == wanted and record.uid == live.uid
+                return Applied(live.raw, changed=False)
+            same_wish = record is not None and record.desired == wanted and record.uid == live.uid
+            drifted = same_wish and self._cache.keeps_all_of(gvk)
         drift = await self._explain(client, gvk, key, desired, record) if drifted and record else None
         answer = await client.apply(desired, force=force, field_manager=manager, namespace=key.namespace)
         raw = _encode(answer)
-        stored = self._cache.note_write(gvk, raw)
-        self._remember(place, wanted, answer)
-        return Applied(raw, sent=True, stored=stored, drift=drift)
+        if watched:
+            self._cache.note_write(gvk, raw)
+            self._remember(place, wanted, answer)
+        changed = live is None or live.resource_version != answer["metadata"]["resourceVersion"]
+        return Applied(raw, changed=changed, drift=drift)
 
-    def forget(self, gvk: GroupVersionKind, key: Key) -> None:
-        """The object is gone."""
-        self._records.pop((gvk, key, self.manager), None)
+    def _follow(self, gvk: GroupVersionKind) -> None:
+        """Forget what we applied to an object once that is gone."""
+
+        def changed(change: Change) -> None:
+            if change.new is None:
+                key = change.object.key
+                for place in [(gvk, key, manager) for manager in self._managers]:
+                    self._records.pop(place, None)
+
+        if gvk not in self._followed:
+            self._followed.add(gvk)
+            for informer in self._cache.of_kind(gvk):
+                informer.add_handler(changed)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -115,25 +131,35 @@ class Applier:
         if record is not None and record.desired == wanted and record.uid == live.uid:
             if record.version == live.resource_version:
                 return True
+            if not self._cache.keeps_all_of(place[0]):
+                return False
             now = digest(projection(parse_fields(record.fields), live.to_dict()))
             if now == record.projection:
                 record.version = live.resource_version
                 return True
             return False
-        if not live.owned_fields or place[2] != self.manager:
+        if not live.owned_fields or place[2] != self.manager or not self._cache.keeps_all_of(place[0]):
             return False
         fields = parse_fields(live.owned_fields)
         state = live.to_dict()
         if not holds(fields, desired, state):
             return False
-        self._records[place] = _Record(
-            desired=wanted,
-            uid=live.uid,
-            version=live.resource_version,
-            fields=live.owned_fields,
-            projection=digest(projection(fields, state)),
+        self._keep(
+            place,
+            _Record(
+                desired=wanted,
+                uid=live.uid,
+                version=live.resource_version,
+                fields=live.owned_fields,
+                projection=digest(projection(fields, state)),
+            ),
         )
         return True
+
+    def _keep(self, place: tuple[GroupVersionKind, Key, str], record: _Record) -> None:
+        self._records[place] = record
+        self._managers.add(place[2])
+        self._follow(place[0])
 
     def _remember(
         self, place: tuple[GroupVersionKind, Key, str], wanted: bytes, answer: dict[str, Any]
@@ -146,12 +172,15 @@ class Applier:
                 and not entry.get("subresource")
             ):
                 fields = entry.get("fieldsV1") or {}
-                self._records[place] = _Record(
-                    desired=wanted,
-                    uid=metadata["uid"],
-                    version=metadata["resourceVersion"],
-                    fields=_encode(fields),
-                    projection=digest(projection(fields, answer)),
+                self._keep(
+                    place,
+                    _Record(
+                        desired=wanted,
+                        uid=metadata["uid"],
+                        version=metadata["resourceVersion"],
+                        fields=_encode(fields),
+                        projection=digest(projection(fields, answer)),
+                    ),
                 )
                 return
         self._records.pop(place, None)

@@ -99,6 +99,10 @@ class Cache:
     def watches(self, gvk: GroupVersionKind) -> bool:
         return gvk in self._by_kind
 
+    def keeps_all_of(self, gvk: GroupVersionKind) -> bool:
+        """Whether objects of the kind are kept whole: not metadata only, and not cut down by a transform."""
+        return not any(each.scope.metadata_only or each.transform for each in self._by_kind.get(gvk, ()))
+
     # -- reading -----------------------------------------------------------------------------------------------
 
     def get(self, gvk: GroupVersionKind, key: Key) -> StoredObject | None:

@@ -143,9 +143,9 @@ class Context(Generic[R]):
         manager = field_manager or runner.applier.manager
         applied = await runner.applier.apply(self.client, gvk, key, desired, force=force, manager=manager)
         found: dict[str, Any] = msgspec.json.decode(applied.raw)
-        if applied.sent:
-            metadata = found["metadata"]
-            metadata.pop("managedFields", None)
+        metadata = found["metadata"]
+        metadata.pop("managedFields", None)
+        if applied.changed and runner.cache.watches(gvk):
             self.own_writes.add((metadata["uid"], metadata["resourceVersion"]))
         if applied.drift is not None:
             runner.metrics.drifted(gvk.kind)

@@ -157,6 +157,7 @@ class Elector:
             self._lease = None  # its state is unknown now: read it before the next attempt
             return False
         if taken:
+            self._notice_loss()  # a write may have been refused while the answer was under way
             self._good_until = asked_at + self.election.renew_deadline
         return taken
 
@@ -268,7 +269,6 @@ class Elector:
 
     def _lose(self, why: str) -> None:
         self._good_until = float("-inf")
-        self._lease = None
         if self._leading.is_set():
             _log.warning("no longer leading", lease=self.election.name, identity=self.identity, why=why)
             self._leading.clear()

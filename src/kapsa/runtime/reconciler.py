@@ -35,6 +35,7 @@ __all__ = ["Reconciler"]
 _log = structlog.get_logger(__name__)
 
 _FINALIZER_ATTEMPTS = 5
+_ECHOES_KEPT = 32
 
 
 class Reconciler:
@@ -130,8 +131,6 @@ class Reconciler:
         group, kind = self.gvk.group, self.gvk.kind
 
         def changed(change: Change) -> None:
-            if change.new is None:
-                self.applier.forget(gvk, change.object.key)
             if not self.working or not all(predicate(change) for predicate in owned.predicates):
                 return
             told = None
@@ -261,13 +260,17 @@ class Reconciler:
             queue.done(key)
             return
         own = self._own_writes.pop(key, set[Any]())
+        if len(own) > _ECHOES_KEPT:  # after a relist some echoes never come
+            own.clear()
         started = time.perf_counter()
         after: float | None = None
         try:
             result, after = await self._run(item, stored, own)
         except WriteRefused:
-            # We no longer lead. Whoever leads now starts with everything, so nothing is lost.
+            # We do not lead at the moment. Whoever leads next starts with everything; should we get the lease back
+            # in this very instant, that is us, and this key must not be lost.
             queue.done(key, own=own)
+            queue.add_after(key, 1.0, Reason("Refused"), priority=item.priority)
             return
         except BaseException:
             queue.done(key, own=own)
@@ -435,6 +438,8 @@ class Reconciler:
         try:
             await self._patch_metadata(ctx, [test, add])
         except Invalid as error:
+            if error.causes:
+                raise  # the resource itself breaks its kind's rules, whoever touches it
             raise _outdated(error) from error
 
     async def _finalize(self, ctx: Context[Any]) -> float | None:
@@ -466,8 +471,10 @@ class Reconciler:
                 await self._patch_metadata(ctx, patch)
             except NotFound:
                 return
-            except (Invalid, Conflict):  # the list changed: look again
-                if not await self._look_again(ctx):
+            except (Invalid, Conflict) as error:
+                if error.causes:
+                    raise
+                if not await self._look_again(ctx):  # the list changed
                     return
             else:
                 return
