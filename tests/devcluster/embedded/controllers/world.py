@@ -29,6 +29,7 @@ _GROUPS = {
     "statefulsets": "apps",
     "daemonsets": "apps",
     "controllerrevisions": "apps",
+    "poddisruptionbudgets": "policy",
     "jobs": "batch",
     "cronjobs": "batch",
     "endpointslices": "discovery.k8s.io",

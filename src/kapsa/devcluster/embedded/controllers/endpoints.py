@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from ..strategies.labels import matches_map
@@ -9,15 +10,19 @@ from .kinds import ENDPOINT_SLICE, ENDPOINTS, SERVICE, Object
 from .ownership import controller_reference, is_deleting
 from .plan import Create, Delete, Plan, Update
 from .podstate import is_finished, is_ready
+from .timestamps import render
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 MANAGED_LABEL = "endpointslice.kubernetes.io/managed-by"
 MANAGER = "endpointslice-controller.k8s.io"
 _HEADLESS = "service.kubernetes.io/headless"
+_TRIGGER = "endpoints.kubernetes.io/last-change-trigger-time"
 _PER_SLICE = 100
 
 
-def plan(service: Object, pods: list[Object], endpoints: Object | None, slices: list[Object]) -> Plan:
+def plan(
+    service: Object, pods: list[Object], endpoints: Object | None, slices: list[Object], now: datetime
+) -> Plan:
     """Bring a Service's Endpoints and EndpointSlices up to date with the pods it selects."""
     plan = Plan()
     selector = service["spec"].get("selector")
@@ -25,8 +30,9 @@ def plan(service: Object, pods: list[Object], endpoints: Object | None, slices: 
         return plan
     members = [pod for pod in pods if _belongs(pod, selector)]
     members.sort(key=lambda pod: (pod["status"]["podIP"], pod["metadata"]["name"]))
-    _plan_endpoints(plan, service, members, endpoints)
-    _plan_slices(plan, service, members, slices)
+    trigger = {_TRIGGER: render(now)}
+    _plan_endpoints(plan, service, members, endpoints, trigger)
+    _plan_slices(plan, service, members, slices, trigger)
     return plan
 
 
@@ -98,7 +104,9 @@ def _labels(service: Object) -> dict[str, str]:
 # -- Endpoints ------------------------------------------------------------------------------------------------
 
 
-def _plan_endpoints(plan: Plan, service: Object, pods: list[Object], current: Object | None) -> None:
+def _plan_endpoints(
+    plan: Plan, service: Object, pods: list[Object], current: Object | None, trigger: dict[str, str]
+) -> None:
     subsets = []
     publish = service["spec"].get("publishNotReadyAddresses")
     live = [pod for pod in pods if publish or not is_deleting(pod)]
@@ -118,6 +126,7 @@ def _plan_endpoints(plan: Plan, service: Object, pods: list[Object], current: Ob
         "name": service["metadata"]["name"],
         "namespace": service["metadata"]["namespace"],
         "labels": labels,
+        "annotations": trigger,
     }
     wanted: Object = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata}
     if subsets:
@@ -125,7 +134,8 @@ def _plan_endpoints(plan: Plan, service: Object, pods: list[Object], current: Ob
     if current is None:
         plan.do(Create(ENDPOINTS, wanted, exists_ok=True))
     elif (current.get("subsets") or []) != subsets or current["metadata"].get("labels") != labels:
-        plan.do(Update(ENDPOINTS, {**wanted, "metadata": {**current["metadata"], "labels": labels}}))
+        changed = {**current["metadata"], "labels": labels, "annotations": trigger}
+        plan.do(Update(ENDPOINTS, {**wanted, "metadata": changed}))
 
 
 def _address(pod: Object) -> dict[str, Any]:
@@ -149,21 +159,23 @@ def _port(name: str, number: int, protocol: str, app: str, *, with_empty_name: b
 # -- EndpointSlices -------------------------------------------------------------------------------------------
 
 
-def _plan_slices(plan: Plan, service: Object, pods: list[Object], current: list[Object]) -> None:
+def _plan_slices(
+    plan: Plan, service: Object, pods: list[Object], current: list[Object], trigger: dict[str, str]
+) -> None:
     wanted = _wanted_slices(service, pods)
     left = sorted(current, key=lambda s: s["metadata"]["name"])
     for content in wanted:
         same_ports = next((s for s in left if s.get("ports") == content.get("ports")), None)
         chosen = same_ports or next(iter(left), None)
         if chosen is None:
-            plan.do(Create(ENDPOINT_SLICE, _new_slice(service, content)))
+            plan.do(Create(ENDPOINT_SLICE, _new_slice(service, content, trigger)))
             continue
         left.remove(chosen)
         before = {key: chosen.get(key) or [] for key in ("endpoints", "ports")}
         after = {key: content.get(key) or [] for key in ("endpoints", "ports")}
         labels = _slice_labels(service)
         if before != after or chosen["metadata"].get("labels") != labels:
-            metadata = {**chosen["metadata"], "labels": labels}
+            metadata = {**chosen["metadata"], "labels": labels, "annotations": trigger}
             plan.do(Update(ENDPOINT_SLICE, {**chosen, **content, "metadata": metadata}))
     for surplus in left:
         plan.do(Delete(ENDPOINT_SLICE, surplus))
@@ -204,11 +216,12 @@ def _slice_labels(service: Object) -> dict[str, str]:
     return {**_labels(service), SERVICE_LABEL: service["metadata"]["name"], MANAGED_LABEL: MANAGER}
 
 
-def _new_slice(service: Object, content: Object) -> Object:
+def _new_slice(service: Object, content: Object, trigger: dict[str, str]) -> Object:
     metadata = {
         "generateName": service["metadata"]["name"] + "-",
         "namespace": service["metadata"]["namespace"],
         "labels": _slice_labels(service),
+        "annotations": trigger,
         "ownerReferences": [controller_reference(SERVICE, service)],
     }
     return {

@@ -14,7 +14,7 @@ from ..backend import Backend
 from ..deletion import FOREGROUND, ORPHAN
 from ..errors import ApiError
 from ..registry import ResourceInfo
-from ..storage import Change, Collection
+from ..storage import Change, Collection, Stored
 from ..stored_form import decode
 from ..verbs import Verbs
 from .kinds import Object
@@ -32,7 +32,7 @@ class Verdict(msgspec.Struct, frozen=True):
     dangling: list[dict[str, Any]]
     """The owner is gone, or another object has its name."""
     waiting: list[dict[str, Any]]
-    """The owner is being deleted and waits for this dependent."""
+    """The owner is in foreground deletion: this dependent goes first."""
 
 
 class GarbageCollector:
@@ -163,11 +163,8 @@ class GarbageCollector:
             owner = self._backend.collection(owner_info).get(key)
             if owner is None or owner.uid != reference["uid"]:
                 verdict.dangling.append(reference)
-            elif b'"deletionTimestamp":"' in owner.body and b'"foregroundDeletion"' in owner.body:
-                waits = reference.get("blockOwnerDeletion") and _deletes_foreground(decode(owner))
-                (verdict.waiting if waits else verdict.solid).append(reference)
             else:
-                verdict.solid.append(reference)
+                (verdict.waiting if _waits_for_dependents(owner) else verdict.solid).append(reference)
         return verdict
 
     async def _finish_foreground(self, info: ResourceInfo, obj: Object, place: Place) -> None:
@@ -256,6 +253,8 @@ def decode_references(body: bytes) -> list[dict[str, Any]]:
     return _decoder.decode(body).metadata.ownerReferences
 
 
-def _deletes_foreground(owner: Object) -> bool:
-    metadata = owner["metadata"]
+def _waits_for_dependents(owner: Stored) -> bool:
+    if b'"deletionTimestamp":"' not in owner.body or b'"foregroundDeletion"' not in owner.body:
+        return False
+    metadata = decode(owner)["metadata"]
     return "deletionTimestamp" in metadata and FOREGROUND in (metadata.get("finalizers") or ())

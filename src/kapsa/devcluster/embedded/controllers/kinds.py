@@ -43,5 +43,6 @@ REPLICATION_CONTROLLER = Kind("", "v1", "replicationcontrollers", "ReplicationCo
 STATEFUL_SET = Kind("apps", "v1", "statefulsets", "StatefulSet")
 DAEMON_SET = Kind("apps", "v1", "daemonsets", "DaemonSet")
 CONTROLLER_REVISION = Kind("apps", "v1", "controllerrevisions", "ControllerRevision")
+DISRUPTION_BUDGET = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 JOB = Kind("batch", "v1", "jobs", "Job")
 CRON_JOB = Kind("batch", "v1", "cronjobs", "CronJob")

@@ -7,7 +7,17 @@ from collections.abc import Iterable
 from ..backend import Backend
 from ..errors import ApiError
 from ..strategies.labels import matches, matches_map
-from . import cronjobs, daemonsets, deployments, endpoints, jobs, replicasets, statefulsets, volumes
+from . import (
+    cronjobs,
+    daemonsets,
+    deployments,
+    disruptions,
+    endpoints,
+    jobs,
+    replicasets,
+    statefulsets,
+    volumes,
+)
 from .executor import Executor, is_terminating_namespace
 from .kinds import (
     CLAIM,
@@ -15,6 +25,7 @@ from .kinds import (
     CRON_JOB,
     DAEMON_SET,
     DEPLOYMENT,
+    DISRUPTION_BUDGET,
     ENDPOINT_SLICE,
     ENDPOINTS,
     JOB,
@@ -287,7 +298,9 @@ class Endpoints(Reconciler):
             and (s["metadata"].get("labels") or {}).get(endpoints.MANAGED_LABEL) == endpoints.MANAGER
         ]
         current = self.view.get(ENDPOINTS, *key)
-        await self.carry_out(key, endpoints.plan(owner, self.view.objects(POD, namespace), current, slices))
+        pods = self.view.objects(POD, namespace)
+        plan = endpoints.plan(owner, pods, current, slices, self.backend.clock.now())
+        await self.carry_out(key, plan)
 
     async def reconcile(self, key: Key) -> None:
         if self.view.get(SERVICE, *key) is None:
@@ -297,6 +310,34 @@ class Endpoints(Reconciler):
                 await self.executor.run(endpoints.plan_removal(leftover))
             return
         await super().reconcile(key)
+
+
+class DisruptionBudgets(Reconciler):
+    kind, account, component = DISRUPTION_BUDGET, "disruption-controller", "controllermanager"
+    dependents = (POD,)
+
+    def notice(self, kind: Kind, new: Object | None, old: Object | None) -> None:
+        if kind == self.kind:
+            super().notice(kind, new, old)
+            return
+        changed = new or old
+        assert changed is not None
+        self.notice_orphan(kind, changed)
+
+    async def sync(self, key: Key, owner: Object) -> None:
+        pods = self.view.objects(POD, owner["metadata"]["namespace"])
+        await self.carry_out(key, disruptions.plan(owner, pods, self._scale_of, self.backend.clock.now()))
+
+    def _scale_of(self, pod: Object) -> int:
+        holder = controller_of(pod)
+        scaled = {k.kind: k for k in (REPLICA_SET, STATEFUL_SET, REPLICATION_CONTROLLER)}
+        if holder is None or holder["kind"] not in scaled:
+            return 1
+        owner = self.view.get(scaled[holder["kind"]], pod["metadata"]["namespace"], holder["name"])
+        above = None if owner is None else controller_of(owner)
+        if above is not None and above["kind"] == DEPLOYMENT.kind:
+            owner = self.view.get(DEPLOYMENT, pod["metadata"]["namespace"], above["name"])
+        return 0 if owner is None else int(owner["spec"].get("replicas", 1))
 
 
 class Claims(Reconciler):
@@ -359,6 +400,7 @@ RECONCILERS: tuple[type[Reconciler], ...] = (
     Jobs,
     CronJobs,
     Endpoints,
+    DisruptionBudgets,
     Claims,
     Volumes,
 )

@@ -1,0 +1,81 @@
+"""All controllers together: their cost when nothing happens, switching them off, logs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kapsa.devcluster import DevCluster, VirtualClock
+from kapsa.devcluster.embedded.exchange import Request
+from tests.devcluster.embedded.controllers.world import World, template, workload
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def read(world: World, path: str, query: str = "") -> tuple[int, str]:
+    reply = await world.cluster.server.handle(Request(method="GET", path=path, query=query))
+    assert isinstance(reply.body, bytes)
+    return reply.status, reply.body.decode()
+
+
+async def test_an_idle_cluster_has_no_task(world: World) -> None:
+    await world.create("deployments", "web", workload(3))
+    await world.settle(1)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_stopped_cluster_leaves_no_task_and_no_timer_behind() -> None:
+    async with DevCluster(clock=VirtualClock(), http=False) as cluster:
+        world = World(cluster)
+        world.workloads.delay(start=100)
+        await world.create("deployments", "web", workload(3))
+        await world.settle(1)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    await asyncio.sleep(200)
+
+
+async def test_without_controllers_nothing_happens_by_itself() -> None:
+    async with DevCluster(clock=VirtualClock(), http=False, controllers=False) as cluster:
+        verbs = cluster.server.verbs
+        deployments = verbs.resource("apps", "v1", "deployments")
+        await verbs.create(
+            deployments, {"metadata": {"name": "web", "namespace": "default"}, "spec": workload(3)}
+        )
+        await asyncio.sleep(60)
+        assert verbs.list(verbs.resource("", "v1", "pods")) == []
+        with pytest.raises(RuntimeError, match="controllers"):
+            _ = cluster.workloads
+
+
+async def test_logs_are_what_the_test_said(world: World) -> None:
+    world.workloads.logs("lone", "one\ntwo\nthree\n")
+    await world.create("pods", "lone", template()["spec"])
+    await world.settle(1)
+    path = "/api/v1/namespaces/default/pods/lone/log"
+    assert await read(world, path) == (200, "one\ntwo\nthree\n")
+    assert await read(world, path, "tailLines=1") == (200, "three\n")
+    assert await read(world, path, "limitBytes=5") == (200, "one\nt")
+    status, text = await read(world, path, "container=other")
+    assert status == 400
+    assert "container other is not valid for pod lone" in text
+
+
+async def test_a_pod_that_has_not_started_has_no_log(world: World) -> None:
+    world.workloads.fail_image("broken:*")
+    await world.create("pods", "lone", template("broken:1")["spec"])
+    await world.settle(30)
+    status, text = await read(world, "/api/v1/namespaces/default/pods/lone/log")
+    assert status == 400
+    assert "trying and failing to pull image" in text
+
+
+async def test_the_same_seed_gives_the_same_cluster() -> None:
+    async def names() -> list[str]:
+        async with DevCluster(clock=VirtualClock(), http=False, seed=7) as cluster:
+            world = World(cluster)
+            await world.create("deployments", "web", workload(3))
+            await world.settle(1)
+            return world.names("pods")
+
+    assert await names() == await names()
