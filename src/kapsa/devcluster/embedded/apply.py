@@ -88,7 +88,7 @@ def track_update(
     # An object that lost its managedFields is not tracked again before somebody applies to it.
     if not managed and old is not None:
         return _with_managed_fields(new, [])
-    versions = Versions(api_version, schema, reset or {}, convert)
+    versions = Versions(api_version, schema, reset, convert)
     author = Manager(manager or "unknown", "Update", api_version, subresource)
     try:
         after = _updated(live, new, managed, author, versions, now)
@@ -212,7 +212,7 @@ def apply(
     that cannot be applied. Defaults are the caller's: they belong to nobody.
     """
     check_request(applied, api_version, kind)
-    versions = Versions(api_version, schema, reset or {}, convert)
+    versions = Versions(api_version, schema, reset, convert)
     base = live if live is not None else {"apiVersion": api_version, "kind": applied.get("kind", kind)}
     managed = managedfields.decode(_entries(base), trusted=True)
     try:

@@ -29,10 +29,8 @@ def without_given_up(merged: Object, last: Entry, managed: Managed, versions: Ve
     present = with_named_fields(claimed(whole, shape), shape)
     left = with_named_fields(claimed(kept, shape), shape)
     result = remove(whole, intersection(difference(present, left), former), shape)
-    if last.api_version == versions.api_version or versions.convert is None:
-        return result
-    back = versions.convert(result, versions.api_version)
-    return merged if back is None else back[0]
+    back = versions.between(result, last.api_version, versions.api_version)
+    return merged if back is None else back
 
 
 def _owned_by_version(managed: Managed, first: str) -> list[tuple[str, Fields]]:
@@ -46,19 +44,14 @@ def _owned_by_version(managed: Managed, first: str) -> list[tuple[str, Fields]]:
 def _restore_owned(
     whole: Object, kept: Object, version: str, owned: Fields, home: str, versions: Versions
 ) -> Object:
-    """`kept` plus the parts of `whole` that somebody owns in `version`; both objects are at version `home`."""
-    if version != home and versions.convert is not None:
-        there = versions.convert(whole, version)
-        kept_there = versions.convert(kept, version)
-        if there is None or kept_there is None:
-            return kept
-        restored = _restore_owned(there[0], kept_there[0], version, owned, version, versions)
-        back = versions.convert(restored, home)
-        return kept if back is None else back[0]
-    found = versions.at(whole, version)
-    assert found is not None
-    shape = found[1]
+    """`kept` plus the parts of `whole` that somebody owns in `version`; both objects are in version `home`."""
+    there, left_there = versions.at(whole, version), versions.between(kept, home, version)
+    if there is None or left_there is None:
+        return kept
     present, left, ours = (
-        with_named_fields(fields, shape) for fields in (claimed(whole, shape), claimed(kept, shape), owned)
+        with_named_fields(fields, there[1])
+        for fields in (claimed(there[0], there[1]), claimed(left_there, there[1]), owned)
     )
-    return remove(whole, difference(present, union(left, ours)), shape)
+    restored = remove(there[0], difference(present, union(left, ours)), there[1])
+    back = versions.between(restored, version, home)
+    return kept if back is None else back

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from .comparison import Comparison, compare
 from .fieldset import Fields, recursive_difference
@@ -18,32 +18,42 @@ Convert = Callable[[Object, str], tuple[Object, Schema | None] | None]
 """The object in another API version, with that version's schema; None if the version is not served any more."""
 
 
-class Versions(NamedTuple):
+class Versions:
     """The object's shape here, and how it looks to managers that wrote it in another version."""
 
-    api_version: str
-    schema: Schema | None
-    reset: Fields
-    convert: Convert | None
+    __slots__ = ("_convert", "_skipped", "api_version", "reset", "shape")
 
-    @property
-    def shape(self) -> Shape:
-        return shape_of(self.schema)
+    def __init__(
+        self, api_version: str, schema: Schema | None, reset: Fields | None, convert: Convert | None
+    ) -> None:
+        self.api_version = api_version
+        self.shape = shape_of(schema)
+        self.reset = reset or {}
+        """Fields that the endpoint takes from the live object anyway, so that they do not count."""
+        self._skipped = frozenset(key[2:] for key, node in self.reset.items() if not node)
+        self._convert = convert
 
     def at(self, obj: Object, api_version: str) -> tuple[Object, Shape] | None:
-        if api_version == self.api_version or self.convert is None:
+        """The object in a version, and its shape there; None if the version is not served any more."""
+        if self._convert is None or (api_version == self.api_version == obj.get("apiVersion", api_version)):
             return obj, self.shape
-        converted = self.convert(obj, api_version)
+        converted = self._convert(obj, api_version)
         return None if converted is None else (converted[0], shape_of(converted[1]))
 
+    def between(self, obj: Object, source: str, target: str) -> Object | None:
+        """The object, which is in version `source`, in version `target`."""
+        if source == target or self._convert is None:
+            return obj
+        converted = self._convert(obj, target)
+        return None if converted is None else converted[0]
+
     def compare(self, old: Object, new: Object, api_version: str) -> Comparison | None:
-        """The comparison in one version, without the fields this endpoint resets anyway."""
+        """The comparison in one version; None if the version is not served any more."""
         before, after = self.at(old, api_version), self.at(new, api_version)
         if before is None or after is None:
             return None
-        skip = frozenset(key[2:] for key, node in self.reset.items() if not node)
-        comparison = compare(before[0], after[0], before[1], skip=skip)
-        if len(skip) == len(self.reset):
+        comparison = compare(before[0], after[0], before[1], skip=self._skipped)
+        if len(self._skipped) == len(self.reset):
             return comparison
         return Comparison(*(recursive_difference(fields, self.reset) for fields in comparison))
 

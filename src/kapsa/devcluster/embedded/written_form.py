@@ -20,7 +20,6 @@ from .schema import Schema
 __all__ = ["write_as_go", "zero_object"]
 
 _DATA_FILE = "structs-1.36.json.gz"
-_EMPTY: tuple[Any, ...] = ("", 0, False, [], {})
 
 
 class _Struct(msgspec.Struct, frozen=True):
@@ -28,7 +27,7 @@ class _Struct(msgspec.Struct, frozen=True):
 
     always: dict[str, Any] = {}
     """Fields that are written even when unset, as they are then."""
-    omitted: tuple[str, ...] = ()
+    omitted: frozenset[str] = frozenset()
     """Fields that are not written when they are empty."""
 
 
@@ -79,11 +78,14 @@ def _write_struct(schema: Schema, value: dict[str, Any], *, nulls: bool) -> None
         shown = zero is not None or nulls or (name in properties and properties[name].type == "string")
         if shown and name in properties and value.get(name) is None:
             value[name] = {} if zero == {} else zero
-    for name in struct.omitted:
-        if name != _MANAGED_FIELDS and name in value and value[name] in _EMPTY:
-            del value[name]
-    for name in [name for name, child in value.items() if child is None and name not in struct.always]:
+    for name in [name for name, child in value.items() if not child and _vanishes(name, child, struct)]:
         del value[name]
     for name, child in value.items():
         if (type(child) is dict or type(child) is list) and (below := properties.get(name)) is not None:
             _write(below, child, nulls=nulls)
+
+
+def _vanishes(name: str, empty: Any, struct: _Struct) -> bool:
+    if empty is None:
+        return name not in struct.always
+    return name in struct.omitted and name != _MANAGED_FIELDS
