@@ -106,6 +106,14 @@ def test_the_manager_that_holds_a_drifted_field_is_named() -> None:
     assert who_changed(managed, [".spec.replicas"], ours="us") == {"kubectl-edit": [".spec.replicas"]}
 
 
+def test_whoever_scaled_is_named_too() -> None:
+    managed = [
+        {"manager": "kubectl", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+        {"manager": "controller", "subresource": "status", "fieldsV1": {"f:status": {"f:replicas": {}}}},
+    ]
+    assert who_changed(managed, [".spec.replicas"], ours="us") == {"kubectl": [".spec.replicas"]}
+
+
 def test_a_removed_field_is_asked_of_whoever_wrote_last() -> None:
     managed = [
         {"manager": "old", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:paused": {}}}},

@@ -159,7 +159,7 @@ def who_changed(
     others = [
         entry
         for entry in managed_fields
-        if entry.get("manager") != ours and entry.get("subresource", "") not in ("status", "scale")
+        if entry.get("manager") != ours and entry.get("subresource", "") != "status"
     ]
     found: dict[str, list[str]] = {}
     for entry in others:
