@@ -22,6 +22,9 @@ def reader_of(info: ResourceInfo) -> Reader | None:
     """How stored bytes become this version's; None when they are this version's already."""
     if info.storage_api_version == info.api_version:
         return None
+    converter = info.converter
+    if converter is not None:
+        return lambda stored: msgspec.json.encode(converter.read(stored))
     change = _FROM_STORAGE.get((info.group, info.version, info.resource))
     if change is not None:
         return lambda stored: msgspec.json.encode(change(decode(stored)))
@@ -38,6 +41,8 @@ def _prefix(api_version: str) -> bytes:
 
 def from_storage(info: ResourceInfo, stored: Stored) -> Object:
     """A stored object in this version, as a copy of its own."""
+    if info.converter is not None:
+        return info.converter.read(stored)
     obj = decode(stored)
     if info.storage_api_version != info.api_version:
         change = _FROM_STORAGE.get((info.group, info.version, info.resource))

@@ -17,6 +17,7 @@ import msgspec
 
 from kapsa.devcluster.embedded.apply import track_update
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.crd_conversion import converter_of
 from kapsa.devcluster.embedded.crd_names import CLEANUP, accept_names, set_condition
 from kapsa.devcluster.embedded.defaulting import apply_defaults
 from kapsa.devcluster.embedded.deletion import Deletion, advance, remove
@@ -25,6 +26,7 @@ from kapsa.devcluster.embedded.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.schema import Schema
 from kapsa.devcluster.embedded.storage import Change, Collection, Stored
 from kapsa.devcluster.embedded.stored_form import decode, stored_form
+from kapsa.devcluster.embedded.webhook_client import WebhookClient
 
 __all__ = ["CustomResources", "resources_of"]
 
@@ -80,8 +82,9 @@ class _Served(msgspec.Struct):
 class CustomResources:
     """Follows the definitions in the store and keeps the registry as they say."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, client: WebhookClient | None = None) -> None:
         self._backend = backend
+        self._client = client or WebhookClient()
         self._info = backend.registry.get(GROUP, "v1", RESOURCE)
         self._served: dict[str, _Served] = {}
         self._collection = backend.collection(self._info)
@@ -174,7 +177,10 @@ class CustomResources:
             terminating,
         ):
             return
-        resources = resources_of(crd)
+        resources = [
+            msgspec.structs.replace(info, converter=converter_of(info, self._client, self._backend.new_uid))
+            for info in resources_of(crd)
+        ]
         registry = self._backend.registry
         kept = {(info.version, info.resource) for info in resources}
         for info in before.resources if before is not None else ():
@@ -196,8 +202,12 @@ class CustomResources:
             if info.version != info.storage_version or info.schema is None:
                 continue
             collection = self._backend.collection(info)
+            by_webhook = info.converter is not None
             for stored in list(collection.current("")):
-                obj = apply_defaults(info.schema, prune(info.schema, decode(stored)))
+                obj = decode(stored)
+                if by_webhook and obj["apiVersion"] != info.api_version:
+                    continue  # stored in an earlier version: it is converted when it is read
+                obj = apply_defaults(info.schema, prune(info.schema, obj))
                 collection.rewrite(stored_form(info, obj, stored.revision))
 
     def _withdraw(self, name: str) -> None:

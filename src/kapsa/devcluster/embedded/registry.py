@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from .schema import Schema
+from .storage import Stored
 
-__all__ = ["Registry", "ResourceInfo", "Subresource"]
+__all__ = ["Registry", "ResourceInfo", "Subresource", "VersionConverter"]
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -24,6 +25,19 @@ class Subresource(msgspec.Struct, frozen=True, kw_only=True):
     group: str = ""
     version: str = ""
     verbs: tuple[str, ...] = ("get", "patch", "update")
+
+
+class VersionConverter(Protocol):
+    """Between a served version of a custom resource and the stored one."""
+
+    async def prepare(self, objects: Iterable[Stored]) -> None:
+        """Make sure that these objects can be read."""
+
+    def read(self, stored: Stored) -> dict[str, Any]:
+        """A stored object in the served version, as a copy of its own."""
+
+    async def to_storage(self, obj: dict[str, Any]) -> dict[str, Any]:
+        """An object of the served version in the stored one."""
 
 
 class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
@@ -46,6 +60,8 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=Tru
     list_kind: str = ""
     definition: dict[str, Any] | None = None
     """The CustomResourceDefinition of a custom resource, as stored."""
+    converter: VersionConverter | None = None
+    """Set where more than the name differs between this version and the stored one."""
     load_schema: Callable[[], Schema] | None = None
     """Where the schema comes from; called once, when it is first needed."""
 

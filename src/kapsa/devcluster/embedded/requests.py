@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -104,9 +105,9 @@ class ResourceRequest:
             raise errors.method_not_allowed()
         match verb:
             case "get":
-                return self._get()
+                return await self._get()
             case "list":
-                return self._list()
+                return await self._list()
             case "watch":
                 return self._watch()
             case "create":
@@ -122,11 +123,18 @@ class ResourceRequest:
 
     # Reading
 
-    def _get(self) -> Reply:
+    async def _get(self) -> Reply:
         writer = self.writer()
         if "resourceVersion" in self.request.query:
             self._check_get_revision()
-        return writer.object(200, self.stored())
+        stored = self.stored()
+        await self._prepare([stored])
+        return writer.object(200, stored)
+
+    async def _prepare(self, objects: Iterable[Stored]) -> None:
+        """Have objects converted to the version that is asked for, where that takes more than a look."""
+        if self.info.converter is not None:
+            await self.info.converter.prepare(objects)
 
     def _check_get_revision(self) -> None:
         wanted = parse_query(self.request.query).get("resourceVersion", [""])[0]
@@ -142,11 +150,12 @@ class ResourceRequest:
             raise errors.not_found(self.info, self.route.name)
         return stored
 
-    def _list(self) -> Reply:
+    async def _list(self) -> Reply:
         writer = self.writer()
         options = list_options(self.request.query)
         chosen = selection(self.info, self.route.namespace, options)
         page = listing.read_page(self.backend.store, self.collection, chosen, options, frozen=self.frozen)
+        await self._prepare(page.items)
         return writer.page(page)
 
     def _watch(self) -> Reply:
@@ -160,6 +169,7 @@ class ResourceRequest:
             options,
             bookmark=writer.bookmark,
             view=writer.view,
+            prepare=None if self.info.converter is None else self.info.converter.prepare,
             timeout=self._watch_timeout(options),
         )
         try:

@@ -56,7 +56,7 @@ class Server:
         self.verbs = Verbs(self.backend)
         """The same reads and writes for controllers in this process, with Python objects."""
         bootstrap(self.backend)
-        self.custom_resources = CustomResources(self.backend)
+        self.custom_resources = CustomResources(self.backend, self.webhooks.client)
         self._documents = Documents(self.backend.registry)
 
     async def handle(self, request: Request) -> Reply:

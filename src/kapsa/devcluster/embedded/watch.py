@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import msgspec
 
@@ -35,6 +35,7 @@ class Watch:
         *,
         bookmark: Callable[[int, dict[str, str]], bytes],
         view: View | None = None,
+        prepare: Callable[[Iterable[Stored]], Awaitable[None]] | None = None,
         frame: Callable[[str, bytes], bytes] | None = None,
         timeout: float,
     ) -> None:
@@ -44,6 +45,7 @@ class Watch:
         self._options = options
         self._bookmark = bookmark
         self._view = view
+        self._prepare = prepare
         self._frame = frame or json_frame
         self._timeout = timeout
         self._position = 0
@@ -76,6 +78,8 @@ class Watch:
         bookmarks = self._options.allow_bookmarks
         next_bookmark = loop.time() + BOOKMARK_SECONDS
         if self._initial or self._options.send_initial_events:
+            if self._prepare is not None:
+                await self._prepare(self._initial)
             yield self._initial_events()
         timer: asyncio.TimerHandle | None = None
         try:
@@ -87,6 +91,8 @@ class Watch:
                     return
                 self._position += len(changes)
                 if changes:
+                    if self._prepare is not None:
+                        await self._prepare([change.object for change in changes])
                     encoded = self._encode_changes(changes)
                     if encoded:
                         yield encoded

@@ -98,12 +98,17 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
     write.warnings.extend(strategy.warnings(obj, None))
     if meta.get("resourceVersion") and not write.created:
         raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
+    if info.converter is not None:
+        obj = await info.converter.to_storage(obj)
     existing = backend.collection(info).get(write.key)
     if existing is not None:
         if generated:
             raise errors.generate_name_conflict(info, write.name)
         raise errors.already_exists(info, write.name, ends=b'"deletionTimestamp":"' in existing.body)
-    return _commit_create(backend, write, obj)
+    stored = _commit_create(backend, write, obj)
+    if info.converter is not None:
+        await info.converter.prepare([stored])
+    return stored
 
 
 async def update(backend: Backend, write: Write, transform: Transform) -> Stored:
@@ -116,13 +121,21 @@ async def update(backend: Backend, write: Write, transform: Transform) -> Stored
         live = collection.get(write.key)
         if live is None:
             return await _create_by_update(backend, write, transform)
+        converter = write.info.converter
+        if converter is not None:
+            await converter.prepare([live])
         old = from_storage(write.info, live)
         obj = transform(from_storage(write.info, live))
         _check_identity(write, obj)
         _check_revision(backend, write, obj, old)
-        obj = await _prepare_update(backend, write, obj, old)
+        obj = keep_times_of_unchanged(await _prepare_update(backend, write, obj, old), old)
+        if converter is not None:
+            obj = await converter.to_storage(obj)
         if collection.get(write.key) is live:
-            return _commit_update(backend, write, keep_times_of_unchanged(obj, old), live)
+            stored = _commit_update(backend, write, obj, live)
+            if converter is not None:
+                await converter.prepare([stored])
+            return stored
     raise errors.conflict(write.info, write.name)
 
 
