@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kapsa.cli.target import TargetError, find
+from kapsa.cli.target import TargetError
 
 __all__ = ["command"]
 
@@ -50,18 +50,16 @@ def command(
     """Write a service account, its least roles and their bindings as YAML."""
     from kapsa.cli.output import write
     from kapsa.runtime.manifest import to_yaml
-    from kapsa.runtime.operator import Operator
+    from kapsa.runtime.process import load_operator
     from kapsa.runtime.rbac import rbac_manifests
 
     if check and output is None:
         raise TargetError("--check needs the file to look at: give --output")
-    _, found = find(target)
-    if not isinstance(found, Operator):
-        raise TargetError(f"{target} is not an operator: name one, such as myapp:operator")
-    name = name or found.name
+    operator = load_operator(target)
+    name = name or operator.name
     try:
         manifests = rbac_manifests(
-            found.rights(), name=name, namespace=namespace or f"{name}-system", scope=role.value
+            operator.rights(), name=name, namespace=namespace or f"{name}-system", scope=role.value
         )
     except ValueError as error:
         raise TargetError(str(error)) from error

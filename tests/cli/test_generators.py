@@ -1,0 +1,118 @@
+"""`kapsa crd`, `kapsa rbac` and `kapsa new` as a person uses them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+KAPSA = Path(sys.executable).parent / "kapsa"
+MODULE = '''
+from kapsa.runtime import *
+
+class ThingSpec(Spec):
+    size: int = 1
+
+class Thing(CustomResource[ThingSpec, Status], group="example.com", version="v1"):
+    """A thing."""
+
+class Other(CustomResource[ThingSpec, Status], group="example.com", version="v1"):
+    """Another thing."""
+
+class ThingController(Controller[Thing]):
+    owns = ("v1/ConfigMap",)
+
+operator = Operator(controllers=[ThingController()], leader_election="thing-operator")
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "things.py").write_text(MODULE)
+    return tmp_path
+
+
+def kapsa(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([KAPSA, *arguments], cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+def names_in(text: str) -> list[str]:
+    return [f"{each['kind']} {each['metadata']['name']}" for each in yaml.safe_load_all(text)]
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        ("things", ["others.example.com", "things.example.com"]),
+        ("things.py", ["others.example.com", "things.example.com"]),
+        ("things:Thing", ["things.example.com"]),
+        ("things:operator", ["things.example.com"]),
+    ],
+)
+def test_crd_prints_the_definitions_of_a_module_a_class_or_an_operator(
+    folder: Path, target: str, names: list[str]
+) -> None:
+    result = kapsa(folder, "crd", target)
+    assert result.returncode == 0, result.stderr
+    assert names_in(result.stdout) == [f"CustomResourceDefinition {name}" for name in names]
+
+
+def test_crd_writes_a_file_for_each_and_checks_that_they_are_up_to_date(folder: Path) -> None:
+    assert kapsa(folder, "crd", "things", "-d", "crds").returncode == 0
+    assert sorted(path.name for path in (folder / "crds").iterdir()) == [
+        "others.example.com.yaml",
+        "things.example.com.yaml",
+    ]
+    assert kapsa(folder, "crd", "things", "-d", "crds", "--check").returncode == 0
+    (folder / "things.py").write_text(MODULE.replace("size: int", "length: int"))
+    result = kapsa(folder, "crd", "things", "-d", "crds", "--check")
+    assert result.returncode == 1
+    assert "is out of date" in result.stderr
+
+
+def test_rbac_prints_an_account_and_its_roles(folder: Path) -> None:
+    result = kapsa(folder, "rbac", "things:operator", "--name", "mine", "--namespace", "here")
+    assert result.returncode == 0, result.stderr
+    assert names_in(result.stdout) == [
+        "ServiceAccount mine",
+        "ClusterRole mine",
+        "ClusterRoleBinding mine",
+        "Role mine",
+        "RoleBinding mine",
+    ]
+
+
+def test_new_writes_a_project_and_says_what_to_do_next(folder: Path) -> None:
+    result = kapsa(folder, "new", "shop", "--group", "example.org", "--kind", "Store")
+    assert result.returncode == 0, result.stderr
+    assert "cd shop && make test" in result.stdout
+    assert "class Store(" in (folder / "shop" / "shop" / "resource.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["crd", "nothing"], "no module 'nothing'"),
+        (["crd", "nothing.py"], "no file nothing.py"),
+        (["crd", "things:Nothing"], "things has no 'Nothing'"),
+        (["crd", "things:ThingSpec"], "has no resource class"),
+        (["crd", "things", "--check"], "--check needs"),
+        (["crd", "broken"], "Loop.spec.inner: LoopSpec contains itself"),
+        (["rbac", "things:Thing"], "is no Operator"),
+        (["rbac", "things:operator", "--role", "Role"], "needs a ClusterRole"),
+        (["new", "json"], "is taken"),
+    ],
+)
+def test_a_mistake_is_one_line_and_no_traceback(folder: Path, arguments: list[str], message: str) -> None:
+    (folder / "broken.py").write_text(
+        "from __future__ import annotations\n"
+        "from kapsa.runtime import *\n"
+        "class LoopSpec(Spec):\n    inner: LoopSpec | None = None\n"
+        "class Loop(CustomResource[LoopSpec, Status], group='example.com', version='v1'): pass\n"
+    )
+    result = kapsa(folder, *arguments)
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
