@@ -2,28 +2,36 @@
 
 - `harness`: `Harness` runs operators, `settle()` waits until nothing is left to do, assertions say what is there.
 - `transport`: `InProcessTransport` carries a client's requests into a devcluster without sockets.
-- `crashes`: `crash_at_every_write` kills the operator at each write and compares how it ends.
+- `scenario`: a story played on a cluster of its own, and how it ends.
+- `crashes`: `crash_at_every_write` kills the operator at each write and compares the ending.
+- `sweeps`: `disturb_every_call` and `disturb_every_watch` let each request and event go wrong in every way.
 - `plugin`: the pytest fixtures, by `pytest_plugins = ["kapsa.runtime.testing.plugin"]`.
 """
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
 from kapsa.devcluster.clock import run as run_on_virtual_time
-from kapsa.runtime.testing.crashes import CrashPoint, CrashReport, Scenario, crash_at_every_write
+from kapsa.runtime.testing.crashes import CrashPoint, CrashReport, crash_at_every_write
 from kapsa.runtime.testing.harness import Harness, NotSettledError, RecordedCall
+from kapsa.runtime.testing.scenario import Ending, Scenario, SweepReport
+from kapsa.runtime.testing.sweeps import disturb_every_call, disturb_every_watch
 from kapsa.runtime.testing.transport import InProcessTransport
 
 __all__ = [
     "CrashPoint",
     "CrashReport",
     "DevCluster",
+    "Ending",
     "FaultPlan",
     "Harness",
     "InProcessTransport",
     "NotSettledError",
     "RecordedCall",
     "Scenario",
+    "SweepReport",
     "VirtualClock",
     "VirtualTimeLoop",
     "crash_at_every_write",
+    "disturb_every_call",
+    "disturb_every_watch",
     "run_on_virtual_time",
 ]

@@ -155,8 +155,9 @@ class Harness:
         started = changed = self.clock.monotonic()
         state = self._activity()
         calls = len(self.calls)
+        calm = 0.0
         while True:
-            await self.clock.sleep(0.5)
+            await self.clock.sleep(0.5 if calm < 10 else 5.0)
             now = self.clock.monotonic()
             if (current := self._activity()) != state:
                 state, changed = current, now

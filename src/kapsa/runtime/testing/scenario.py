@@ -1,0 +1,199 @@
+"""Scenarios: a story played on a fresh cluster, undisturbed or not, and whether two endings are the same.
+
+Everything runs on virtual time, so hundreds of endings take seconds, and each one can be played again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
+from kapsa.devcluster.faults import Record
+from kapsa.runtime.operator import Operator
+from kapsa.runtime.testing.harness import Harness
+
+__all__ = ["CLIENT", "SIDE_WRITES", "Arm", "Ending", "Scenario", "SweepReport", "difference", "play"]
+
+CLIENT = "operator"
+"""The name under which the fault plan knows the operator of a scenario."""
+SIDE_WRITES = {"leases", "events"}
+"""What an operator writes beside its work; it differs from run to run and does not count."""
+
+Step = Callable[[Harness], Awaitable[None]]
+Arm = Callable[[FaultPlan, Harness], None]
+"""Prepares what is to go wrong."""
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """What is played, again and again."""
+
+    operator: Callable[[], Operator]
+    """Makes the operator: a fresh one for each start, as a new process has it."""
+    prepare: Step
+    """Installs CRDs and whatever else is there before the operator starts."""
+    steps: Sequence[Step] = ()
+    """What people do to it, one after the other; the cluster settles after each."""
+    ignore: Sequence[str] = ()
+    """Resources (plurals) that do not belong to the end state."""
+
+
+class Ending(msgspec.Struct):
+    """How a scenario ended."""
+
+    state: dict[str, Any]
+    created: Counter[str]
+    deleted: Counter[str]
+    records: list[Record]
+    """Every request of the operator, in order."""
+    writes_at_rest: int
+    """Writes in ten minutes after everything was done."""
+
+    @property
+    def writes(self) -> list[Record]:
+        return [record for record in self.records if record.is_write]
+
+
+class SweepReport(msgspec.Struct, frozen=True):
+    """What came of a scenario that was disturbed at many points."""
+
+    points: int
+    what: str
+    """What the points are."""
+    failures: dict[str, str]
+    """The point, and what was different in the end."""
+
+    def __str__(self) -> str:
+        verdict = "all end like the undisturbed run" if not self.failures else f"{len(self.failures)} FAILED"
+        lines = "".join(f"\n  {point}: {why}" for point, why in self.failures.items())
+        return f"{self.points} {self.what}: {verdict}{lines}"
+
+
+async def play(scenario: Scenario, arm: Arm | None = None, *, quiet: float = 30.0) -> Ending:
+    """Play a scenario on a cluster of its own. Needs a virtual-time loop.
+
+    `quiet` is how long nothing may change before a step counts as done: longer than any fault hides it.
+    """
+    plan = FaultPlan()
+    clock = VirtualClock()
+    async with DevCluster(clock=clock, faults=plan, http=False, seed=1) as cluster:
+        harness = Harness(cluster, clock=clock)
+        created, deleted = _count_life_cycles(cluster, {*SIDE_WRITES, *scenario.ignore})
+        restarter = asyncio.create_task(_restart_after_crashes(harness, scenario, plan))
+        try:
+            await scenario.prepare(harness)
+            if arm is not None:
+                arm(plan, harness)
+            await harness.start(scenario.operator(), name=CLIENT)
+            await harness.settle(quiet=quiet)
+            for step in scenario.steps:
+                await step(harness)
+                await harness.settle(quiet=quiet)
+            records = [record for record in plan.records if record.client == CLIENT]
+            done = _work(plan)
+            await clock.sleep(600)
+            return Ending(_state(cluster, scenario), created, deleted, records, _work(plan) - done)
+        finally:
+            restarter.cancel()
+            await asyncio.gather(restarter, return_exceptions=True)
+            await harness.close()
+
+
+async def _restart_after_crashes(harness: Harness, scenario: Scenario, plan: FaultPlan) -> None:
+    while True:
+        await plan.crash_event(CLIENT).wait()
+        await harness.kill(CLIENT)
+        await asyncio.sleep(1)
+        plan.revive(CLIENT)
+        await harness.start(scenario.operator(), name=CLIENT)
+
+
+def _work(plan: FaultPlan) -> int:
+    return sum(record.resource not in SIDE_WRITES for record in plan.writes(CLIENT))
+
+
+# -- comparing -------------------------------------------------------------------------------------------------
+
+
+def _count_life_cycles(cluster: DevCluster, ignore: set[str]) -> tuple[Counter[str], Counter[str]]:
+    """Count how often each object is created and deleted, from the store itself."""
+    counters: dict[str, Counter[str]] = {"ADDED": Counter(), "DELETED": Counter()}
+
+    def follow(collection: Any, change: Any) -> None:
+        resource = collection.key[1]
+        if change.type in counters and resource not in ignore:
+            counters[change.type][f"{resource} {_masked_name(change.object.key)}"] += 1
+
+    cluster.server.backend.store.listeners.append(follow)
+    return counters["ADDED"], counters["DELETED"]
+
+
+_GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5,10}(?=-|$)")
+
+
+def _masked_name(name: str) -> str:
+    """Names with a random or hashed ending count by what comes before it."""
+    return _GENERATED.sub("-*", name)
+
+
+def _state(cluster: DevCluster, scenario: Scenario) -> dict[str, Any]:
+    """All objects, without what differs between two runs of the same: identities, versions, times."""
+    found = {}
+    skipped = {*SIDE_WRITES, *scenario.ignore}
+    for collection in cluster.server.backend.store.collections():
+        if collection.key[1] in skipped:
+            continue
+        for stored in collection.current():
+            found[f"{collection.key[1]} {_masked_name(stored.key)}"] = _masked(
+                msgspec.json.decode(stored.body)
+            )
+    return found
+
+
+_VOLATILE = {
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "managedFields",
+    "generation",
+    "observedGeneration",
+}
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _masked(item) for key, item in value.items() if key not in _VOLATILE and not _is_time(item)
+        }
+    if isinstance(value, list):
+        return [_masked(item) for item in value if not _is_time(item)]
+    return _masked_name(value) if isinstance(value, str) else value
+
+
+def _is_time(value: Any) -> bool:
+    return (
+        isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", value) is not None
+    )
+
+
+def difference(reference: Ending, outcome: Ending) -> str:
+    """What is different, in words; empty if nothing is."""
+    for what, before, after in (
+        ("created", reference.created, outcome.created),
+        ("deleted", reference.deleted, outcome.deleted),
+    ):
+        for name in sorted({*before, *after}):
+            if before[name] != after[name]:
+                return f"{name} was {what} {after[name]} times instead of {before[name]}"
+    for name in sorted({*reference.state, *outcome.state}):
+        old, new = reference.state.get(name), outcome.state.get(name)
+        if old != new:
+            return f"{name} ended as {new} instead of {old}"
+    if outcome.writes_at_rest:
+        return f"{outcome.writes_at_rest} writes in ten minutes after everything was done"
+    return ""

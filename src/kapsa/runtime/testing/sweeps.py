@@ -1,0 +1,105 @@
+"""Fault sweeps: every request of an operator goes wrong once, in each of the ways that requests go wrong.
+
+Whatever happens to one call, or to one event of a watch, the end must be that of the undisturbed run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from kapsa.devcluster import FaultPlan
+from kapsa.devcluster.faults import Answer, Compact, Cut, Delay, Drop, Duplicate, Expire, Rule, Silence
+from kapsa.runtime.informer import SILENCE_SECONDS
+from kapsa.runtime.testing.harness import Harness
+from kapsa.runtime.testing.scenario import (
+    CLIENT,
+    SIDE_WRITES,
+    Ending,
+    Scenario,
+    SweepReport,
+    difference,
+    play,
+)
+
+__all__ = ["CALL_FAULTS", "WATCH_FAULTS", "disturb_every_call", "disturb_every_watch"]
+
+CALL_FAULTS: Mapping[str, Rule] = {
+    "409": Rule(action=Answer(code=409, reason="Conflict")),
+    "429": Rule(action=Answer(code=429, reason="TooManyRequests", retry_after=1)),
+    "500": Rule(action=Answer(code=500, reason="InternalError")),
+    "504": Rule(action=Answer(code=504, reason="Timeout")),
+    "504 after the commit": Rule(action=Answer(code=504, reason="Timeout"), when="after"),
+    "reset": Rule(action=Drop()),
+    "reset after the commit": Rule(action=Drop(), when="after"),
+    "45 s late": Rule(action=Delay(seconds=45)),
+    "history compacted": Rule(action=Compact()),
+}
+"""What goes wrong with a call."""
+
+WATCH_FAULTS: Mapping[str, Rule] = {
+    "cut": Rule(action=Cut()),
+    "silent": Rule(action=Silence()),
+    "event twice": Rule(action=Duplicate()),
+    "410": Rule(action=Expire()),
+}
+"""What goes wrong with a watch as it is about to send an event."""
+
+_QUIET = 2 * SILENCE_SECONDS
+
+
+async def disturb_every_call(scenario: Scenario, faults: Mapping[str, Rule] = CALL_FAULTS) -> SweepReport:
+    """Play the scenario once for each call that changes or reads objects, and each fault."""
+    reference = await play(scenario, quiet=_QUIET)
+    points = []
+    seen: dict[tuple[str, str], int] = {}
+    for record in reference.records:
+        if record.verb == "watch" or record.resource in SIDE_WRITES or not record.resource:
+            continue
+        place = (record.verb, record.resource)
+        seen[place] = seen.get(place, 0) + 1
+        points += [_Point(name, fault, *place, seen[place]) for name, fault in faults.items()]
+    return await _sweep(scenario, reference, points, "faults at calls")
+
+
+async def disturb_every_watch(
+    scenario: Scenario, faults: Mapping[str, Rule] = WATCH_FAULTS, *, events: int = 10
+) -> SweepReport:
+    """Play the scenario once for each of the first events of each watched kind, and each fault."""
+    reference = await play(scenario, quiet=_QUIET)
+    resources = dict.fromkeys(record.resource for record in reference.records if record.verb == "watch")
+    points = [
+        _Point(name, fault, "watch", resource, number)
+        for resource in resources
+        for number in range(1, events + 1)
+        for name, fault in faults.items()
+    ]
+    return await _sweep(scenario, reference, points, "faults at watch events")
+
+
+class _Point(msgspec.Struct, frozen=True):
+    name: str
+    fault: Rule
+    verb: str
+    resource: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.verb} {self.resource} number {self.number}"
+
+    def arm(self, plan: FaultPlan, _: Harness) -> None:
+        place = {"verb": self.verb, "resource": self.resource, "client": CLIENT, "nth": self.number}
+        plan.add(msgspec.structs.replace(self.fault, seen=0, fired=0, **place))
+
+
+async def _sweep(scenario: Scenario, reference: Ending, points: Sequence[_Point], what: str) -> SweepReport:
+    failures: dict[str, str] = {}
+    for point in points:
+        try:
+            why = difference(reference, await play(scenario, point.arm, quiet=_QUIET))
+        except AssertionError as error:
+            why = str(error)
+        if why:
+            failures[str(point)] = why
+    return SweepReport(len(points), what, failures)

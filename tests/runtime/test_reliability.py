@@ -1,0 +1,144 @@
+"""Sweeps: one operator, disturbed at every write, call and event, always ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kapsa.devcluster.faults import FaultPlan
+from kapsa.runtime import Context, Operator, Requeue
+from kapsa.runtime.testing import (
+    Harness,
+    Scenario,
+    SweepReport,
+    crash_at_every_write,
+    disturb_every_call,
+    disturb_every_watch,
+)
+from tests.runtime.shop import App, Recorder, app, config_map
+
+pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(300)]
+
+
+class Shop(Recorder):
+    """Children, a delete, a status and a clean-up: one of each kind of write."""
+
+    owns = ("v1/ConfigMap",)
+
+    async def reconcile(self, resource: App, ctx: Context[App]) -> Requeue | None:
+        await ctx.apply(config_map(resource.name, data={"image": resource.spec.image}))
+        if resource.spec.replicas == 0:
+            await ctx.delete("v1/ConfigMap", f"{resource.name}-extra")
+        else:
+            await ctx.apply(config_map(f"{resource.name}-extra"))
+        ctx.status.ready = resource.spec.replicas
+        ctx.condition("Ready", True, reason="Made")
+        return None
+
+    async def finalize(self, resource: App, ctx: Context[App]) -> Requeue | None:
+        await ctx.apply(config_map(f"{resource.name}-was-here"), owner=False)
+        return None
+
+
+def shop() -> Scenario:
+    async def prepare(harness: Harness) -> None:
+        await harness.install(App)
+        await harness.apply(app("web"))
+
+    async def change(harness: Harness) -> None:
+        await harness.apply(app("web", image="httpd", replicas=0))
+
+    async def delete(harness: Harness) -> None:
+        await harness.client.delete(App, "web", namespace="default")
+
+    return Scenario(operator=lambda: Operator(controllers=[Shop()]), prepare=prepare, steps=[change, delete])
+
+
+Record = Callable[[str, object], None]
+
+
+def accept(report: SweepReport, record_property: Record, least: int) -> None:
+    record_property("points", report.points)
+    assert not report.failures, str(report)
+    assert report.points >= least
+
+
+async def test_two_crashes_in_a_row_end_like_none(record_property: Record) -> None:
+    accept(await crash_at_every_write(shop(), moments=["commit"], pairs=3), record_property, 30)
+
+
+async def test_a_call_that_goes_wrong_in_any_way_changes_nothing_in_the_end(record_property: Record) -> None:
+    accept(await disturb_every_call(shop()), record_property, 70)
+
+
+async def test_a_watch_that_goes_wrong_at_any_event_changes_nothing_in_the_end(
+    record_property: Record,
+) -> None:
+    accept(await disturb_every_watch(shop(), events=6), record_property, 40)
+
+
+async def test_stale_reads_after_a_restart_delete_nothing_and_take_nothing_back(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    """An API server that lags serves the restarted operator a world of before: it must not act against the present."""
+    await harness.install(App)
+    await harness.apply(app("web", image="old", replicas=0))
+    await harness.start(Operator(controllers=[Shop()]))
+    await harness.settle()
+    past = harness.cluster.server.backend.store.revision
+    await harness.apply(app("web", image="new", replicas=2))
+    await harness.settle()
+    extra = await harness.get("v1/ConfigMap", "web-extra")
+    await harness.kill()
+    faults.freeze(past, "operator")
+    await harness.start(Operator(controllers=[Shop()]))
+    await harness.clock.sleep(120)
+    still = await harness.get("v1/ConfigMap", "web-extra")
+    assert still["metadata"]["uid"] == extra["metadata"]["uid"], "nothing of the present was deleted"
+    assert (await harness.get(App, "web")).status.observed_generation == 2, "never decreasing"
+    faults.thaw()
+    await harness.settle()
+    assert (await harness.get("v1/ConfigMap", "web"))["data"] == {"image": "new"}
+    assert (await harness.get(App, "web")).status.ready == 2
+
+
+async def test_states_that_were_never_observed_do_no_harm(harness: Harness) -> None:
+    """The resource is deleted and made again, and its child with it, faster than anybody looks."""
+    await harness.install(App)
+    await harness.start(Operator(controllers=[Shop()]))
+    await harness.apply(app("web"))
+    await harness.settle()
+    for number in range(5):
+        await harness.client.delete(App, "web", namespace="default", missing_ok=True)
+        await asyncio.sleep(0.002 * number)
+        await harness.client.delete("v1/ConfigMap", "web", namespace="default", missing_ok=True)
+    await harness.settle()
+    await harness.apply(app("web", image="again"))
+    await harness.settle()
+    parent = await harness.get(App, "web")
+    child = await harness.get("v1/ConfigMap", "web")
+    assert child["data"] == {"image": "again"}
+    assert [each["uid"] for each in child["metadata"]["ownerReferences"]] == [parent.metadata.uid]
+
+
+async def test_tasks_and_memory_of_keys_return_to_where_they_were(harness: Harness) -> None:
+    await harness.install(App)
+    run = await harness.start(Operator(controllers=[Shop()]))
+    await harness.settle()
+    before = len(asyncio.all_tasks())
+    for _ in range(3):
+        for number in range(30):
+            await harness.apply(app(f"a{number}"))
+        await harness.settle()
+        for number in range(30):
+            await harness.client.delete(App, f"a{number}", namespace="default")
+        await harness.settle()
+    (reconciler,) = run.reconcilers
+    assert len(asyncio.all_tasks()) <= before
+    leftovers: list[Any] = [reconciler.queue.delayed, list(reconciler.queue.in_flight), len(reconciler.queue)]
+    assert leftovers == [{}, [], 0]
+    assert all(informer.store.ahead == 0 for informer in reconciler.informers)
+    assert len(reconciler.applier) <= 30, "the traces that clean-up leaves on purpose"
