@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded import field_errors
+from kapsa.devcluster.embedded import field_errors, formats
 from kapsa.devcluster.embedded.crd_internal import schema_struct
 from kapsa.devcluster.embedded.embedded_meta import validate_embedded
 from kapsa.devcluster.embedded.field_errors import FieldError
@@ -86,8 +86,6 @@ def validate_schema(schema: Raw, path: str, *, status_enabled: bool) -> list[Fie
 
 def unrecognized_formats(schema: Any) -> list[str]:
     """Formats the server will ignore; it warns about them."""
-    from kapsa.devcluster.embedded import formats
-
     found: list[str] = []
     if not isinstance(schema, dict):
         return found

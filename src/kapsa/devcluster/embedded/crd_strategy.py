@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded import crd_validation, errors, field_errors
+from kapsa.devcluster.embedded import errors, field_errors
 from kapsa.devcluster.embedded.crd_names import CLEANUP, set_condition
 from kapsa.devcluster.embedded.field_errors import FieldError
 from kapsa.devcluster.embedded.names import label_key
@@ -19,25 +19,35 @@ _MAX_INT32 = (1 << 31) - 1
 
 
 class DefinitionStrategy(Strategy):
-    """CustomResourceDefinitions."""
+    """CustomResourceDefinitions. Their rules are many; they are loaded with the first definition."""
 
     def reset_for_create(self, obj: Object) -> None:
+        from kapsa.devcluster.embedded import crd_validation
+
         crd_validation.set_defaults(obj)
         obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}}
         _remember_storage_version(obj)
 
     def reset_for_update(self, obj: Object, old: Object) -> None:
+        from kapsa.devcluster.embedded import crd_validation
+
         super().reset_for_update(obj, old)
         crd_validation.set_defaults(obj)
         _remember_storage_version(obj)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
+        from kapsa.devcluster.embedded import crd_validation
+
         return crd_validation.validate_definition(obj)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        from kapsa.devcluster.embedded import crd_validation
+
         return crd_validation.validate_definition_update(obj, old)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        from kapsa.devcluster.embedded import crd_validation
+
         return crd_validation.warnings(obj, old)
 
     def defer_deletion(self, obj: Object, now: str) -> bool:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 from kapsa.devcluster.embedded import errors, health
 from kapsa.devcluster.embedded.discovery import Discovery
 from kapsa.devcluster.embedded.exchange import Reply, Request
-from kapsa.devcluster.embedded.openapi import OpenApi
 from kapsa.devcluster.embedded.registry import Registry
+
+if TYPE_CHECKING:
+    from kapsa.devcluster.embedded.openapi import OpenApi
 
 __all__ = ["Documents"]
 
@@ -17,7 +22,13 @@ class Documents:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._discovery = Discovery(registry)
-        self._open_api = OpenApi(registry)
+
+    @cached_property
+    def _open_api(self) -> OpenApi:
+        # Few clients ask for documents, and a server should be ready before it can write them.
+        from kapsa.devcluster.embedded.openapi import OpenApi
+
+        return OpenApi(self._registry)
 
     def answer(self, request: Request) -> Reply:
         """The reply to a request that names no resource.
@@ -29,7 +40,7 @@ class Documents:
             or health.version(request)
             or health.paths(request, self._registry)
             or self._discovery.answer(request)
-            or self._open_api.answer(request)
+            or (self._open_api.answer(request) if request.path.startswith("/openapi/") else None)
         )
         if reply is not None:
             return reply

@@ -14,22 +14,22 @@ _UUID = r"[0-9a-f]{8}-?[0-9a-f]{4}-?%s-?%s-?[0-9a-f]{12}"
 _ANY4, _VARIANT = "[0-9a-f]{4}", "[89ab][0-9a-f]{3}"
 _LETTER = r"[^\W_]"  # letters and digits of any script, as the real pattern's \p{L} with [0-9]
 _LABEL = rf"{_LETTER}(?:(?:{_LETTER}|-){{0,61}}{_LETTER})?"
-_HOSTNAME = re.compile(rf"(?:{_LETTER}(?:-?{_LETTER}{{0,62}})?|(?:{_LABEL}\.)+[^\W\d_]{{2,63}})")
-_DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)")
-_GO_DURATION = re.compile(r"[-+]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
+_HOSTNAME = rf"(?:{_LETTER}(?:-?{_LETTER}{{0,62}})?|(?:{_LABEL}\.)+[^\W\d_]{{2,63}})"
+_DATE_TIME = r"(\d{4}-\d\d-\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)"
+_GO_DURATION = r"[-+]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)"
 _UNITS = "nanoseconds?|nanos?|ns|microseconds?|micros?|us|µs|milliseconds?|millis?|ms|seconds?|secs?|s"
 _UNITS += "|minutes?|mins?|m|hours?|h|days?|d|weeks?|w"
-_WORD_DURATION = re.compile(rf"(?:(?:\d+)\s*(?:{_UNITS})\s*)+")
-_CREDIT_CARD = re.compile(
+_WORD_DURATION = rf"(?:(?:\d+)\s*(?:{_UNITS})\s*)+"
+_CREDIT_CARD = (
     r"(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|(?:222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}"
     r"|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11})"
 )
 _RGB_PART = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
-_RGB = re.compile(rf"rgb\({_RGB_PART},{_RGB_PART},{_RGB_PART}\)")
-_SHORT_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
-_LONG_NAME = re.compile(rf"{_SHORT_NAME.pattern}(?:\.{_SHORT_NAME.pattern})*")
-_URI_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_MAC = re.compile(
+_RGB = rf"rgb\({_RGB_PART},{_RGB_PART},{_RGB_PART}\)"
+_SHORT_NAME = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_LONG_NAME = rf"{_SHORT_NAME}(?:\.{_SHORT_NAME})*"
+_URI_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*:"
+_MAC = (
     r"(?:[0-9a-fA-F]{2}([:-])(?:[0-9a-fA-F]{2}\1){4}[0-9a-fA-F]{2}"
     r"(?:\1[0-9a-fA-F]{2}\1[0-9a-fA-F]{2}(?:(?:\1[0-9a-fA-F]{2}){12})?)?"
     r"|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4}(?:(?:\.[0-9a-fA-F]{4}){6})?)?)"
@@ -47,8 +47,8 @@ def matches(name: str, text: str) -> bool:
 
 
 def _full(pattern: str, flags: int = 0) -> Callable[[str], bool]:
-    compiled = re.compile(pattern, flags)
-    return lambda text: compiled.fullmatch(text) is not None
+    # Compiled when first used, and kept by re: most servers never meet most formats.
+    return lambda text: re.fullmatch(pattern, text, flags) is not None
 
 
 def _uuid(third: str, fourth: str) -> Callable[[str], bool]:
@@ -56,7 +56,7 @@ def _uuid(third: str, fourth: str) -> Callable[[str], bool]:
 
 
 def _is_hostname(text: str) -> bool:
-    if _HOSTNAME.fullmatch(text) is None or len(text.encode()) > 255:
+    if re.fullmatch(_HOSTNAME, text) is None or len(text.encode()) > 255:
         return False
     return all(len(label.encode()) <= 63 for label in text.split("."))
 
@@ -93,7 +93,7 @@ def _is_uri(text: str) -> bool:
     """Go's url.ParseRequestURI: an absolute URI or an absolute path, no fragment rules."""
     if not text or any(ord(character) < 0x21 or character == "\x7f" for character in text):
         return False
-    if not text.startswith("/") and _URI_SCHEME.match(text) is None:
+    if not text.startswith("/") and re.match(_URI_SCHEME, text) is None:
         return False
     return re.search(r"%(?![0-9a-fA-F]{2})", text) is None
 
@@ -117,14 +117,14 @@ def _is_date(text: str) -> bool:
 
 
 def _is_date_time(text: str) -> bool:
-    found = _DATE_TIME.fullmatch(text)
+    found = re.fullmatch(_DATE_TIME, text)
     if found is None or not _is_date(found[1]):
         return False
     return int(found[2]) <= 23 and int(found[3]) <= 59 and int(found[4]) <= 59
 
 
 def _is_duration(text: str) -> bool:
-    return _GO_DURATION.fullmatch(text) is not None or _WORD_DURATION.fullmatch(text) is not None
+    return re.fullmatch(_GO_DURATION, text) is not None or re.fullmatch(_WORD_DURATION, text) is not None
 
 
 def _is_base64(text: str) -> bool:
@@ -158,7 +158,7 @@ def _is_isbn13(text: str) -> bool:
 
 def _is_credit_card(text: str) -> bool:
     digits = re.sub(r"[^0-9]+", "", text)
-    if _CREDIT_CARD.fullmatch(digits) is None:
+    if re.fullmatch(_CREDIT_CARD, digits) is None:
         return False
     doubled = [sum(divmod(int(digit) * (1 + index % 2), 10)) for index, digit in enumerate(reversed(digits))]
     return sum(doubled) % 10 == 0
@@ -180,11 +180,11 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
     "isbn10": _is_isbn10,
     "isbn13": _is_isbn13,
-    "k8sshortname": lambda text: len(text) <= 63 and _SHORT_NAME.fullmatch(text) is not None,
-    "k8slongname": lambda text: len(text) <= 253 and _LONG_NAME.fullmatch(text) is not None,
-    "mac": lambda text: _MAC.fullmatch(text) is not None,
+    "k8sshortname": lambda text: len(text) <= 63 and re.fullmatch(_SHORT_NAME, text) is not None,
+    "k8slongname": lambda text: len(text) <= 253 and re.fullmatch(_LONG_NAME, text) is not None,
+    "mac": lambda text: re.fullmatch(_MAC, text) is not None,
     "password": lambda text: True,
-    "rgbcolor": lambda text: _RGB.fullmatch(text) is not None,
+    "rgbcolor": lambda text: re.fullmatch(_RGB, text) is not None,
     "ssn": _full(r"\d{3}[- ]?\d{2}[- ]?\d{4}", re.ASCII),
     "uri": _is_uri,
     "uuid": _uuid(_ANY4, _ANY4),

@@ -15,7 +15,6 @@ from .listing import Page
 from .negotiation import Form
 from .registry import ResourceInfo
 from .storage import Stored
-from .tables import table
 
 __all__ = ["Writer", "encode_document", "reply_document"]
 
@@ -131,6 +130,9 @@ class Writer:
         )
 
     def _table(self, objects: Sequence[Stored], metadata: Object, *, headers: bool = True) -> Object:
+        # Printers of all kinds: loaded when a person looks.
+        from .tables import table
+
         return table(
             self.info,
             [from_storage(self.info, stored) for stored in objects],
