@@ -198,6 +198,15 @@ async def _bind(request: ResourceRequest) -> Reply:
             why = f"pod {request.route.name} is already assigned to node {quote(bound)}"
             raise errors.conflict(request.info, request.route.name, why, path="pods/binding")
         live["spec"]["nodeName"] = node
+        scheduled = {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": request.backend.now(),
+        }
+        status = live.setdefault("status", {})
+        others = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"]
+        status["conditions"] = [*others, scheduled]
         return live
 
     await writes.update(request.backend, write, transform)

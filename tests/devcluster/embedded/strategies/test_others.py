@@ -153,3 +153,21 @@ def test_quantities_have_one_form(given: str | int, stored: str) -> None:
 def test_what_is_no_quantity_is_refused() -> None:
     with pytest.raises(ValueError, match="quantities must match the regular expression"):
         parse("many")
+
+
+async def test_an_event_belongs_to_the_namespace_of_what_it_is_about(desk: Desk) -> None:
+    about = {"kind": "Pod", "name": "p", "namespace": "elsewhere"}
+    message = await desk.refusal("events", "e", involvedObject=about)
+    assert message == (
+        'Event "e" is invalid: involvedObject.namespace: Invalid value: "elsewhere": does not match event.namespace'
+    )
+
+
+async def test_a_quota_counts_known_things(desk: Desk) -> None:
+    message = await desk.refusal("resourcequotas", "q", spec={"hard": {"nonsense": "1", "pods": "1500m"}})
+    assert message == (
+        'ResourceQuota "q" is invalid: [spec.hard[nonsense]: Invalid value: "nonsense": '
+        "must be a standard resource type or fully qualified, "
+        'spec.hard[nonsense]: Invalid value: "nonsense": must be a standard resource for quota, '
+        'spec.hard[pods]: Invalid value: "1500m": must be an integer]'
+    )

@@ -82,7 +82,7 @@ class Scheduler:
         pod["spec"]["nodeName"] = node
         status = pod.setdefault("status", {})
         status["conditions"] = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"] + [
-            _scheduled(pod, "True", now)
+            _scheduled("True", now)
         ]
         unchanged = stored_form(info, pod, live.revision)
         collection.put(with_revision(unchanged, self._backend.store.next_revision))
@@ -92,7 +92,13 @@ class Scheduler:
         current = find(status.get("conditions"), "PodScheduled")
         if current is not None and current.get("message") == message:
             return
-        condition = {**_scheduled(pod, "False", now), "reason": "Unschedulable", "message": message}
+        generation = pod["metadata"].get("generation", 1)
+        condition = {
+            **_scheduled("False", now),
+            "observedGeneration": generation,
+            "reason": "Unschedulable",
+            "message": message,
+        }
         others = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"]
         await self._executor.note(Note(pod, "FailedScheduling", message, "Warning"))
         await self._executor.do(
@@ -106,10 +112,9 @@ def _is_ours(pod: Object) -> bool:
     return ours and not spec.get("nodeName") and not spec.get("schedulingGates") and not is_deleting(pod)
 
 
-def _scheduled(pod: Object, status: str, now: datetime) -> Object:
+def _scheduled(status: str, now: datetime) -> Object:
     return {
         "type": "PodScheduled",
-        "observedGeneration": pod["metadata"].get("generation", 1),
         "status": status,
         "lastProbeTime": None,
         "lastTransitionTime": render(now),

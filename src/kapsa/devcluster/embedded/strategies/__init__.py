@@ -17,6 +17,7 @@ from .builtin import BuiltIn
 from .configuration import ConfigMaps, Secrets
 from .coordination import Leases, PriorityClasses
 from .discovery import Endpoints, EndpointSlices
+from .events import Events
 from .limits import LimitRanges, ResourceQuotas
 from .namespaces import Namespaces
 from .networking import IngressClasses, Ingresses, NetworkPolicies
@@ -37,6 +38,7 @@ _ADMISSION = "admissionregistration.k8s.io"
 _KINDS: dict[tuple[str, str], type[BuiltIn]] = {
     ("", "configmaps"): ConfigMaps,
     ("", "endpoints"): Endpoints,
+    ("", "events"): Events,
     ("", "limitranges"): LimitRanges,
     ("", "namespaces"): Namespaces,
     ("", "nodes"): Nodes,
@@ -56,6 +58,7 @@ _KINDS: dict[tuple[str, str], type[BuiltIn]] = {
     ("batch", "jobs"): Jobs,
     ("coordination.k8s.io", "leases"): Leases,
     ("discovery.k8s.io", "endpointslices"): EndpointSlices,
+    ("events.k8s.io", "events"): Events,
     ("networking.k8s.io", "ingressclasses"): IngressClasses,
     ("networking.k8s.io", "ingresses"): Ingresses,
     ("networking.k8s.io", "networkpolicies"): NetworkPolicies,

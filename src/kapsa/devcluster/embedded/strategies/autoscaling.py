@@ -52,8 +52,8 @@ class HorizontalPodAutoscalers(BuiltIn):
         if low < 1:
             errors.append(invalid("spec.minReplicas", low, "must be greater than or equal to 1"))
         if high < 1:
-            errors.append(invalid("spec.maxReplicas", high, "must be greater than 0"))
-        elif high < low:
+            errors.append(required("spec.maxReplicas", "must be set and greater than 0"))
+        if high < low:
             errors.append(invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
         target = spec.get("scaleTargetRef") or {}
         errors += [required(f"spec.scaleTargetRef.{f}") for f in ("kind", "name") if not target.get(f)]
