@@ -17,6 +17,7 @@ from aiohttp import web
 
 from kapsa.devcluster import DevCluster
 from kapsa.devcluster.certificates import Authority
+from kapsa.devcluster.embedded.errors import ApiError
 
 Object = dict[str, Any]
 Answer = Callable[[Object], Object]
@@ -399,3 +400,36 @@ async def test_what_a_mutating_webhook_makes_is_validated(stage: Stage) -> None:
     await stage.install("mutating", ("spoiler", answer, {}))
     status, said = await stage.create("one", {"a": "1"})
     assert (status, said["reason"]) == (422, "Invalid")
+
+
+@pytest.mark.virtual_time
+async def test_a_handler_in_the_process_can_stand_for_a_service(cluster: DevCluster) -> None:
+    verbs = cluster.server.verbs
+    asked: list[str] = []
+
+    async def handler(path: str, body: bytes) -> tuple[int, bytes]:
+        review = json.loads(body)
+        asked.append(path)
+        if review["request"]["name"] == "slow":
+            await asyncio.sleep(3600)
+        review["response"] = deny(review["request"], message="no")
+        return 200, json.dumps(review).encode()
+
+    cluster.server.webhooks.client.route("hooks/guard", handler)
+    rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"]}
+    webhook = {
+        "name": "guard.example.com",
+        "clientConfig": {"service": {"namespace": "hooks", "name": "guard", "path": "/check"}},
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 7,
+    }
+    configurations = verbs.resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations")
+    await verbs.create(configurations, {"metadata": {"name": "guard"}, "webhooks": [webhook]})
+    secrets = verbs.resource("", "v1", "secrets")
+    with pytest.raises(ApiError, match="denied the request: no"):
+        await verbs.create(secrets, {"metadata": {"name": "one", "namespace": "default"}})
+    with pytest.raises(ApiError, match=r"https://guard\.hooks\.svc:443/check\?timeout=7s.*deadline exceeded"):
+        await verbs.create(secrets, {"metadata": {"name": "slow", "namespace": "default"}})
+    assert asked == ["/check?timeout=7s"] * 2
