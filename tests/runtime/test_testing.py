@@ -69,7 +69,7 @@ def scenario(controller: type[Recorder]) -> Scenario:
         await harness.client.delete(App, "web", namespace="default")
 
     return Scenario(
-        operator=lambda: Operator(controllers=[controller()], leader_election="lock"),
+        operator=lambda: Operator(controllers=[controller()]),
         prepare=prepare,
         steps=[change, delete] if controller is Shop else [],
     )
