@@ -2,21 +2,25 @@
 
     python tools/openapi/collect.py --kubeconfig FILE
 
-Reads discovery and OpenAPI v3 with kubectl, strips descriptions, keeps what a server needs (types, formats,
-list types, map and merge keys, defaults, required fields) and writes one compressed file named after the
-server's minor version.
+Reads discovery, OpenAPI v3 and tables through `kubectl proxy`, strips the descriptions of fields, keeps what a
+server needs (types, formats, list types, map and merge keys, defaults, required fields, what table columns say of
+themselves) and writes one compressed file named after the server's minor version.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import json
 import subprocess
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 DATA = Path(__file__).parents[2] / "src/kapsa/devcluster/embedded/data"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PREFIX = "#/components/schemas/"
 PER_GROUP_KINDS = {
     # Kinds that every group lists as its own; the embedded server adds them where they belong.
@@ -26,14 +30,27 @@ PER_GROUP_KINDS = {
 
 
 class Cluster:
-    """Raw GET requests through kubectl, which brings the credentials."""
+    """GET requests through kubectl's proxy, which brings the credentials."""
 
-    def __init__(self, kubectl: str, kubeconfig: str) -> None:
-        self._command = [kubectl, "--kubeconfig", kubeconfig, "get", "--raw"]
+    def __init__(self, address: str) -> None:
+        self._address = address
 
-    def get(self, path: str) -> Any:
-        done = subprocess.run([*self._command, path], check=True, capture_output=True)
-        return json.loads(done.stdout)
+    def get(self, path: str, accept: str = "application/json") -> Any:
+        request = urllib.request.Request(f"http://{self._address}{path}", headers={"Accept": accept})
+        with urllib.request.urlopen(request) as response:
+            return json.load(response)
+
+
+@contextlib.contextmanager
+def connect(kubectl: str, kubeconfig: str) -> Iterator[Cluster]:
+    command = [kubectl, "--kubeconfig", kubeconfig, "proxy", "--port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as proxy:
+        try:
+            assert proxy.stdout is not None
+            # "Starting to serve on 127.0.0.1:40001"
+            yield Cluster(proxy.stdout.readline().split()[-1])
+        finally:
+            proxy.terminate()
 
 
 def main() -> None:
@@ -41,13 +58,17 @@ def main() -> None:
     parser.add_argument("--kubeconfig", required=True, help="of the real cluster")
     parser.add_argument("--kubectl", default="kubectl")
     arguments = parser.parse_args()
-    cluster = Cluster(arguments.kubectl, arguments.kubeconfig)
-    version = cluster.get("/version")
-    data = {
-        "version": {key: version[key] for key in ("major", "minor", "gitVersion", "gitCommit", "buildDate")},
-        "groups": groups(cluster),
-        "definitions": definitions(cluster),
-    }
+    with connect(arguments.kubectl, arguments.kubeconfig) as cluster:
+        version = cluster.get("/version")
+        found = groups(cluster)
+        data = {
+            "version": {
+                key: version[key] for key in ("major", "minor", "gitVersion", "gitCommit", "buildDate")
+            },
+            "groups": found,
+            "columns": columns(cluster, found),
+            "definitions": definitions(cluster),
+        }
     target = DATA / f"kubernetes-{version['major']}.{version['minor']}.json.gz"
     text = json.dumps(data, separators=(",", ":"), sort_keys=True).encode()
     with target.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
@@ -96,6 +117,19 @@ def resources(cluster: Cluster, path: str) -> list[dict[str, Any]]:
         {key: resource[key] for key in kept if resource.get(key)}
         for resource in cluster.get(path)["resources"]
     ]
+
+
+def columns(cluster: Cluster, found: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """What the columns of each resource's table say of themselves, by group/resource."""
+    texts = {}
+    for group in found:
+        root = f"/apis/{group['name']}/{group['version']}" if group["name"] else "/api/v1"
+        for resource in group["resources"]:
+            if "list" in resource["verbs"]:
+                table = cluster.get(f"{root}/{resource['name']}?limit=1", TABLE)
+                described = [column["description"] for column in table["columnDefinitions"]]
+                texts[f"{group['name']}/{resource['name']}"] = described
+    return texts
 
 
 def definitions(cluster: Cluster) -> dict[str, Any]:

@@ -94,7 +94,10 @@ class CustomResourceStrategy(Strategy):
     def _check_scale_status(self, obj: Object) -> list[FieldError]:
         errors_ = _check_count(obj, self._scale("statusReplicasPath"))
         path = self._scale("labelSelectorPath")
-        selector = _dig(obj, path) if path else None
+        try:
+            selector = _dig(obj, path) if path else None
+        except _NotAMapError as error:
+            return [*errors_, field_errors.invalid(path, "", str(error))]
         if selector is not None and not isinstance(selector, str):
             errors_.append(field_errors.invalid(path, "", _accessor_error(path, selector, "string")))
         return errors_
@@ -113,16 +116,27 @@ def _remember_storage_version(crd: Object) -> None:
             return
 
 
+class _NotAMapError(ValueError):
+    """A path that leads through something other than an object."""
+
+
 def _dig(obj: Any, path: str) -> Any:
     for part in path.removeprefix(".").split("."):
-        if not isinstance(obj, dict):
+        if obj is None:
             return None
+        if not isinstance(obj, dict):
+            raise _NotAMapError(_accessor_error(path, obj, "map[string]interface{}"))
         obj = obj.get(part)
     return obj
 
 
 def _check_count(obj: Object, path: str) -> list[FieldError]:
-    count = _dig(obj, path) if path else None
+    if not path:
+        return []
+    try:
+        count = _dig(obj, path)
+    except _NotAMapError as error:
+        return [field_errors.invalid(path, 0, str(error))]
     if count is None:
         return []
     if not isinstance(count, int) or isinstance(count, bool):

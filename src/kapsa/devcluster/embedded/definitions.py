@@ -12,7 +12,15 @@ import msgspec
 
 from kapsa.devcluster.embedded.schema import Schema
 
-__all__ = ["BuiltinGroup", "BuiltinResource", "Definitions", "Version", "definitions", "load"]
+__all__ = [
+    "BuiltinGroup",
+    "BuiltinResource",
+    "Definitions",
+    "Version",
+    "column_descriptions",
+    "definitions",
+    "load",
+]
 
 DATA_FILE = Path(__file__).parent / "data" / "kubernetes-1.36.json.gz"
 
@@ -71,6 +79,13 @@ class _Data(msgspec.Struct, frozen=True):
     version: Version
     groups: tuple[BuiltinGroup, ...]
     definitions: dict[str, msgspec.Raw]
+    columns: msgspec.Raw
+
+
+@cache
+def column_descriptions() -> dict[str, list[str]]:
+    """What the columns of a resource's table say of themselves, by `group/resource`."""
+    return msgspec.json.decode(load().columns, type=dict[str, list[str]])
 
 
 @cache

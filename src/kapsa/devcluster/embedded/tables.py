@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from kapsa.devcluster.embedded import field_errors
+from kapsa.devcluster.embedded.definitions import column_descriptions
 from kapsa.devcluster.embedded.jsonpath import JsonPathError, find
 from kapsa.devcluster.embedded.printers import Column, Printer, human_duration, printer_of
 from kapsa.devcluster.embedded.registry import ResourceInfo
@@ -69,9 +71,18 @@ def _row(
 
 
 def _printer(info: ResourceInfo) -> Printer:
-    if info.is_custom:
-        return _custom_printer(info)
-    return printer_of(info.group, info.resource) or _PLAIN
+    return _custom_printer(info) if info.is_custom else _builtin_printer(info.group, info.resource)
+
+
+@cache
+def _builtin_printer(group: str, resource: str) -> Printer:
+    printer = printer_of(group, resource) or _PLAIN
+    texts = column_descriptions().get(f"{group}/{resource}", ())
+    if len(texts) != len(printer.columns):
+        return printer
+    described = zip(printer.columns, texts, strict=True)
+    columns = [msgspec.structs.replace(column, description=text) for column, text in described]
+    return Printer(tuple(columns), printer.cells)
 
 
 def _plain(obj: Object, now: datetime) -> list[Any]:
@@ -83,12 +94,14 @@ _PLAIN = Printer((_NAME, Column("Created At", type="date")), _plain)
 
 def _custom_printer(info: ResourceInfo) -> Printer:
     """The printer of a custom resource: its definition's columns, or its age when it has none."""
+    name, created = _builtin_printer("", "serviceaccounts").columns
     declared: list[Object] = []
     for version in (info.definition or {}).get("spec", {}).get("versions", ()):
         if version["name"] == info.version:
             declared = version.get("additionalPrinterColumns") or []
     if not declared:
-        declared = [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]
+        path, text = ".metadata.creationTimestamp", created.description
+        declared = [{"name": "Age", "type": "date", "jsonPath": path, "description": text}]
     columns = tuple(
         Column(
             column["name"],
@@ -105,7 +118,7 @@ def _custom_printer(info: ResourceInfo) -> Printer:
         found = [_custom_cell(column, obj, now) for column in declared]
         return [obj["metadata"].get("name", ""), *found]
 
-    return Printer((_NAME, *columns), cells)
+    return Printer((name, *columns), cells)
 
 
 def _custom_cell(column: Object, obj: Object, now: datetime) -> Any:
