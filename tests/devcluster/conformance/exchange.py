@@ -92,6 +92,9 @@ class Marks:
             )
         if key == "continue" and value:
             return "<continue>"
+        if path[-2:] == ("columnDefinitions", "description"):
+            # The embedded engine's data leaves the API's prose out.
+            return "<prose>"
         if key in ("clusterIP", "clusterIPs", "nodePort", "pod-template-hash"):
             return f"<{key}>" if value not in (None, "", "None", ["None"]) else value
         return self.body(value, path)
@@ -101,7 +104,8 @@ class Marks:
     def document(self, value: Any) -> Any:
         kind = value.get("kind", "") if isinstance(value, dict) else ""
         self._list = kind.endswith("List") or kind == "Table"
-        return self.body(value)
+        masked = self.body(value)
+        return _with_ordered_causes(masked) if kind == "Status" else masked
 
 
 class Engine:
@@ -171,6 +175,20 @@ class Engine:
     def _url(self, call: Call, held: Mapping[str, str]) -> str:
         query = _fill(call.query, held)
         return self.url + _fill(call.path, held) + (f"?{query}" if query else "")
+
+
+def _with_ordered_causes(status: dict[str, Any]) -> dict[str, Any]:
+    """The real server walks a schema's properties in Go's random map order, so causes come in any order."""
+    causes = (status.get("details") or {}).get("causes") or []
+    told = [f"{cause.get('field')}: {cause.get('message')}" for cause in causes]
+    if len(told) < 2 or status.get("message", "").count("[") == 0:
+        return status
+    head, _, listed = status["message"].partition("[")
+    if listed != ", ".join(told) + "]":
+        return status
+    ordered = sorted(causes, key=lambda cause: (cause.get("field", ""), cause.get("message", "")))
+    message = f"{head}[{', '.join(sorted(told))}]"
+    return {**status, "message": message, "details": {**status["details"], "causes": ordered}}
 
 
 def _without_idle_bookmarks(events: list[Any]) -> list[Any]:
