@@ -1,0 +1,70 @@
+"""Settings: the seed's variables and defaults, and one clear line for a bad value."""
+
+import re
+
+import pytest
+
+from kapsa.environments.settings import Settings, SettingsError
+
+
+def test_the_defaults_are_those_of_the_documentation() -> None:
+    settings = Settings.from_environment({})
+    assert (settings.log_level, settings.log_format) == ("INFO", "json")
+    assert settings.default_poll_interval == 300
+    assert settings.reconciliation_timeout == 600
+    assert (settings.metrics_port, settings.metrics_enabled) == (8080, True)
+    assert settings.namespace == "kapsa-system"
+    assert settings.kpack_builder_image == "paketobuildpacks/builder:base"
+    assert settings.kpack_service_account == "kapsa-build"
+    assert settings.preview_domain == "preview.catalyst.dev"
+    assert settings.preview_environment_domain == "preview.orimatest.com"
+    assert settings.ingress_class == "nginx"
+
+
+def test_every_variable_is_read() -> None:
+    settings = Settings.from_environment(
+        {
+            "KAPSA_LOG_LEVEL": "debug",
+            "KAPSA_LOG_FORMAT": "console",
+            "KAPSA_DEFAULT_POLL_INTERVAL": "60",
+            "KAPSA_METRICS_PORT": " 9090 ",
+            "KAPSA_METRICS_ENABLED": "False",
+            "KAPSA_GIT_PROTOCOLS": "https, file",
+            "KAPSA_API_SERVER_CIDRS": "10.0.0.1/32",
+            "KAPSA_CACHE_DIRECTORY": "/somewhere",
+            "KAPSA_NAMESPACE": "",
+            "OTHER": "x",
+        }
+    )
+    assert settings.log_level == "DEBUG"
+    assert settings.log_format == "console"
+    assert settings.default_poll_interval == 60
+    assert settings.metrics_port == 9090
+    assert settings.metrics_enabled is False
+    assert settings.git_protocols == ("https", "file")
+    assert settings.api_server_cidrs == ("10.0.0.1/32",)
+    assert str(settings.cache_directory) == "/somewhere"
+    assert settings.namespace == "kapsa-system"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "line"),
+    [
+        ("LOG_LEVEL", "loud", "KAPSA_LOG_LEVEL is 'loud', but must be one of DEBUG, INFO, WARNING, ERROR"),
+        ("LOG_FORMAT", "xml", "KAPSA_LOG_FORMAT is 'xml', but must be one of json, console"),
+        ("METRICS_PORT", "http", "KAPSA_METRICS_PORT is 'http', but expected `int`, got `str`"),
+        ("METRICS_PORT", "70000", "KAPSA_METRICS_PORT is '70000', but expected `int` <= 65535"),
+        ("METRICS_ENABLED", "maybe", "KAPSA_METRICS_ENABLED is 'maybe', but must be true or false"),
+        ("DEFAULT_POLL_INTERVAL", "5", "KAPSA_DEFAULT_POLL_INTERVAL is '5', but expected `float` >= 60.0"),
+        ("NAMESPACE", "Kapsa", "KAPSA_NAMESPACE is 'Kapsa', but must be the name of a namespace"),
+        ("PREVIEW_DOMAIN", "a b", "KAPSA_PREVIEW_DOMAIN is 'a b', but must be a domain"),
+        ("GIT_PROTOCOLS", "https,ext", "KAPSA_GIT_PROTOCOLS is 'ext', but must be https, ssh, http or file"),
+        ("API_SERVER_CIDRS", "10.0.0.0/99", "KAPSA_API_SERVER_CIDRS is '10.0.0.0/99', but must be"),
+        ("ROUTE_KIND", "HTTPRoute", "KAPSA_GATEWAY must name the Gateway"),
+        ("GIT_WEBHOOK_PORT", "8000", "KAPSA_GIT_WEBHOOK_SECRET must be, too"),
+    ],
+)
+def test_a_bad_value_is_one_clear_line(variable: str, value: str, line: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(line)) as caught:
+        Settings.from_environment({f"KAPSA_{variable}": value})
+    assert "\n" not in str(caught.value)
