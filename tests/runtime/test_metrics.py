@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from kapsa.runtime import Backoff, Context, Operator
+from kapsa.runtime.cache import Cache
 from kapsa.runtime.testing import Harness
 from tests.runtime.shop import App, Recorder, app, config_map
 
@@ -89,3 +93,19 @@ async def test_two_operators_in_one_process_measure_apart(harness: Harness) -> N
     counted = 'controller_reconciliations_total{controller="app",result="success"} 1.0'
     assert counted in await render(harness)
     assert counted in other.metrics.render().decode()
+
+
+async def test_an_operator_can_tell_more_from_its_cache(harness: Harness) -> None:
+    def collect(cache: Cache) -> Iterator[Metric]:
+        family = GaugeMetricFamily("shop_apps", "How many apps there are.")
+        family.add_metric([], len(cache.select(App.gvk)))
+        yield family
+
+    await harness.install(App)
+    await harness.apply(app("a"), app("b"))
+    await harness.start(Operator(controllers=[Recorder()], collect=collect))
+    await harness.settle()
+    assert "shop_apps 2.0" in await render(harness)
+    await harness.client.delete(App, "a", namespace="default")
+    await harness.settle()
+    assert "shop_apps 1.0" in await render(harness)

@@ -115,6 +115,10 @@ class Metrics:
         """Have the state of the informers told whenever somebody asks. `now` is their monotonic time."""
         self.registry.register(_OnRequest(lambda: _informer_families(informers(), now())))
 
+    def watch(self, families: Callable[[], Iterable[Metric]]) -> None:
+        """Have these told, too, whenever somebody asks."""
+        self.registry.register(_OnRequest(families))
+
     def render(self) -> bytes:
         """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -13,9 +13,12 @@ import random
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from prometheus_client.core import Metric
+
+from kapsa.runtime.cache import Cache
 from kapsa.runtime.client import Client
 from kapsa.runtime.controller import Controller
 from kapsa.runtime.election import LeaderElection
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     from kapsa.runtime.webhook import Webhooks
 
 __all__ = ["Operator"]
+
+Collect: TypeAlias = Callable[[Cache], Iterable[Metric]]
+"""Metrics of an operator's own, made from its cache when somebody asks."""
 
 
 class Operator:
@@ -40,6 +46,7 @@ class Operator:
         namespaces: Sequence[str] = (),
         leader_election: LeaderElection | str | None = None,
         webhooks: Webhooks | None = None,
+        collect: Collect | None = None,
         metrics_port: int | None = 8080,
         health_port: int | None = 8081,
         host: str = "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus come from outside the pod
@@ -54,6 +61,7 @@ class Operator:
         :param namespaces: the namespaces to look at; all if empty.
         :param leader_election: the lease's name, or all its settings; None if there is only ever one process.
         :param webhooks: validating, mutating and conversion webhooks, and where they are reached.
+        :param collect: more metrics: called with the cache whenever somebody asks for them.
         :param metrics_port: where `/metrics` is served; None for nowhere, 0 for any free port.
         :param health_port: where `/healthz` and `/readyz` are served; may be the same as `metrics_port`.
         :param host: the address to listen on.
@@ -69,6 +77,7 @@ class Operator:
         self.name = name or self._default_name()
         self.namespaces = tuple(namespaces)
         self.webhooks = webhooks
+        self.collect = collect
         self.metrics_port = metrics_port
         self.health_port = health_port
         self.host = host

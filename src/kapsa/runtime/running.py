@@ -125,6 +125,8 @@ class RunningOperator:
         self._raw_client.observe(self.metrics.observe_call)
         self.metrics.watch_queues(self.reconcilers)
         self.metrics.watch_informers(lambda: self.cache.informers, self._clock.monotonic)
+        if (collect := self.operator.collect) is not None:
+            self.metrics.watch(lambda: collect(self.cache))
         self._declare_health()
         if self._serve:
             await self.probes.start()
