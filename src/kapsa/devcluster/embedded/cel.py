@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cel_expr_python import cel as binding
 
-__all__ = ["CelCompileError", "CelEvaluationError", "Program", "compile_checked", "compile_expression"]
+__all__ = ["CelCompileError", "CelEvaluationError", "Checker", "Program", "compile_expression"]
 
 _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _MISSING_KEY = re.compile(r'Key not found in map : "?(.*?)"?$')
@@ -77,20 +77,26 @@ def compile_expression(expression: str, variables: tuple[tuple[str, str], ...]) 
         ) from None
 
 
-def compile_checked(expression: str, variables: Mapping[str, str], pool: Any) -> str:
-    """The type of an expression whose variables may be messages of a descriptor pool.
+class Checker:
+    """Checks expressions over variables whose types may be messages of a descriptor pool."""
 
-    :raises CelCompileError: when it is no CEL, or its types do not fit.
-    """
-    try:
-        checked = _new_environment(variables, pool).compile(expression)
-    except RuntimeError as error:
-        text = _compile_text(str(error))
-        if not text:
-            return "dyn"
-        raise CelCompileError(text) from None
-    found: str = checked.return_type().name().lower()
-    return found
+    def __init__(self, variables: Mapping[str, str], pool: Any) -> None:
+        self._environment = _new_environment(variables, pool)
+
+    def check(self, expression: str) -> str:
+        """The type of an expression.
+
+        :raises CelCompileError: when it is no CEL, or its types do not fit.
+        """
+        try:
+            checked = self._environment.compile(expression)
+        except RuntimeError as error:
+            text = _compile_text(str(error))
+            if not text:
+                return "dyn"
+            raise CelCompileError(text) from None
+        found: str = checked.return_type().name().lower()
+        return found
 
 
 @lru_cache(maxsize=64)

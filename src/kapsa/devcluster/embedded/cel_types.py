@@ -9,7 +9,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kapsa.devcluster.embedded.cel import CelCompileError, compile_checked
+from kapsa.devcluster.embedded.cel import CelCompileError, Checker
 from kapsa.devcluster.embedded.cel_rules import HAS_OLD, OLD, with_optional_old_self
 from kapsa.devcluster.embedded.cel_values import escape
 from kapsa.devcluster.embedded.schema import Schema
@@ -44,6 +44,7 @@ class TypedSchema:
         )
         self._names: dict[int, str] = {}
         self._nodes: list[Schema] = []
+        self._checkers: dict[tuple[tuple[str, str], ...], Checker] = {}
         self._file.dependency.extend(file.name for file in _well_known())
         self._message(root, resource=True)
         self._pool = descriptor_pool.DescriptorPool()
@@ -57,14 +58,20 @@ class TypedSchema:
         """
         type_ = self._type_of(schema)
         if not optional_old_self:
-            return compile_checked(expression, {"self": type_, "oldSelf": type_}, self._pool)
-        variables = {"self": type_, OLD: type_, HAS_OLD: "bool"}
+            return self._checker(("self", type_), ("oldSelf", type_)).check(expression)
+        checker = self._checker(("self", type_), (OLD, type_), (HAS_OLD, "bool"))
         try:
-            return compile_checked(with_optional_old_self(expression), variables, self._pool)
+            return checker.check(with_optional_old_self(expression))
         except CelCompileError as error:
             # The expression starts on the second line of what is compiled.
             lines = re.sub(r"(?<=<input>:)(\d+)", lambda found: str(int(found[1]) - 1), str(error))
             raise CelCompileError(lines) from None
+
+    def _checker(self, *variables: tuple[str, str]) -> Checker:
+        found = self._checkers.get(variables)
+        if found is None:
+            found = self._checkers[variables] = Checker(dict(variables), self._pool)
+        return found
 
     def _type_of(self, schema: Schema) -> str:
         """The CEL type of a node; one that is no part of the resource's types is dynamic."""

@@ -193,6 +193,16 @@ def _group(name: str, versions: list[str]) -> Document:
     return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
 
+def _verbs(info: ResourceInfo) -> list[str]:
+    """What can be done with a resource; one whose definition is going takes nothing new."""
+    ending = info.definition is not None and info.definition["metadata"].get("deletionTimestamp")
+    return (
+        [verb for verb in info.verbs if verb not in ("create", "update", "patch")]
+        if ending
+        else list(info.verbs)
+    )
+
+
 def _with_optional(entry: Document, info: ResourceInfo) -> Document:
     if info.short_names:
         entry["shortNames"] = list(info.short_names)
@@ -207,7 +217,7 @@ def _resource(info: ResourceInfo) -> Document:
         "singularName": info.singular,
         "namespaced": info.namespaced,
         "kind": info.kind,
-        "verbs": list(info.verbs),
+        "verbs": _verbs(info),
     }
     _with_optional(entry, info)
     if "list" in info.verbs and info.resource != "componentstatuses":
@@ -240,7 +250,7 @@ def _resource_discovery(info: ResourceInfo) -> Document:
         "responseKind": {"group": own[0], "version": own[1], "kind": info.kind},
         "scope": "Namespaced" if info.namespaced else "Cluster",
         "singularResource": info.singular,
-        "verbs": list(info.verbs),
+        "verbs": _verbs(info),
     }
     _with_optional(entry, info)
     if info.subresources:
