@@ -28,4 +28,6 @@ async def world(cluster: DevCluster) -> AsyncIterator[World]:
     try:
         yield World(harness, namespace)
     finally:
+        for name in list(harness.running):
+            await harness.stop(name)  # in order, so that the next one need not wait for the lease to run out
         await harness.close()

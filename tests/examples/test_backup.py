@@ -15,14 +15,7 @@ async def ask_for(world: World, **spec: Any) -> None:
 
 async def provide_claims(world: World) -> None:
     for name in ("data", "archives"):
-        await world.client.create(
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "metadata": {"name": name, "namespace": world.namespace},
-                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-            }
-        )
+        await world.provide_claim(name)
 
 
 async def jobs_of(world: World) -> list[dict[str, Any]]:

@@ -81,13 +81,7 @@ async def test_storage_that_shrinks_is_refused_with_an_event(world: World) -> No
 
 
 async def test_a_claim_of_somebody_else_is_not_taken(world: World) -> None:
-    foreign = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "orders-data", "namespace": world.namespace},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-    }
-    await world.client.create(foreign)
+    await world.provide_claim("orders-data")
     await world.run(operator)
     await ask_for(world)
 

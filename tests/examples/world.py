@@ -87,6 +87,23 @@ class World:
 
         return await self.until(has_condition, f"{name} has {condition}={status} {reason}")
 
+    async def observed(self, kind: Any, name: str, generation: int) -> None:
+        """Wait until the operator has seen a generation of a resource."""
+
+        async def has_seen() -> bool:
+            resource = await self.get(kind, name)
+            return bool(resource.status.observed_generation == generation)
+
+        await self.until(has_seen, f"generation {generation} of {name} is observed")
+
+    async def provide_claim(self, name: str) -> None:
+        """Have a volume claim."""
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        metadata = {"name": name, "namespace": self.namespace}
+        await self.client.create(
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        )
+
     async def at_rest(self) -> None:
         """Wait until the operator has not written for a while."""
         seen = -1
