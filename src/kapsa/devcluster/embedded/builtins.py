@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache, partial
 
-from kapsa.devcluster.embedded.definitions import BuiltinGroup, BuiltinResource, definitions, load
-from kapsa.devcluster.embedded.registry import ResourceInfo, Subresource
+from .definitions import BuiltinGroup, BuiltinResource, definitions, load
+from .registry import ResourceInfo, Subresource
 
 __all__ = ["builtin_resources", "definition_name"]
 

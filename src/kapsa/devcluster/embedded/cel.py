@@ -108,7 +108,7 @@ def _new_environment(variables: Mapping[str, str], pool: Any) -> binding.Env:
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_optional
 
-    from kapsa.devcluster.embedded.cel_library import declarations
+    from .cel_library import declarations
 
     return cel.NewEnv(
         descriptor_pool=pool,

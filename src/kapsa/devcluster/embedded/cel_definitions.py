@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kapsa.devcluster.embedded import field_errors
-from kapsa.devcluster.embedded.cel import CelCompileError
-from kapsa.devcluster.embedded.cel_rules import uses_old_self
-from kapsa.devcluster.embedded.cel_types import TypedSchema
-from kapsa.devcluster.embedded.crd_internal import rule_struct
-from kapsa.devcluster.embedded.field_errors import FieldError
-from kapsa.devcluster.embedded.schema import Schema
+from . import field_errors
+from .cel import CelCompileError
+from .cel_rules import uses_old_self
+from .cel_types import TypedSchema
+from .crd_internal import rule_struct
+from .field_errors import FieldError
+from .schema import Schema
 
 __all__ = ["check_definitions"]
 

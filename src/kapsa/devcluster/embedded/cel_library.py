@@ -11,7 +11,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from kapsa.devcluster.embedded import cel_networks, cel_numbers, cel_text
+from . import cel_networks, cel_numbers, cel_text
 
 if TYPE_CHECKING:
     from cel_expr_python import cel as binding

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.quantities import parse
+from .strategies.quantities import parse
 
 __all__ = ["FUNCTIONS"]
 

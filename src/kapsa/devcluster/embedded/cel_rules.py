@@ -8,17 +8,17 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from kapsa.devcluster.embedded import field_errors
-from kapsa.devcluster.embedded.cel import (
+from . import field_errors
+from .cel import (
     CelCompileError,
     CelEvaluationError,
     Program,
     compile_expression,
 )
-from kapsa.devcluster.embedded.cel_values import value_of
-from kapsa.devcluster.embedded.field_errors import FieldError
-from kapsa.devcluster.embedded.list_types import correlate
-from kapsa.devcluster.embedded.schema import Rule, Schema
+from .cel_values import value_of
+from .field_errors import FieldError
+from .list_types import correlate
+from .schema import Rule, Schema
 
 __all__ = ["HAS_OLD", "OLD", "check_rules", "uses_old_self", "with_optional_old_self"]
 

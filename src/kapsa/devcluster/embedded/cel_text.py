@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from kapsa.devcluster.embedded import go_regexp
-from kapsa.devcluster.embedded.field_errors import go_float, quote
+from . import go_regexp
+from .field_errors import go_float, quote
 
 __all__ = ["FUNCTIONS"]
 

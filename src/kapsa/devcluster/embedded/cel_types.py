@@ -9,10 +9,10 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kapsa.devcluster.embedded.cel import CelCompileError, Checker
-from kapsa.devcluster.embedded.cel_rules import HAS_OLD, OLD, with_optional_old_self
-from kapsa.devcluster.embedded.cel_values import escape
-from kapsa.devcluster.embedded.schema import Schema
+from .cel import CelCompileError, Checker
+from .cel_rules import HAS_OLD, OLD, with_optional_old_self
+from .cel_values import escape
+from .schema import Schema
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kapsa.devcluster.embedded.schema import Schema
+from .schema import Schema
 
 __all__ = ["escape", "value_of"]
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.pruning import prune
-from kapsa.devcluster.embedded.registry import ResourceInfo
-from kapsa.devcluster.embedded.storage import Stored
-from kapsa.devcluster.embedded.stored_form import decode
-from kapsa.devcluster.embedded.webhook_client import CallError, WebhookClient
+from .errors import ApiError
+from .pruning import prune
+from .registry import ResourceInfo
+from .storage import Stored
+from .stored_form import decode
+from .webhook_client import CallError, WebhookClient
 
 __all__ = ["Converter", "converter_of"]
 

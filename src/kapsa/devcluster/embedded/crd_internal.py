@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import GoStruct
+from .field_errors import GoStruct
 
 __all__ = ["rule_struct", "schema_struct", "version_struct"]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded import field_errors, formats
-from kapsa.devcluster.embedded.crd_internal import schema_struct
-from kapsa.devcluster.embedded.embedded_meta import validate_embedded
-from kapsa.devcluster.embedded.field_errors import FieldError
-from kapsa.devcluster.embedded.pruning import prune
-from kapsa.devcluster.embedded.schema import Schema
-from kapsa.devcluster.embedded.structural import validate_structural
-from kapsa.devcluster.embedded.validation import validate_at
+from . import field_errors, formats
+from .crd_internal import schema_struct
+from .embedded_meta import validate_embedded
+from .field_errors import FieldError
+from .pruning import prune
+from .schema import Schema
+from .structural import validate_structural
+from .validation import validate_at
 
 __all__ = ["unrecognized_formats", "validate_schema"]
 
@@ -79,7 +79,7 @@ def validate_schema(schema: Raw, path: str, *, status_enabled: bool) -> list[Fie
     if errors or found.errors or not found.rules:
         return [*errors, *found.errors]
     # Rules are compiled against the types of the schema, so it must be right first.
-    from kapsa.devcluster.embedded.cel_definitions import check_definitions
+    from .cel_definitions import check_definitions
 
     return check_definitions(found.rules, schema)
 

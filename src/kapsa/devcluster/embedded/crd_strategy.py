@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded import errors, field_errors
-from kapsa.devcluster.embedded.crd_names import CLEANUP, set_condition
-from kapsa.devcluster.embedded.field_errors import FieldError
-from kapsa.devcluster.embedded.names import label_key
-from kapsa.devcluster.embedded.registry import ResourceInfo
-from kapsa.devcluster.embedded.strategy import Strategy
+from . import errors, field_errors
+from .crd_names import CLEANUP, set_condition
+from .field_errors import FieldError
+from .names import label_key
+from .registry import ResourceInfo
+from .strategy import Strategy
 
 __all__ = ["CustomResourceStrategy", "DefinitionStrategy"]
 
@@ -22,31 +22,31 @@ class DefinitionStrategy(Strategy):
     """CustomResourceDefinitions. Their rules are many; they are loaded with the first definition."""
 
     def reset_for_create(self, obj: Object) -> None:
-        from kapsa.devcluster.embedded import crd_validation
+        from . import crd_validation
 
         crd_validation.set_defaults(obj)
         obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}}
         _remember_storage_version(obj)
 
     def reset_for_update(self, obj: Object, old: Object) -> None:
-        from kapsa.devcluster.embedded import crd_validation
+        from . import crd_validation
 
         super().reset_for_update(obj, old)
         crd_validation.set_defaults(obj)
         _remember_storage_version(obj)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        from kapsa.devcluster.embedded import crd_validation
+        from . import crd_validation
 
         return crd_validation.validate_definition(obj)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        from kapsa.devcluster.embedded import crd_validation
+        from . import crd_validation
 
         return crd_validation.validate_definition_update(obj, old)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        from kapsa.devcluster.embedded import crd_validation
+        from . import crd_validation
 
         return crd_validation.warnings(obj, old)
 
@@ -111,8 +111,9 @@ def _remember_storage_version(crd: Object) -> None:
     stored = crd["status"].setdefault("storedVersions", [])
     for version in crd["spec"].get("versions") or ():
         if version.get("storage"):
-            if version["name"] not in stored:
-                stored.append(version["name"])
+            name = version.get("name", "")
+            if name not in stored:
+                stored.append(name)
             return
 
 

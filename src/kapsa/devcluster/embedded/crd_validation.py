@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from kapsa.devcluster.embedded import field_errors
-from kapsa.devcluster.embedded.crd_internal import version_struct
-from kapsa.devcluster.embedded.crd_schema import find_field, unrecognized_formats, validate_schema
-from kapsa.devcluster.embedded.field_errors import FieldError
-from kapsa.devcluster.embedded.names import dns1035_label, dns1123_subdomain
+from . import field_errors
+from .crd_internal import version_struct
+from .crd_schema import find_field, unrecognized_formats, validate_schema
+from .field_errors import FieldError
+from .names import dns1035_label, dns1123_subdomain
 
 __all__ = ["set_defaults", "validate_definition", "validate_definition_update", "warnings"]
 

@@ -15,18 +15,18 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.apply import track_update
-from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.crd_conversion import converter_of
-from kapsa.devcluster.embedded.crd_names import CLEANUP, accept_names, set_condition
-from kapsa.devcluster.embedded.defaulting import apply_defaults
-from kapsa.devcluster.embedded.deletion import Deletion, advance, remove
-from kapsa.devcluster.embedded.pruning import prune
-from kapsa.devcluster.embedded.registry import ResourceInfo, Subresource
-from kapsa.devcluster.embedded.schema import Schema
-from kapsa.devcluster.embedded.storage import Change, Collection, Stored
-from kapsa.devcluster.embedded.stored_form import decode, stored_form
-from kapsa.devcluster.embedded.webhook_client import WebhookClient
+from .apply import track_update
+from .backend import Backend
+from .crd_conversion import converter_of
+from .crd_names import CLEANUP, accept_names, set_condition
+from .defaulting import apply_defaults
+from .deletion import Deletion, advance, remove
+from .pruning import prune
+from .registry import ResourceInfo, Subresource
+from .schema import Schema
+from .storage import Change, Collection, Stored
+from .stored_form import decode, stored_form
+from .webhook_client import WebhookClient
 
 __all__ = ["CustomResources", "resources_of"]
 

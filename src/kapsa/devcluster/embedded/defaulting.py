@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from kapsa.devcluster.embedded.schema import Schema
+from .schema import Schema
 
 _SCALARS = (str, int, float, bool)
 _has_defaults: WeakKeyDictionary[Schema, bool] = WeakKeyDictionary()

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.schema import Schema
+from .schema import Schema
 
 __all__ = [
     "BuiltinGroup",

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.exchange import Reply, Request
-from kapsa.devcluster.embedded.negotiation import Form
-from kapsa.devcluster.embedded.registry import Registry, ResourceInfo, Subresource
-from kapsa.devcluster.embedded.replies import encode_document
+from .errors import ApiError
+from .exchange import Reply, Request
+from .negotiation import Form
+from .registry import Registry, ResourceInfo, Subresource
+from .replies import encode_document
 
 __all__ = ["Discovery", "version_priority"]
 

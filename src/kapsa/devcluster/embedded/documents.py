@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kapsa.devcluster.embedded import errors, health
-from kapsa.devcluster.embedded.discovery import Discovery
-from kapsa.devcluster.embedded.exchange import Reply, Request
-from kapsa.devcluster.embedded.registry import Registry
+from . import errors, health
+from .discovery import Discovery
+from .exchange import Reply, Request
+from .registry import Registry
 
 if TYPE_CHECKING:
-    from kapsa.devcluster.embedded.openapi import OpenApi
+    from .openapi import OpenApi
 
 __all__ = ["Documents"]
 
@@ -26,7 +26,7 @@ class Documents:
     @cached_property
     def _open_api(self) -> OpenApi:
         # Few clients ask for documents, and a server should be ready before it can write them.
-        from kapsa.devcluster.embedded.openapi import OpenApi
+        from .openapi import OpenApi
 
         return OpenApi(self._registry)
 

@@ -6,9 +6,9 @@ import re
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kapsa.devcluster.embedded import field_errors
-from kapsa.devcluster.embedded.field_errors import FieldError
-from kapsa.devcluster.embedded.schema import Schema, walk
+from . import field_errors
+from .field_errors import FieldError
+from .schema import Schema, walk
 
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_1035_TEXT = (

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.definitions import load
-from kapsa.devcluster.embedded.exchange import Reply, Request
-from kapsa.devcluster.embedded.registry import Registry
+from .definitions import load
+from .exchange import Reply, Request
+from .registry import Registry
 
 __all__ = ["health", "paths", "version"]
 

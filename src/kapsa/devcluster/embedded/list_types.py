@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded import field_errors
-from kapsa.devcluster.embedded.field_errors import FieldError
-from kapsa.devcluster.embedded.schema import Schema
+from . import field_errors
+from .field_errors import FieldError
+from .schema import Schema
 
 
 def validate_lists(schema: Schema, obj: dict[str, Any]) -> list[FieldError]:

@@ -14,13 +14,13 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from kapsa.devcluster.embedded.builtins import definition_name
-from kapsa.devcluster.embedded.definitions import DATA_FILE, Definitions, definitions, load
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.exchange import Reply, Request
-from kapsa.devcluster.embedded.openapi_paths import path_items, reference
-from kapsa.devcluster.embedded.openapi_v2 import to_v2
-from kapsa.devcluster.embedded.registry import Registry, ResourceInfo
+from .builtins import definition_name
+from .definitions import DATA_FILE, Definitions, definitions, load
+from .errors import ApiError
+from .exchange import Reply, Request
+from .openapi_paths import path_items, reference
+from .openapi_v2 import to_v2
+from .registry import Registry, ResourceInfo
 
 __all__ = ["OpenApi", "custom_definition_name"]
 

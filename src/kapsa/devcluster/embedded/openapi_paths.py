@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kapsa.devcluster.embedded.registry import ResourceInfo, Subresource
+from .registry import ResourceInfo, Subresource
 
 __all__ = ["path_items", "reference"]
 

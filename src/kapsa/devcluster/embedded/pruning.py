@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.schema import Schema
+from .schema import Schema
 
 _NOTHING = Schema()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded import field_errors, go_regexp
-from kapsa.devcluster.embedded.field_errors import FieldError
+from . import field_errors, go_regexp
+from .field_errors import FieldError
 
 __all__ = ["validate_structural"]
 

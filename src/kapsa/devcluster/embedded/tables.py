@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded import field_errors
-from kapsa.devcluster.embedded.definitions import column_descriptions
-from kapsa.devcluster.embedded.jsonpath import JsonPathError, find
-from kapsa.devcluster.embedded.printers import Column, Printer, human_duration, printer_of
-from kapsa.devcluster.embedded.registry import ResourceInfo
+from . import field_errors
+from .definitions import column_descriptions
+from .jsonpath import JsonPathError, find
+from .printers import Column, Printer, human_duration, printer_of
+from .registry import ResourceInfo
 
 __all__ = ["table"]
 

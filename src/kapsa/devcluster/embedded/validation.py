@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kapsa.devcluster.embedded import field_errors, formats, go_regexp
-from kapsa.devcluster.embedded.embedded_meta import validate_embedded
-from kapsa.devcluster.embedded.field_errors import FieldError
-from kapsa.devcluster.embedded.list_types import correlate, validate_lists
-from kapsa.devcluster.embedded.pruning import unknown_fields
-from kapsa.devcluster.embedded.schema import Schema, walk
+from . import field_errors, formats, go_regexp
+from .embedded_meta import validate_embedded
+from .field_errors import FieldError
+from .list_types import correlate, validate_lists
+from .pruning import unknown_fields
+from .schema import Schema, walk
 
 __all__ = ["FieldError", "unknown_fields", "validate", "validate_at", "validate_status"]
 
@@ -100,7 +100,7 @@ def _finish(
             errors.append(field_errors.invalid("<nil>", None, _UNCHECKED))
         else:
             # The CEL binding is large; it is loaded with the first rule that runs.
-            from kapsa.devcluster.embedded.cel_rules import check_rules
+            from .cel_rules import check_rules
 
             errors += check_rules(schema, obj, old)
     return errors

@@ -153,7 +153,10 @@ def _template(
         errors.append(invalid(f"{path}.metadata.labels", labels, detail))
     if volumes:
         claimed = [
-            {"name": v["metadata"]["name"], "persistentVolumeClaim": {"claimName": v["metadata"]["name"]}}
+            {
+                "name": v["metadata"].get("name", ""),
+                "persistentVolumeClaim": {"claimName": v["metadata"].get("name", "")},
+            }
             for v in volumes
         ]
         own = {v["name"] for v in claimed}
