@@ -30,6 +30,8 @@ __all__ = [
 
 MAXIMUM_BYTES = 3 * 1024 * 1024
 _SUMMARY_BYTES = 30
+_EXPANDED_NODES = 1_000_000
+"""More nodes than a body of the largest size can hold without aliases."""
 
 
 def _number(text: str) -> float:
@@ -78,6 +80,8 @@ def _json(body: bytes) -> Any:
 
 def _yaml(body: bytes) -> Any:
     try:
+        if b"*" in body:
+            _check_aliases(body)
         # Of several documents the first one counts.
         loaded = next(iter(yaml.load_all(body, Loader=_Loader)), None)
         # Whatever YAML allows and JSON does not (other keys than strings, cycles) ends here.
@@ -88,6 +92,29 @@ def _yaml(body: bytes) -> Any:
         raise _MalformedError(f"yaml: {_where(error)}{error.problem}") from None
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise _MalformedError(f"yaml: {error}") from None
+
+
+def _check_aliases(body: bytes) -> None:
+    """Refuse a document that a few bytes of aliases make huge, or endless."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        known = sizes.get(id(node))
+        if known is not None:
+            return known
+        # Until it is known, a node counts as too much: only one that contains itself is asked for then.
+        sizes[id(node)] = _EXPANDED_NODES
+        total = 1
+        if isinstance(node, yaml.SequenceNode):
+            total += sum(size(item) for item in node.value)
+        elif isinstance(node, yaml.MappingNode):
+            total += sum(size(key) + size(value) for key, value in node.value)
+        sizes[id(node)] = min(total, _EXPANDED_NODES)
+        return sizes[id(node)]
+
+    for root in itertools.islice(yaml.compose_all(body, Loader=_Loader), 1):
+        if size(root) >= _EXPANDED_NODES:
+            raise _MalformedError("yaml: document contains excessive aliasing")
 
 
 def _where(error: yaml.MarkedYAMLError) -> str:

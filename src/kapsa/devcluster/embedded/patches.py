@@ -12,7 +12,7 @@ from .registry import ResourceInfo
 from .reset_fields import reset_fields
 from .scale import with_replicas
 from .versioned import converter
-from .writes import Transform, Write
+from .writes import Transform, Write, cannot_decode
 
 __all__ = ["APPLY", "patch_type", "scale_applying", "scale_change_of", "transform_of"]
 
@@ -107,8 +107,15 @@ def _checked(patched: Any, live: Object, write: Write) -> Object:
         raise errors.bad_request(
             f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
         )
-    if patched.get("metadata") is None:
+    metadata = patched.get("metadata")
+    if metadata is None:
         patched["metadata"] = {}
+    elif not isinstance(metadata, dict):
+        into = "value" if write.info.is_custom else f"struct field {write.info.kind}.metadata"
+        kind = bodies.json_type(metadata)
+        raise cannot_decode(
+            write, patched, f"json: cannot unmarshal {kind} into Go {into} of type v1.ObjectMeta"
+        )
     return patched
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from . import bodies, deletion, errors, listing, patches, reviews, subresources, writes
+from . import bodies, deletion, errors, field_errors, listing, names, patches, reviews, subresources, writes
 from .backend import Backend
 from .deletion import DeleteOptions, Deletion
 from .errors import ApiError
@@ -93,6 +93,9 @@ class ResourceRequest:
     async def answer(self, verb: str) -> Reply:
         """Do what the verb says."""
         route, info = self.route, self.info
+        if problems := names.path_segment(route.name):
+            quoted = field_errors.quote(route.name)
+            raise errors.bad_request(f"Name parameter invalid: {quoted}: {'; '.join(problems)}")
         if route.subresource:
             return await subresources.answer(self, verb)
         if info.namespaced and not route.namespace and (route.name or verb == "create"):

@@ -27,7 +27,7 @@ from .validation import unknown_fields, validate, validate_status
 from .versioned import converter
 from .written_form import write_as_go
 
-__all__ = ["Transform", "Write", "create", "update"]
+__all__ = ["Transform", "Write", "cannot_decode", "create", "update"]
 
 Object = dict[str, Any]
 Transform = Callable[[Object | None], Object]
@@ -275,13 +275,13 @@ def _decode_into_schema(write: Write, obj: Object) -> None:
         else:
             check_types(schema, obj, info)
     except DecodingError as error:
-        raise _cannot_decode(write, obj, str(error)) from None
+        raise cannot_decode(write, obj, str(error)) from None
     directive = write.options.field_validation
     if directive == "Ignore":
         prune(schema, obj)
     elif problems := [*unknown_fields(schema, obj), *write.duplicates]:
         if directive == "Strict":
-            raise _cannot_decode(write, obj, f"strict decoding error: {_joined(problems)}")
+            raise cannot_decode(write, obj, f"strict decoding error: {_joined(problems)}")
         write.warnings.extend(text for text in problems if text not in write.warnings)
         prune(schema, obj)
     apply_defaults(schema, obj)
@@ -293,7 +293,8 @@ def _joined(problems: list[str]) -> str:
     return ", ".join(problems)
 
 
-def _cannot_decode(write: Write, obj: Object, why: str) -> errors.ApiError:
+def cannot_decode(write: Write, obj: Object, why: str) -> errors.ApiError:
+    """What a client is told whose object does not fit its kind; of a patch, with the object it made."""
     if not write.patches or write.applies:
         kind, version = write.info.kind, field_errors.quote(write.info.version)
         return errors.bad_request(f"{kind} in version {version} cannot be handled as a {kind}: {why}")
