@@ -22,6 +22,7 @@ HEADERS_THAT_MATTER = ("content-type", "warning", "retry-after", "allow", "vary"
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 GENERATED = re.compile(r"(?<=gen-)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+CURRENT = re.compile(r"current: \d+")
 AGE = re.compile(r"^\d+[smhd](\d+[smhd])?$")
 
 
@@ -70,7 +71,7 @@ class Marks:
     def text(self, value: str) -> str:
         value = value.replace(self._namespace, "<ns>").replace(self._origin, "<server>")
         value = UUID.sub(lambda match: self.mark("uid", match[0]), value)
-        value = GENERATED.sub("<suffix>", value)
+        value = CURRENT.sub("current: <revision>", GENERATED.sub("<suffix>", value))
         return TIME.sub("<time>", value)
 
     def body(self, value: Any, path: tuple[str, ...] = ()) -> Any:
@@ -92,6 +93,8 @@ class Marks:
             )
         if key == "continue" and value:
             return "<continue>"
+        if key == "serverAddress":
+            return "<address>"
         if path[-2:] == ("columnDefinitions", "description"):
             # The embedded engine's data leaves the API's prose out.
             return "<prose>"
@@ -178,17 +181,16 @@ class Engine:
 
 
 def _with_ordered_causes(status: dict[str, Any]) -> dict[str, Any]:
-    """The real server walks a schema's properties in Go's random map order, so causes come in any order."""
+    """The real server walks properties and managers in Go's random map order, so causes come in any order."""
     causes = (status.get("details") or {}).get("causes") or []
     told = [f"{cause.get('field')}: {cause.get('message')}" for cause in causes]
-    if len(told) < 2 or status.get("message", "").count("[") == 0:
-        return status
-    head, _, listed = status["message"].partition("[")
-    if listed != ", ".join(told) + "]":
-        return status
     ordered = sorted(causes, key=lambda cause: (cause.get("field", ""), cause.get("message", "")))
-    message = f"{head}[{', '.join(sorted(told))}]"
-    return {**status, "message": message, "details": {**status["details"], "causes": ordered}}
+    message = status.get("message", "").replace(f"[{', '.join(told)}]", f"[{', '.join(sorted(told))}]")
+    return (
+        {**status, "message": message, "details": {**status["details"], "causes": ordered}}
+        if causes
+        else status
+    )
 
 
 def _without_idle_bookmarks(events: list[Any]) -> list[Any]:
