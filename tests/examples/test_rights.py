@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 
-from kapsa.runtime.audit import Audit
-from kapsa.runtime.rbac import grants
-from kapsa.runtime.testing import RecordedCall
 from tests.examples.world import World
 
 CLAIMS = {"sourceClaim": "data", "targetClaim": "archives"}
@@ -33,12 +30,6 @@ UNUSED = {
 async def test_every_call_has_a_rule_and_only_deletes_have_no_call(world: World, name: str) -> None:
     operator = importlib.import_module(f"examples.{name}.{name}").operator
     (kind,) = operator.resources
-    audit = Audit()
-
-    def observe(recorded: RecordedCall) -> None:
-        audit(recorded.call, recorded.status, 0)
-
-    world.harness.observers.append(observe)
     for claim in ("data", "archives"):
         await world.provide_claim(claim)
     await world.run(operator)
@@ -48,6 +39,5 @@ async def test_every_call_has_a_rule_and_only_deletes_have_no_call(world: World,
         await world.at_rest()
     await world.client.delete(kind, "one", namespace=world.namespace)
     await world.gone(kind, "one")
-    # The operator runs in one namespace here and is granted all of them: that is where its calls must fit.
-    surplus = audit.verify(grants(operator.rights(), namespace="default", scope="ClusterRole"))
+    surplus = world.harness.verify_rights(operator)
     assert {each for each in surplus if "events" not in each and "leases" not in each} == UNUSED[name]

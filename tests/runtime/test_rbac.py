@@ -95,11 +95,11 @@ def test_webhooks_are_granted_by_name() -> None:
     webhooks = WebhookRights(validating="v", mutating="m", conversion=("myapps.example.com",), secret="certs")
     declared = rights(webhooks=webhooks)
     everywhere = rules_of(declared)
-    assert everywhere["validatingwebhookconfigurations=v"] == ("get", "update", "patch")
-    assert everywhere["mutatingwebhookconfigurations=m"] == ("get", "update", "patch")
+    assert everywhere["validatingwebhookconfigurations=v"] == ("get", "patch")
+    assert everywhere["mutatingwebhookconfigurations=m"] == ("get", "patch")
     assert everywhere["customresourcedefinitions=myapps.example.com"] == ("get", "patch")
     assert "secrets" not in everywhere
-    assert rules_of(declared, "system")["secrets=certs"] == ("get", "update", "patch")
+    assert rules_of(declared, "system")["secrets=certs"] == ("get", "update")
 
 
 def test_an_operator_of_some_namespaces_has_roles_only_there() -> None:

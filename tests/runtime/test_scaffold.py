@@ -32,7 +32,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_tests_of_a_new_project_pass(project: Path) -> None:
     result = make(project, "test")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "4 passed" in result.stdout
+    assert "5 passed" in result.stdout
 
 
 def test_a_new_project_passes_its_own_checks_with_manifests_up_to_date(project: Path) -> None:

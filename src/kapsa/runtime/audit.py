@@ -1,9 +1,11 @@
 """Compares the calls an operator really made with the rights it was granted.
 
-audit = Audit()
-client.observe(audit)
-...                                       # let the operator do all it can
-audit.verify(grants(operator.rights(), namespace="default"))
+    audit = Audit()
+    client.observe(audit)
+    ...                                       # let the operator do all it can
+    unused = audit.verify(grants(operator.rights(), namespace="default"))
+
+In tests, `Harness.verify_rights` does all of it.
 """
 
 from __future__ import annotations

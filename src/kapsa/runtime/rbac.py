@@ -239,7 +239,7 @@ def _home_rules(rights: OperatorRights) -> list[PolicyRule]:
     if rights.lease:
         rules += _kept_object("coordination.k8s.io", "leases", rights.lease, ("get", "update"))
     if rights.webhooks.secret:
-        rules += _kept_object("", "secrets", rights.webhooks.secret, ("get", "update", "patch"))
+        rules += _kept_object("", "secrets", rights.webhooks.secret, ("get", "update"))
     return rules
 
 
@@ -266,7 +266,7 @@ def _webhook_rules(webhooks: WebhookRights) -> list[PolicyRule]:
     ):
         if name:
             rules += _kept_object(
-                "admissionregistration.k8s.io", resource, name, ("get", "update", "patch"), namespaced=False
+                "admissionregistration.k8s.io", resource, name, ("get", "patch"), namespaced=False
             )
     if webhooks.conversion:
         rules.append(

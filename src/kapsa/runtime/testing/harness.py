@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
+from kapsa.runtime.audit import Audit
 from kapsa.runtime.client import Client
 from kapsa.runtime.clock import Clock, SystemClock
 from kapsa.runtime.crd import custom_resource_definitions
 from kapsa.runtime.dispatch import Call
 from kapsa.runtime.errors import NotFound
 from kapsa.runtime.operator import Operator
+from kapsa.runtime.rbac import grants
 from kapsa.runtime.reader import Kind
 from kapsa.runtime.resource import Condition, CustomResource
 from kapsa.runtime.running import RunningOperator
@@ -194,6 +196,16 @@ class Harness:
             for each in self.calls
             if each.call.writes and each.call.resource not in _NOT_STATE and name in (None, each.client)
         ]
+
+    def verify_rights(self, operator: Operator) -> list[str]:
+        """Fail on a request that the operator's declared rights do not allow; returns those that none has used.
+
+        Meaningful once the operator has done all that it can do.
+        """
+        audit = Audit()
+        for recorded in self.calls:
+            audit(recorded.call, recorded.status, 0)
+        return audit.verify(grants(operator.rights(), namespace=self.client.namespace, scope="ClusterRole"))
 
     async def get(self, kind: Kind, name: str, *, namespace: str = "default") -> Any:
         """An object as the cluster has it; None if there is none."""
