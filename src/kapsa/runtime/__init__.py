@@ -5,11 +5,13 @@ The map, one noun a module:
 Modelling        resource (CustomResource, metadata, kinds) · model (Spec, Status, Part, Field, rule) · conditions · quantity
 Generating       crd (types to CRDs, with schema and constraints) · rbac (rights to roles) · audit (rights against calls)
 Talking          client (reader, dispatch, watch) · transport · auth · connect · discovery · errors · retry · clock
-Knowing          informer keeps a store in step with the cluster · cache holds them all · selector · predicates
-Working          controller is what people write · reconciler runs it from its workqueue · a run has a context, whose
-                 applying sends nothing while nothing has changed (ownership tells) · events
-Running          operator is the declaration, running what it is made of, process the program · election · metrics · health · access ·
-                 loop_watch · logs
+Knowing          informer keeps a store (of stored objects) in step with the cluster · cache holds them all · selector
+Working          controller is what people write · triggers and predicates wake it · reconciler runs it from its
+                 workqueue · a run has a context, whose applying sends nothing while nothing has changed (ownership
+                 tells) · finalizers · events
+Answering        admission, conversion · webhook serves them · registration and certificates keep them reachable
+Running          operator is the declaration, running what it is made of, process the program · election · metrics ·
+                 health · access · loop_watch · logs
 Trying           testing (needs kapsa[devcluster], and is the only part that does)
 """
 

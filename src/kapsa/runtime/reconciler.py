@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
 
 from kapsa.runtime.applying import Applier
-from kapsa.runtime.binding import kind_of, resource_of
+from kapsa.runtime.binding import resource_of
 from kapsa.runtime.cache import Cache
 from kapsa.runtime.client import Client
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.context import Context
-from kapsa.runtime.controller import Controller, Owns, Requeue, TerminalError, Watch
+from kapsa.runtime.controller import Controller, Requeue, TerminalError
 from kapsa.runtime.errors import ClientError, Conflict, Invalid, NotFound, WriteRefused
 from kapsa.runtime.events import EventRecorder, ObjectReference
+from kapsa.runtime.finalizers import patch_to_add, patch_to_remove
 from kapsa.runtime.informer import Informer
 from kapsa.runtime.metadata import GroupVersionKind
 from kapsa.runtime.metrics import ControllerMetrics, Result
 from kapsa.runtime.resource import CustomResource, ModelMismatch
 from kapsa.runtime.store import Change, Key, StoredObject
+from kapsa.runtime.triggers import Triggers
 from kapsa.runtime.workqueue import Item, Priority, QueueShutDownError, Reason, WorkQueue
 
 __all__ = ["Reconciler"]
@@ -61,113 +63,17 @@ class Reconciler:
         self.clock: Clock = client.clock
         self.queue: WorkQueue[Key] = WorkQueue(backoff=controller.retry_backoff, observer=metrics)
         self.gvk = controller.gvk
-        self.working = False
-        """Whether workers run: only then changes are queued. Whoever starts working begins with everything."""
         self._workers: list[asyncio.Task[None]] = []
         self._resync: asyncio.Task[None] | None = None
         self._own_writes: dict[Key, set[Any]] = {}
         self._gave_up: dict[Key, tuple[object, ...]] = {}
         self._scopes: dict[GroupVersionKind, bool] = {}
-        self.informers = self._declare()
+        self._triggers = Triggers(controller, cache, wake=self._wake, gone=self._forget)
+        self.informers = self._triggers.informers
 
-    # -- from changes to keys ----------------------------------------------------------------------------------
+    # -- from changes to the queue -----------------------------------------------------------------------------
 
-    def _declare(self) -> list[Informer]:
-        """Ask the cache for every watch that the controller declares."""
-        controller = self.controller
-        primary = self.cache.watch(controller.resource, labels=controller.labels)
-        found = list(primary)
-        for informer in primary:
-            informer.add_handler(self._primary_changed)
-            for name, index in controller.indexes.items():
-                informer.store.add_index(name, index)
-        for owned in controller.owned:
-            for informer in self.cache.watch(
-                owned.kind, labels=owned.labels, metadata_only=owned.metadata_only, transform=owned.transform
-            ):
-                informer.add_handler(self._child_handler(owned))
-                found.append(informer)
-        for watch in controller.watches:
-            for informer in self.cache.watch(
-                watch.kind,
-                labels=watch.labels,
-                fields=watch.fields,
-                metadata_only=watch.metadata_only,
-                transform=watch.transform,
-            ):
-                informer.add_handler(self._mapped_handler(watch))
-                found.append(informer)
-        for read in controller.read:
-            found += self.cache.watch(
-                read.kind,
-                labels=read.labels,
-                fields=read.fields,
-                metadata_only=read.metadata_only,
-                transform=read.transform,
-            )
-        return found
-
-    def _primary_changed(self, change: Change) -> None:
-        old, new = change.old, change.new
-        if new is None:
-            self._forget(change.object.key)
-            return
-        if not self.working or not all(predicate(change) for predicate in self.controller.predicates):
-            return
-        if change.initial:
-            priority = Priority.BACKGROUND
-        elif (
-            old is None
-            or old.generation != new.generation
-            or old.deletion_timestamp != new.deletion_timestamp
-        ):
-            priority = Priority.CHANGE
-        else:
-            priority = Priority.EVENT
-        self._add(new.key, change, self.gvk.kind, priority)
-
-    def _child_handler(self, owned: Owns) -> Callable[[Change], None]:
-        gvk = kind_of(owned.kind)
-        group, kind = self.gvk.group, self.gvk.kind
-
-        def changed(change: Change) -> None:
-            if not self.working or not all(predicate(change) for predicate in owned.predicates):
-                return
-            told = None
-            for side in (change.new, change.old):
-                owner = side.controller if side is not None else None
-                if owner is None or owner.kind != kind or owner.group != group or owner.uid == told:
-                    continue
-                told = owner.uid
-                key = self._owner_key(owner.name, owner.uid, change.object.namespace)
-                if key is not None:
-                    self._add(key, change, gvk.kind, Priority.EVENT)
-
-        return changed
-
-    def _owner_key(self, name: str, uid: str, namespace: str) -> Key | None:
-        """The owner's key. A cluster-scoped owner may have children in any namespace."""
-        for key in (Key(namespace, name), Key("", name)):
-            found = self.cache.get(self.gvk, key)
-            if found is not None and found.uid == uid:
-                return key
-        return None
-
-    def _mapped_handler(self, watch: Watch) -> Callable[[Change], None]:
-        kind = kind_of(watch.kind).kind
-
-        def changed(change: Change) -> None:
-            if not self.working or not all(predicate(change) for predicate in watch.predicates):
-                return
-            keys = dict.fromkeys(
-                Key(*key) for side in (change.old, change.new) if side is not None for key in watch.map(side)
-            )
-            for key in keys:
-                self._add(key, change, kind, Priority.EVENT)
-
-        return changed
-
-    def _add(self, key: Key, change: Change, kind: str, priority: Priority) -> None:
+    def _wake(self, key: Key, change: Change, kind: str, priority: Priority) -> None:
         new = change.new
         token = (new.uid, new.resource_version) if new is not None and not change.initial else None
         if token is not None:
@@ -177,10 +83,7 @@ class Reconciler:
                 if not own:
                     del self._own_writes[key]
                 return
-        place = change.object.key
-        if change.initial:
-            priority = Priority.BACKGROUND
-        self.queue.add(key, Reason(change.event, kind, *place), priority=priority, token=token)
+        self.queue.add(key, Reason(change.event, kind, *change.object.key), priority=priority, token=token)
 
     def _forget(self, key: Key) -> None:
         self.queue.forget(key)
@@ -188,6 +91,11 @@ class Reconciler:
         self._gave_up.pop(key, None)
 
     # -- life --------------------------------------------------------------------------------------------------
+
+    @property
+    def working(self) -> bool:
+        """Whether workers run: only then changes are queued. Whoever starts working begins with everything."""
+        return self._triggers.enabled
 
     @property
     def waiting_for(self) -> list[Informer]:
@@ -202,7 +110,7 @@ class Reconciler:
         """Begin to work, with everything there is."""
         if self.working:
             return
-        self.working = True
+        self._triggers.enabled = True
         self._run_all("Started")
         count = self.controller.max_concurrent_reconciles
         self._workers = [
@@ -225,7 +133,7 @@ class Reconciler:
         """Take no more work, let what runs finish for `grace` seconds, then cancel it."""
         if not self.working:
             return
-        self.working = False
+        self._triggers.enabled = False
         if self._resync is not None:
             self._resync.cancel()
         self.queue.shut_down()
@@ -354,16 +262,21 @@ class Reconciler:
             return await self._finalize(ctx)
         if controller.has_finalize and controller.finalizer not in ctx.stored.finalizers:
             await self._add_finalizer(ctx)
+        after = await self._call(controller.reconcile, ctx)
+        await self._write_status(ctx, observed=True)
+        return after
+
+    async def _call(
+        self, method: Callable[[Any, Context[Any]], Awaitable[Any]], ctx: Context[Any]
+    ) -> float | None:
         try:
-            result = await controller.reconcile(ctx.resource, ctx)
+            result = await method(ctx.resource, ctx)
         except (asyncio.CancelledError, WriteRefused):
             raise
         except Exception as failure:
             await self._write_status_after_failure(ctx, failure)
             raise
-        after = self._after(result, "reconcile")
-        await self._write_status(ctx, observed=True)
-        return after
+        return self._after(result, method.__name__)
 
     def _after(self, result: Any, method: str) -> float | None:
         if result is None:
@@ -428,15 +341,8 @@ class Reconciler:
 
     async def _add_finalizer(self, ctx: Context[Any]) -> None:
         """Put our finalizer on the resource, before anything is made that it would have to clean up."""
-        finalizer = self.controller.finalizer
-        if ctx.stored.finalizers:
-            add: dict[str, Any] = {"op": "add", "path": "/metadata/finalizers/-", "value": finalizer}
-        else:
-            add = {"op": "add", "path": "/metadata/finalizers", "value": [finalizer]}
-        # The test keeps it from a later resource of this name, and from a list that somebody else has begun meanwhile.
-        test = {"op": "test", "path": "/metadata/resourceVersion", "value": ctx.stored.resource_version}
         try:
-            await self._patch_metadata(ctx, [test, add])
+            await self._patch_metadata(ctx, patch_to_add(ctx.stored, self.controller.finalizer))
         except Invalid as error:
             if error.causes:
                 raise  # the resource itself breaks its kind's rules, whoever touches it
@@ -446,8 +352,7 @@ class Reconciler:
         controller = self.controller
         if not controller.has_finalize or controller.finalizer not in ctx.stored.finalizers:
             return None
-        result = await controller.finalize(ctx.resource, ctx)
-        after = self._after(result, "finalize")
+        after = await self._call(controller.finalize, ctx)
         if after is not None:
             await self._write_status(ctx, observed=True)
             return after
@@ -456,17 +361,10 @@ class Reconciler:
 
     async def _remove_finalizer(self, ctx: Context[Any]) -> None:
         """Take our finalizer away, by its place in the list and only if it is there: never anybody else's."""
-        finalizer = self.controller.finalizer
         for _ in range(_FINALIZER_ATTEMPTS):
-            finalizers = ctx.stored.finalizers
-            if finalizer not in finalizers:
+            patch = patch_to_remove(ctx.stored, self.controller.finalizer)
+            if patch is None:
                 return
-            path = f"/metadata/finalizers/{finalizers.index(finalizer)}"
-            patch = [
-                {"op": "test", "path": "/metadata/uid", "value": ctx.stored.uid},
-                {"op": "test", "path": path, "value": finalizer},
-                {"op": "remove", "path": path},
-            ]
             try:
                 await self._patch_metadata(ctx, patch)
             except NotFound:

@@ -1,0 +1,246 @@
+"""Objects as the cache keeps them: their own JSON without managedFields, beside the few fields that lookup needs.
+
+Decoding happens on read, into a frozen struct or a dict, so ten thousand objects cost little more than their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+__all__ = ["Change", "Key", "ObjectParser", "OwnerReference", "StoredObject", "Transform", "version_number"]
+
+T = TypeVar("T")
+
+
+class Key(NamedTuple):
+    """Where an object lives: its namespace ("" for cluster-scoped kinds) and its name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One entry of metadata.ownerReferences, as far as ownership needs it."""
+
+    kind: str
+    name: str
+    uid: str
+    api_version: str = ""
+    controller: bool = False
+
+    @property
+    def group(self) -> str:
+        group, slash, _ = self.api_version.rpartition("/")
+        return group if slash else ""
+
+
+class StoredObject(msgspec.Struct, frozen=True, gc=False):
+    """One object of the cache: typed metadata for lookup, everything as JSON."""
+
+    key: Key
+    uid: str
+    resource_version: str
+    raw: bytes
+    """The whole object as JSON, without managedFields."""
+    generation: int = 0
+    labels: dict[str, str] = {}
+    owners: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    deletion_timestamp: str | None = None
+    owned_fields: bytes = b""
+    """The fieldsV1 of the manager whose ownership the store follows (see `ObjectParser`)."""
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def namespace(self) -> str:
+        return self.key.namespace
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion as a number, to tell the older from the newer."""
+        return version_number(self.resource_version)
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that controls this object, if any."""
+        for owner in self.owners:
+            if owner.controller:
+                return owner
+        return None
+
+    def annotations(self) -> dict[str, str]:
+        """The annotations, read from the JSON: they are too large to keep twice."""
+        return _ANNOTATED.decode(self.raw).metadata.annotations or {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """A fresh dict of the whole object; change it as you like."""
+        decoded: dict[str, Any] = msgspec.json.decode(self.raw)
+        return decoded
+
+    def decode(self, into: type[T]) -> T:
+        """The object as this type. Raises msgspec.ValidationError if it does not fit."""
+        return msgspec.json.decode(self.raw, type=into)
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """What happened to one object: it appeared (no old), changed, or went away (no new)."""
+
+    old: StoredObject | None
+    new: StoredObject | None
+    initial: bool = False
+    """Part of the first list, a relist or a resync, not of the live stream."""
+
+    @property
+    def object(self) -> StoredObject:
+        """The newest known state."""
+        found = self.new or self.old
+        assert found is not None
+        return found
+
+    @property
+    def event(self) -> str:
+        if self.new is None:
+            return "Deleted"
+        return "Added" if self.old is None else "Updated"
+
+
+def version_number(resource_version: str) -> int:
+    """A resourceVersion as a number; -1 for one that is none.
+
+    Kubernetes promises since 1.35 that resource versions of one kind compare as whole numbers.
+    """
+    try:
+        return int(resource_version)
+    except ValueError:
+        return -1
+
+
+# -- reading what the server sends -----------------------------------------------------------------------------
+
+Transform = Callable[[dict[str, Any]], dict[str, Any]]
+"""Makes an object smaller before it is stored, by dropping what nobody reads."""
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int | None = 0
+    labels: dict[str, str] | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+    finalizers: tuple[str, ...] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _ManagedEntry(msgspec.Struct, rename="camel"):
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    fields_v1: msgspec.Raw = msgspec.field(name="fieldsV1", default=msgspec.Raw(b"{}"))
+
+
+class _AnnotatedMetadata(msgspec.Struct):
+    annotations: dict[str, str] | None = None
+
+
+class _Annotated(msgspec.Struct):
+    metadata: _AnnotatedMetadata
+
+
+_ANNOTATED = msgspec.json.Decoder(_Annotated)
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_METADATA = msgspec.json.Decoder(_Metadata)
+_MANAGED = msgspec.json.Decoder(list[_ManagedEntry])
+_ENCODER = msgspec.json.Encoder()
+
+# Objects of one kind share namespaces, the kinds of their owners and the shape of what their operator owns: each is
+# kept once. The bound only matters to a kind where nothing is shared.
+_KEPT_ONCE = 4096
+
+
+class ObjectParser:
+    """Turns the JSON of one kind's objects into `StoredObject`s.
+
+    The items of a list of built-in kinds carry no apiVersion and kind; the parser puts them in. It takes managedFields
+    out, and keeps the fields that `follow_manager` owns by server-side apply: they tell whether what an operator
+    applied is still all there, without a request.
+    """
+
+    def __init__(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        follow_manager: str = "",
+        transform: Transform | None = None,
+    ) -> None:
+        self._api_version = msgspec.Raw(_ENCODER.encode(api_version))
+        self._kind = msgspec.Raw(_ENCODER.encode(kind))
+        self._follow_manager = follow_manager
+        self._transform = transform
+        self._shapes: dict[bytes, bytes] = {}
+        self._strings: dict[str, str] = {}
+
+    def __call__(self, raw: bytes | msgspec.Raw) -> StoredObject:
+        fields = _FIELDS.decode(raw)
+        wire_metadata = fields["metadata"]
+        metadata = _METADATA.decode(wire_metadata)
+        inner = _FIELDS.decode(wire_metadata)
+        managed = inner.pop("managedFields", None)
+        owned = b""
+        if managed is not None:
+            fields["metadata"] = msgspec.Raw(_ENCODER.encode(inner))
+            if self._follow_manager:
+                owned = self._owned_fields(managed)
+        if "kind" not in fields:
+            fields = {"apiVersion": self._api_version, "kind": self._kind, **fields}
+        text = _ENCODER.encode(fields)
+        if self._transform is not None:
+            text = _ENCODER.encode(self._transform(msgspec.json.decode(text)))
+        return StoredObject(
+            key=Key(self._once(metadata.namespace), metadata.name),
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+            raw=bytes(memoryview(text)),  # the encoder's own buffer is up to a third larger than its text
+            generation=metadata.generation or 0,
+            labels=metadata.labels or _NO_LABELS,
+            owners=self._owners(metadata.owner_references) if metadata.owner_references else (),
+            finalizers=metadata.finalizers or (),
+            deletion_timestamp=metadata.deletion_timestamp,
+            owned_fields=owned,
+        )
+
+    def _owned_fields(self, managed: msgspec.Raw) -> bytes:
+        for entry in _MANAGED.decode(managed):
+            if entry.manager == self._follow_manager and entry.operation == "Apply" and not entry.subresource:
+                shape = bytes(entry.fields_v1)
+                if len(self._shapes) >= _KEPT_ONCE:
+                    self._shapes.clear()
+                return self._shapes.setdefault(shape, shape)
+        return b""
+
+    def _owners(self, owners: tuple[OwnerReference, ...]) -> tuple[OwnerReference, ...]:
+        return tuple(
+            OwnerReference(
+                self._once(each.kind), each.name, each.uid, self._once(each.api_version), each.controller
+            )
+            for each in owners
+        )
+
+    def _once(self, text: str) -> str:
+        if len(self._strings) >= _KEPT_ONCE:
+            self._strings.clear()
+        return self._strings.setdefault(text, text)
+
+
+_NO_LABELS: dict[str, str] = {}
