@@ -217,7 +217,9 @@ def _owners(references: list[dict[str, Any]]) -> list[FieldError]:
                     'Only one reference can have Controller set to true. Found "true" in references for '
                     f"{controller} and {current}"
                 )
-                errors.append(field_errors.invalid(path, references, detail))
+                errors.append(
+                    field_errors.invalid(path, [_as_go_writes(each) for each in references], detail)
+                )
             else:
                 controller = current
     return errors
@@ -264,3 +266,9 @@ def _validate_update(obj: Object, old: Object) -> list[FieldError]:
             shown = after or "" if field in ("name", "namespace", "uid") else after
             errors += _invalid(field, shown, ["field is immutable"])
     return errors
+
+
+def _as_go_writes(reference: dict[str, Any]) -> dict[str, Any]:
+    """The reference with its fields in the order of the Go struct, as messages quote it."""
+    order = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+    return {field: reference[field] for field in order if field in reference}

@@ -16,7 +16,7 @@ from .negotiation import Form
 from .registry import ResourceInfo
 from .storage import Stored
 
-__all__ = ["Writer", "encode_document", "reply_document"]
+__all__ = ["Writer", "encode_document", "reply_document", "warning_header"]
 
 Object = dict[str, Any]
 _CACHE_CONTROL = "no-cache, private"
@@ -49,10 +49,11 @@ class Writer:
         self._read = reader_of(info)
 
     def headers(self) -> dict[str, str]:
-        headers = {"content-type": self.form.content_type, "cache-control": _CACHE_CONTROL}
-        if self.warnings:
-            headers["warning"] = ", ".join(_warning(text) for text in dict.fromkeys(self.warnings))
-        return headers
+        return {
+            "content-type": self.form.content_type,
+            "cache-control": _CACHE_CONTROL,
+            **warning_header(self.warnings),
+        }
 
     def object(self, code: int, stored: Stored) -> Reply:
         """One object."""
@@ -154,9 +155,11 @@ class Writer:
 
 def reply_document(code: int, document: Object, form: Form, warnings: Sequence[str] = ()) -> Reply:
     """A reply that is no stored object: a Status, a Scale, a review."""
-    headers = {"content-type": form.content_type, "cache-control": _CACHE_CONTROL}
-    if warnings:
-        headers["warning"] = ", ".join(_warning(text) for text in dict.fromkeys(warnings))
+    headers = {
+        "content-type": form.content_type,
+        "cache-control": _CACHE_CONTROL,
+        **warning_header(warnings),
+    }
     return Reply(status=code, headers=headers, body=encode_document(document, form))
 
 
@@ -174,6 +177,11 @@ def _reformat(body: bytes, form: Form) -> bytes:
 
 def _joined(head: Object, items: Sequence[bytes]) -> bytes:
     return b'%b,"items":[%b]}\n' % (msgspec.json.encode(head)[:-1], b",".join(items))
+
+
+def warning_header(warnings: Sequence[str]) -> dict[str, str]:
+    """What the client should know beside the answer; empty when there is nothing."""
+    return {"warning": ", ".join(_warning(text) for text in dict.fromkeys(warnings))} if warnings else {}
 
 
 def _warning(text: str) -> str:

@@ -15,7 +15,7 @@ from .exchange import ADMIN, Reply, Request, UserInfo
 from .negotiation import Form, negotiate
 from .options import ListOptions, list_options, parse_query, write_options
 from .registry import ResourceInfo
-from .replies import Writer, reply_document
+from .replies import Writer, reply_document, warning_header
 from .routes import Route
 from .selection import selection
 from .storage import CompactedError, FutureRevisionError, Stored
@@ -91,7 +91,14 @@ class ResourceRequest:
         return self.request.user or ADMIN
 
     async def answer(self, verb: str) -> Reply:
-        """Do what the verb says."""
+        """Do what the verb says; a refusal carries the warnings that came up on the way to it."""
+        try:
+            return await self._answer(verb)
+        except errors.ApiError as error:
+            error.headers |= warning_header(self.warnings)
+            raise
+
+    async def _answer(self, verb: str) -> Reply:
         route, info = self.route, self.info
         if problems := names.path_segment(route.name):
             quoted = field_errors.quote(route.name)
