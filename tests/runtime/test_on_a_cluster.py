@@ -10,8 +10,20 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster import DevCluster
-from kapsa.runtime import Backoff, Context, LeaderElection, Operator, Requeue
-from kapsa.runtime.errors import ClientError
+from kapsa.runtime import (
+    AdmissionRequest,
+    AdmissionResponse,
+    Backoff,
+    Context,
+    LeaderElection,
+    Operator,
+    Requeue,
+    ValidatingWebhook,
+    Webhooks,
+    allow,
+    deny,
+)
+from kapsa.runtime.errors import ApiError, ClientError
 from kapsa.runtime.running import RunningOperator
 from kapsa.runtime.testing import Harness
 from tests.runtime.shop import App, Recorder, app, config_map
@@ -139,3 +151,42 @@ async def test_the_lease_passes_from_one_replica_to_the_other(real: Harness, nam
     lease = await real.get("coordination.k8s.io/v1/Lease", "lock", namespace=namespace)
     assert lease["spec"]["holderIdentity"] == second.identity
     assert lease["spec"]["leaseTransitions"] == 1
+
+
+class AtMostFive(ValidatingWebhook[App]):
+    async def validate(self, request: AdmissionRequest[App]) -> AdmissionResponse:
+        if request.object.spec.replicas > 5:
+            return deny(f"spec.replicas: at most 5, not {request.object.spec.replicas}")
+        return allow()
+
+
+async def test_an_operator_serves_and_registers_its_webhooks_itself(
+    real: Harness, namespace: str, unused_tcp_port: int
+) -> None:
+    served = Webhooks(
+        AtMostFive(), host="127.0.0.1", port=unused_tcp_port, url=f"https://127.0.0.1:{unused_tcp_port}"
+    )
+    with_webhooks = operator(
+        namespace, webhooks=served, metrics_port=None, health_port=None, leader_election="webhook-lock"
+    )
+    client = real.connect("operator")
+    try:
+        async with with_webhooks.running(client) as run:
+
+            async def is_denied() -> bool:
+                try:
+                    await real.client.create(app("big", namespace=namespace, replicas=6), dry_run=True)
+                except ApiError as error:
+                    return "spec.replicas: at most 5, not 6" in str(error)
+                return False
+
+            await eventually(is_denied)
+            await real.apply(app("small", namespace=namespace, replicas=5))
+            ready, report = run.health.report(run.health.ready)
+            assert ready
+            assert f"[+] webhooks: served on port {unused_tcp_port}" in report
+            assert 'outcome="denied"' in run.metrics.render().decode()
+    finally:
+        kind = "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration"
+        await real.client.delete(kind, "my-operator", missing_ok=True)
+        await client.close()
