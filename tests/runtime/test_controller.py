@@ -43,6 +43,20 @@ async def test_every_resource_there_is_runs_at_start(harness: Harness) -> None:
     assert sorted(controller.runs) == ["a", "b"]
 
 
+async def test_a_persons_change_overtakes_the_list_at_start(harness: Harness) -> None:
+    async def slowly(resource: App, ctx: Context[App]) -> None:
+        await asyncio.sleep(1)
+
+    await harness.install(App)
+    await harness.apply(*(app(f"listed-{number:02}") for number in range(40)))
+    controller = Recorder(slowly)
+    await start(harness, controller)
+    await harness.clock.sleep(5)
+    await harness.apply(app("listed-39", image="httpd"))
+    await harness.clock.sleep(3)
+    assert "listed-39" in controller.runs[:9], controller.runs
+
+
 async def test_a_change_runs_the_resource_and_rest_runs_nothing(harness: Harness) -> None:
     controller = Recorder()
     await start(harness, controller)
