@@ -72,10 +72,10 @@ class PageRun:
     # -- what a block prints -----------------------------------------------------------------------------------
 
     def _compare(self, snippet: Snippet) -> None:
-        parts = [
-            re.escape(part.strip("\n")) for part in re.split(r"^\.\.\.$", snippet.body, flags=re.MULTILINE)
-        ]
-        pattern = r"[\s\S]*".join(parts).strip()
+        pattern = "\n".join(
+            r"[\s\S]*" if line == "..." else ".*".join(re.escape(part) for part in line.split("..."))
+            for line in snippet.body.strip("\n").splitlines()
+        )
         if re.search(pattern, self._printed) is None:
             raise self._fail(snippet, f"is not what the block before it printed:\n{self._printed}")
 

@@ -3,7 +3,7 @@
 ```python                         runs
 ```python norun="a signature"     does not, and says why
 ```yaml file=sample.yaml          is written to the page's directory, for later blocks to import, apply or run
-```text output                    is what the block before it prints; a line `...` stands for any lines
+```text output                    is what the block before it prints; `...` stands for anything
 """
 
 from __future__ import annotations

@@ -143,16 +143,16 @@ def _masked_name(name: str) -> str:
 
 def _state(cluster: DevCluster, scenario: Scenario) -> dict[str, Any]:
     """All objects, without what differs between two runs of the same: identities, versions, times."""
-    found = {}
+    found: dict[str, list[Any]] = {}
     skipped = {*SIDE_WRITES, *scenario.ignore}
     for collection in cluster.server.backend.store.collections():
         if collection.key[1] in skipped:
             continue
         for stored in collection.current():
-            found[f"{collection.key[1]} {_masked_name(stored.key)}"] = _masked(
-                msgspec.json.decode(stored.body)
-            )
-    return found
+            name = f"{collection.key[1]} {_masked_name(stored.key)}"
+            found.setdefault(name, []).append(_masked(msgspec.json.decode(stored.body)))
+    # Objects whose names differ in a random ending only are compared as a set.
+    return {name: sorted(each, key=msgspec.json.encode) for name, each in found.items()}
 
 
 _VOLATILE = {
@@ -162,6 +162,9 @@ _VOLATILE = {
     "managedFields",
     "generation",
     "observedGeneration",
+    "containerID",
+    "podIP",
+    "podIPs",
 }
 
 
@@ -193,7 +196,20 @@ def difference(reference: Ending, outcome: Ending) -> str:
     for name in sorted({*reference.state, *outcome.state}):
         old, new = reference.state.get(name), outcome.state.get(name)
         if old != new:
-            return f"{name} ended as {new} instead of {old}"
+            return f"{name}: {_first_difference(old, new)}"
     if outcome.writes_at_rest:
         return f"{outcome.writes_at_rest} writes in ten minutes after everything was done"
     return ""
+
+
+def _first_difference(old: Any, new: Any, path: str = "") -> str:
+    """Where two states part, as `.spec.replicas ended as 2 instead of 3`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            if old.get(key) != new.get(key):
+                return _first_difference(old.get(key), new.get(key), f"{path}.{key}")
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (before, after) in enumerate(zip(old, new, strict=True)):
+            if before != after:
+                return _first_difference(before, after, f"{path}[{index}]" if len(old) > 1 else path)
+    return f"{path or 'it'} ended as {new} instead of {old}"
