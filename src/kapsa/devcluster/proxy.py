@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -142,9 +143,11 @@ class FaultProxy:
         assert self._session is not None, "the proxy is not started"
         url = URL(f"{self._upstream}{request.path}" + (f"?{query}" if query else ""), encoded=True)
         headers = {name: value for name, value in request.headers.items() if name not in _NOT_FORWARDED}
+        # As a file, since aiohttp warns of long bytes.
+        data = io.BytesIO(request.body) if request.body else None
         try:
             response = await self._session.request(
-                request.method, url, headers=headers, data=request.body or None, allow_redirects=False
+                request.method, url, headers=headers, data=data, allow_redirects=False
             )
         except aiohttp.ClientError as error:
             raise ApiError(

@@ -46,13 +46,17 @@ async def test_what_is_no_object_is_told_why(api: Api, body: bytes, message: str
     [
         (
             {"kind": "Secret", "apiVersion": "v1"},
-            'Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): '
-            "unknown conversion",
+            (
+                'Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): '
+                "unknown conversion"
+            ),
         ),
         (
             {"kind": "Foo", "apiVersion": "v1"},
-            'Foo in version "v1" cannot be handled as a ConfigMap: no kind "Foo" is registered for version "v1" in '
-            'scheme "pkg/runtime/scheme.go:111"',
+            (
+                'Foo in version "v1" cannot be handled as a ConfigMap: no kind "Foo" is registered for version "v1" in '
+                'scheme "pkg/runtime/scheme.go:111"'
+            ),
         ),
         (
             {"metadata": 5},

@@ -1,0 +1,71 @@
+"""Reviews and the policy a test can give."""
+
+from __future__ import annotations
+
+from kapsa.devcluster import DevCluster
+from kapsa.devcluster.embedded import Request, Server, UserInfo
+from kapsa.devcluster.embedded.backend import Attributes
+from tests.devcluster.embedded.api import CONFIGMAPS, Api
+
+AUTHORIZATION = "/apis/authorization.k8s.io/v1"
+
+
+async def can(api: Api, **attributes: str) -> bool:
+    answer = await api.post(
+        f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": attributes}}
+    )
+    assert answer.status == 201
+    return bool(answer.body["status"]["allowed"])
+
+
+async def test_everyone_may_do_everything_by_default():
+    assert await can(Api(Server()), verb="delete", resource="nodes")
+
+
+async def test_a_policy_decides_requests_and_reviews_alike():
+    def read_only(asked: Attributes) -> bool:
+        return asked.verb in ("get", "list", "watch") or asked.group == "authorization.k8s.io"
+
+    async with DevCluster(http=False, controllers=False, policy=read_only) as cluster:
+        api = Api(cluster.server)
+        assert await can(api, verb="get", resource="pods")
+        assert not await can(api, verb="create", resource="pods")
+        assert (await api.get(CONFIGMAPS)).status == 200
+        refused = await api.post(CONFIGMAPS, {"metadata": {"name": "x"}})
+        assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
+        assert refused.message == (
+            'configmaps is forbidden: User "kubernetes-admin" cannot create resource "configmaps" in API group "" '
+            'in the namespace "default"'
+        )
+
+
+async def test_a_policy_knows_the_user():
+    def only_ada(asked: Attributes) -> bool:
+        return asked.user.username == "ada"
+
+    async with DevCluster(http=False, controllers=False, policy=only_ada) as cluster:
+        for name, status in (("ada", 200), ("eve", 403)):
+            request = Request(method="GET", path=CONFIGMAPS, user=UserInfo(username=name))
+            assert (await cluster.server.handle(request)).status == status
+
+
+async def test_a_review_of_another_user_asks_the_policy_about_them():
+    async with DevCluster(
+        http=False, controllers=False, policy=lambda asked: asked.user.username != "eve"
+    ) as cluster:
+        api = Api(cluster.server)
+        for user, allowed in (("ada", True), ("eve", False)):
+            spec = {"user": user, "resourceAttributes": {"verb": "get", "resource": "pods"}}
+            answer = await api.post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": spec})
+            assert answer.body["status"]["allowed"] is allowed
+
+
+async def test_a_review_that_asks_nothing_is_invalid():
+    answer = await Api(Server()).post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {}})
+    assert answer.status == 422
+    assert "exactly one of nonResourceAttributes or resourceAttributes must be specified" in answer.message
+
+
+async def test_one_can_ask_who_one_is():
+    answer = await Api(Server()).post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+    assert answer.body["status"]["userInfo"]["username"] == "kubernetes-admin"

@@ -1,0 +1,118 @@
+"""Paths below an object: scale, eviction, binding, and what needs a node."""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+
+from kapsa.devcluster.embedded import Server
+from tests.devcluster.embedded.api import CRDS, PODS, WIDGET_DEFINITION, WIDGETS, Api
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+POD = {
+    "metadata": {"name": "one", "labels": {"app": "web"}},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+}
+
+
+def deployment(name: str = "web", replicas: int = 2) -> dict[str, object]:
+    labels = {"app": name}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        },
+    }
+
+
+@pytest_asyncio.fixture
+async def api() -> Api:
+    return Api(Server())
+
+
+async def test_a_deployment_is_scaled_through_its_scale(api: Api):
+    await api.post(DEPLOYMENTS, deployment())
+    scale = await api.get(f"{DEPLOYMENTS}/web/scale")
+    assert (scale.body["kind"], scale.body["apiVersion"]) == ("Scale", "autoscaling/v1")
+    assert scale.body["spec"] == {"replicas": 2}
+    assert scale.body["status"] == {"replicas": 0, "selector": "app=web"}
+    more = await api.put(f"{DEPLOYMENTS}/web/scale", {**scale.body, "spec": {"replicas": 5}})
+    assert more.body["spec"] == {"replicas": 5}
+    patched = await api.merge(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 7}})
+    assert patched.body["spec"] == {"replicas": 7}
+    web = await api.get(f"{DEPLOYMENTS}/web")
+    assert web.body["spec"]["replicas"] == 7
+    assert web.meta["generation"] == 3
+
+
+async def test_a_stale_scale_is_a_conflict(api: Api):
+    await api.post(DEPLOYMENTS, deployment())
+    scale = await api.get(f"{DEPLOYMENTS}/web/scale")
+    await api.merge(f"{DEPLOYMENTS}/web", {"metadata": {"labels": {"a": "b"}}})
+    refused = await api.put(f"{DEPLOYMENTS}/web/scale", scale.body)
+    assert refused.status == 409
+
+
+async def test_a_custom_resource_is_scaled_where_its_definition_says(api: Api):
+    await api.post(CRDS, WIDGET_DEFINITION)
+    body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}}
+    await api.post(WIDGETS, body)
+    await api.merge(f"{WIDGETS}/w/status", {"status": {"size": 1}})
+    scale = await api.get(f"{WIDGETS}/w/scale")
+    assert (scale.body["spec"], scale.body["status"]) == ({"replicas": 1}, {"replicas": 1})
+    assert (await api.merge(f"{WIDGETS}/w/scale", {"spec": {"replicas": 4}})).status == 200
+    assert (await api.get(f"{WIDGETS}/w")).body["spec"]["size"] == 4
+
+
+async def test_a_negative_scale_is_invalid(api: Api):
+    await api.post(DEPLOYMENTS, deployment())
+    refused = await api.merge(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": -1}})
+    assert refused.status == 422
+    assert "must be greater than or equal to 0" in refused.message
+
+
+async def test_a_pod_is_bound_to_a_node_once(api: Api):
+    await api.post(PODS, POD)
+    binding = {"metadata": {"name": "one"}, "target": {"kind": "Node", "name": "n1"}}
+    assert (await api.post(f"{PODS}/one/binding", binding)).status == 201
+    assert (await api.get(f"{PODS}/one")).body["spec"]["nodeName"] == "n1"
+    again = await api.post(f"{PODS}/one/binding", binding)
+    assert again.status == 409
+    assert 'pod one is already assigned to node "n1"' in again.message
+
+
+async def test_an_eviction_asks_the_disruption_budget(api: Api):
+    await api.post(PODS, POD)
+    await api.merge(f"{PODS}/one/status", {"status": {"phase": "Running"}})
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    selector = {"matchLabels": {"app": "web"}}
+    await api.post(budgets, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": selector}})
+    refused = await api.post(f"{PODS}/one/eviction", {"metadata": {"name": "one"}})
+    assert (refused.status, refused.body["reason"]) == (429, "TooManyRequests")
+    assert refused.body["details"]["causes"][0]["reason"] == "DisruptionBudget"
+    status = {
+        "status": {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
+    }
+    await api.merge(f"{budgets}/b/status", status)
+    assert (await api.post(f"{PODS}/one/eviction", {"metadata": {"name": "one"}})).status == 201
+    assert (await api.get(f"{PODS}/one")).status == 404
+    assert (await api.get(f"{budgets}/b")).body["status"]["disruptionsAllowed"] == 0
+
+
+@pytest.mark.parametrize("below", ["exec", "attach", "portforward", "proxy"])
+async def test_what_needs_a_node_says_so(api: Api, below: str):
+    await api.post(PODS, POD)
+    answer = await api.get(f"{PODS}/one/{below}")
+    assert answer.status == 501
+    assert "use the real engine" in answer.message
+
+
+async def test_a_subresource_that_is_none_is_not_found(api: Api):
+    await api.post(PODS, POD)
+    assert (await api.get(f"{PODS}/one/nonsense")).status == 404
+    assert (await api.send("DELETE", f"{PODS}/one/status")).status == 405
