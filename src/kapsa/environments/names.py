@@ -20,6 +20,7 @@ __all__ = [
     "LABEL_LIMIT",
     "MANAGED_BY",
     "OPERATOR",
+    "OWNER",
     "OWNER_UID",
     "PROJECT",
     "RELEASE_LIMIT",
@@ -46,6 +47,8 @@ BRANCH = "catalyst.dev/branch"
 """As a label the branch's slug, as an annotation its raw name: most branch names are no label values."""
 OWNER_UID = "catalyst.dev/owner-uid"
 """A label with the UID of the resource that something was made for. What has another's, or none, is not ours."""
+OWNER = "catalyst.dev/owner"
+"""An annotation with the namespace and name of that resource: it leads from a change back to whom it concerns."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 APPROVED_COMMIT = "catalyst.dev/approved-commit"
 """An annotation with the one commit of a fork that somebody trusts with the project's secrets."""
