@@ -245,6 +245,18 @@ def test_a_condition_keeps_its_transition_time_while_its_status_stays() -> None:
     assert len(status.conditions) == 1
 
 
+@pytest.mark.parametrize("reason", ["", "not ready", "Not-Ready", "1st", "N" * 1025])
+def test_a_reason_that_the_server_would_refuse_is_refused_at_once(reason: str) -> None:
+    with pytest.raises(ValueError, match="cannot be a condition's reason"):
+        Status().set_condition("Ready", True, reason=reason, now=NOON)
+
+
+def test_a_message_that_is_too_long_is_cut() -> None:
+    status = Status()
+    status.set_condition("Ready", False, reason="Broken", message="x" * 40_000, now=NOON)
+    assert len(status.conditions[0].message) == 32768
+
+
 def test_an_unknown_condition_is_written_as_unknown() -> None:
     status = Status()
     status.set_condition("Ready", None, reason="NoNews", now=NOON)

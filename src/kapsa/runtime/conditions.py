@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal
@@ -11,6 +12,10 @@ import msgspec
 __all__ = ["Condition", "ConditionStatus", "condition_status", "with_condition"]
 
 ConditionStatus = Literal["True", "False", "Unknown"]
+
+_REASON = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
+_LONGEST_REASON = 1024
+_LONGEST_MESSAGE = 32768
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -28,11 +33,9 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """True, False or Unknown."""
     last_transition_time: datetime
     """When the status last changed."""
-    reason: Annotated[
-        str, msgspec.Meta(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
-    ]
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST_REASON, pattern=_REASON)]
     """Why, as one CamelCase word for programs."""
-    message: Annotated[str, msgspec.Meta(max_length=32768)] = ""
+    message: Annotated[str, msgspec.Meta(max_length=_LONGEST_MESSAGE)] = ""
     """Why, as a sentence for people."""
     observed_generation: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """The generation of the spec that this condition is about."""
@@ -48,7 +51,19 @@ def condition_status(value: bool | ConditionStatus | None) -> ConditionStatus:
 
 
 def with_condition(conditions: Sequence[Condition], condition: Condition) -> list[Condition]:
-    """`conditions` with one of them set; its transition time moves only when its status does."""
+    """`conditions` with one of them set; its transition time moves only when its status does.
+
+    A reason that the API server would refuse is refused here, where the mistake is; a message that is too long
+    for it is cut.
+    """
+    if not re.fullmatch(_REASON, condition.reason) or len(condition.reason) > _LONGEST_REASON:
+        raise ValueError(
+            f"{condition.reason!r} cannot be a condition's reason: use one CamelCase word, such as NotReady"
+        )
+    if len(condition.message) > _LONGEST_MESSAGE:
+        condition = msgspec.structs.replace(
+            condition, message=condition.message[: _LONGEST_MESSAGE - 1] + "…"
+        )
     result = list(conditions)
     for index, known in enumerate(result):
         if known.type == condition.type:

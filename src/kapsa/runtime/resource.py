@@ -324,9 +324,11 @@ class CustomResource(Generic[SpecT, StatusT]):
     def _decode(self, part: str, content: Content | None, kind: Any) -> Any:
         try:
             if isinstance(content, (bytes, msgspec.Raw)):
-                return _decoder(kind).decode(content if bytes(content) != b"null" else b"{}")
+                return _decoder(kind).decode(content)
             return msgspec.convert(content, kind, dec_hook=decode_scalar)
         except msgspec.ValidationError as error:
+            if isinstance(content, (bytes, msgspec.Raw)) and bytes(content).strip() == b"null":
+                return self._decode(part, b"{}", kind)  # null is as good as absent
             raise _mismatch(str(self), part, error) from None
 
 
