@@ -20,6 +20,7 @@ from kapsa.runtime import (
     StoredObject,
     TerminalError,
     Watch,
+    custom_resource_definitions,
     generation_changed,
     label_changed,
 )
@@ -304,6 +305,28 @@ async def test_a_watch_maps_the_old_and_the_new_object(harness: Harness) -> None
     )
     await harness.settle()
     assert sorted(controller.runs) == ["a", "b"]
+
+
+async def test_an_optional_kind_is_not_waited_for_and_is_seen_once_it_is_served(harness: Harness) -> None:
+    late: Any = "example.com/v1/Late"
+    watch = Watch(late, map=lambda stored: [(stored.namespace, "web")], optional=True)
+    controller = Recorder(watches=[watch])
+    await start(harness, controller)
+    await harness.apply(app())
+    await harness.settle()
+    assert controller.runs == ["web"]
+    (definition,) = custom_resource_definitions([App])
+    names = {"kind": "Late", "plural": "lates", "singular": "late"}
+    await harness.apply(
+        {
+            **definition,
+            "metadata": {"name": "lates.example.com"},
+            "spec": {**definition["spec"], "names": names},
+        }
+    )
+    await harness.apply({**app("any"), "kind": "Late"})
+    await harness.clock.sleep(120)
+    assert controller.runs == ["web", "web"]
 
 
 async def test_predicates_decide_which_changes_matter(harness: Harness) -> None:

@@ -55,17 +55,26 @@ class Cache:
         fields: str = "",
         metadata_only: bool = False,
         transform: Transform | None = None,
+        optional: bool = False,
     ) -> list[Informer]:
-        """The informers of a kind: one for each namespace the operator looks at, made if there is none yet."""
+        """The informers of a kind: one for each namespace the operator looks at, made if there is none yet.
+
+        Whoever asks for an `optional` kind need not wait until the cluster serves it; others still do.
+        """
         gvk = kind_of(kind)
         return [
             self._informer(
-                WatchScope(gvk, namespace, selector_text(labels), fields, metadata_only), kind, transform
+                WatchScope(gvk, namespace, selector_text(labels), fields, metadata_only),
+                kind,
+                transform,
+                optional=optional,
             )
             for namespace in self._namespaces
         ]
 
-    def _informer(self, scope: WatchScope, kind: Kind, transform: Transform | None) -> Informer:
+    def _informer(
+        self, scope: WatchScope, kind: Kind, transform: Transform | None, *, optional: bool
+    ) -> Informer:
         informer = self._informers.get(scope)
         if informer is None:
             informer = Informer(
@@ -76,6 +85,7 @@ class Cache:
                 follow_manager=self._follow_manager,
                 rng=self._rng,
             )
+            informer.required = not optional
             self._informers[scope] = informer
             self._by_kind.setdefault(scope.gvk, []).append(informer)
             if self._started:
@@ -84,6 +94,8 @@ class Cache:
             raise ValueError(
                 f"two transforms for one watch of {scope}: one object cannot be stored in two forms"
             )
+        else:
+            informer.required = informer.required or not optional
         return informer
 
     @property

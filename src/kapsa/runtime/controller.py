@@ -74,6 +74,8 @@ class Watch(msgspec.Struct, frozen=True):
     fields: str = ""
     metadata_only: bool = False
     transform: Transform | None = None
+    optional: bool = False
+    """Whether the operator works without this kind: while the cluster does not serve it, there are none."""
 
 
 class Reads(msgspec.Struct, frozen=True):
@@ -84,6 +86,8 @@ class Reads(msgspec.Struct, frozen=True):
     fields: str = ""
     metadata_only: bool = False
     transform: Transform | None = None
+    optional: bool = False
+    """Whether the operator works without this kind: while the cluster does not serve it, there are none."""
 
 
 class Controller(Generic[R]):

@@ -113,6 +113,8 @@ class Informer:
         self.transform = transform
         self.synced = asyncio.Event()
         """Set once the first whole list is in the store; it stays set."""
+        self.required = True
+        """Whether somebody cannot work without the kind. Else a cluster that does not serve it has simply none."""
         self.trouble = ""
         """Why it is not watching, in words; empty while all is well."""
         self.relists = 0
@@ -212,6 +214,8 @@ class Informer:
             self.trouble = (
                 f"the cluster serves no {self.scope.gvk}: is its CustomResourceDefinition installed?"
             )
+            if not self.required:
+                self.synced.set()
             return State.MISSING
         if self._failures >= RELIST_AFTER_FAILURES:
             self._version = ""  # a server restored from a backup may never reach the place we ask for

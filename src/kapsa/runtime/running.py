@@ -282,7 +282,7 @@ class RunningOperator:
 
 def _watch_check(informer: Informer) -> Check:
     def check() -> Finding:
-        missing = informer.state is State.MISSING
+        missing = informer.state is State.MISSING and informer.required
         return Finding(ok=informer.synced.is_set() or missing, text=informer.describe(), degraded=missing)
 
     return check

@@ -65,6 +65,7 @@ class Triggers:
                 fields=watch.fields,
                 metadata_only=watch.metadata_only,
                 transform=watch.transform,
+                optional=watch.optional,
             ):
                 informer.add_handler(self._mapped_handler(watch))
                 found.append(informer)
@@ -80,6 +81,7 @@ class Triggers:
                 fields=read.fields,
                 metadata_only=read.metadata_only,
                 transform=read.transform,
+                optional=read.optional,
             )
         ]
 
