@@ -28,6 +28,7 @@ from kapsa.devcluster.faults import (
     Silence,
 )
 from kapsa.devcluster.proxy import FaultProxy
+from tests.eventually import eventually
 
 Object = dict[str, Any]
 
@@ -227,8 +228,11 @@ async def test_a_watch_is_told_that_its_revision_is_gone(stage: Stage):
 @pytest.mark.parametrize("order", [Cut(), Expire()])
 async def test_open_watches_are_ended_on_the_spot(stage: Stage, order: Cut | Expire):
     async with stage.watch(client="op", resourceVersion=await stage.revision()) as stream:
-        while not stage.plan.order(order, resource="configmaps", client="op"):
-            await asyncio.sleep(0.01)
+
+        async def ordered() -> int:
+            return stage.plan.order(order, resource="configmaps", client="op")
+
+        await eventually(ordered, lambda count: count == 1, "the watch", seconds=10)
         first = await event(stream)
         assert first == (("", "") if isinstance(order, Cut) else ("ERROR", ""))
 
