@@ -550,7 +550,7 @@ def test_a_converter_between_different_kinds_or_with_two_hubs_is_refused() -> No
 )  # fmt: skip
 def test_the_patch_between_two_documents(before: Any, after: Any, patch: list[Any]) -> None:
     assert difference(before, after) == patch
-    from kapsa.devcluster.embedded.patch import json_patch
+    from kapsa.devcluster.embedded.apply.json_patch import json_patch
 
     assert json_patch(before, patch) == after
 

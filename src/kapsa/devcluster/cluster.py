@@ -16,10 +16,11 @@ from .errors import PortBusy
 from .faults import FaultPlan
 
 if TYPE_CHECKING:
+    from kapsa.devcluster.embedded.backend import Policy
+    from kapsa.devcluster.embedded.controllers import Workloads
+    from kapsa.devcluster.embedded.server import Server
+
     from .build import Progress
-    from .embedded.backend import Policy
-    from .embedded.controllers import Workloads
-    from .embedded.server import Server
     from .real import RealControlPlane
 
 __all__ = ["DevCluster", "EngineName"]
@@ -168,20 +169,20 @@ class DevCluster:
         await stack.aclose()
 
     async def _start_embedded(self) -> None:
-        from .embedded.backend import Backend
-        from .embedded.server import Server
+        from kapsa.devcluster.embedded.backend import Backend
+        from kapsa.devcluster.embedded.server import Server
 
         backend = Backend(clock=self._clock, policy=self._policy, seed=self._seed)
         self._server = Server(backend, faults=self.faults)
         if self._controllers:
-            from .embedded.controllers import Controllers
+            from kapsa.devcluster.embedded.controllers import Controllers
 
             controllers = Controllers(backend, nodes=self._nodes)
             self._stack.push_async_callback(controllers.stop)
             await controllers.start()
             self._workloads = controllers.workloads
         if self._http:
-            from .embedded.http_front import HttpFront
+            from kapsa.devcluster.embedded.http_front import HttpFront
 
             front = HttpFront(self._server, port=self._port)
             self._stack.push_async_callback(front.close)

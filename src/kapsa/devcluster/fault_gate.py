@@ -7,10 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from .embedded.errors import MODIFIED, ApiError, PlainError, expired
-from .embedded.exchange import ConnectionDroppedError, Reply, Request
-from .embedded.routes import Route
-from .embedded.watch import json_frame
+from kapsa.devcluster.embedded.endpoints.routes import Route
+from kapsa.devcluster.embedded.errors import MODIFIED, ApiError, PlainError, expired
+from kapsa.devcluster.embedded.exchange import ConnectionDroppedError, Reply, Request
+from kapsa.devcluster.embedded.reading.watch import json_frame
+
 from .fault_streams import faulty_stream
 from .faults import Answer, Compact, Crash, Delay, Drop, FaultPlan, Freeze, Target
 

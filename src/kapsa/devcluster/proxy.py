@@ -20,14 +20,17 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from .embedded import errors, listing, routes
-from .embedded.errors import ApiError
-from .embedded.exchange import Reply, Request
-from .embedded.http_front import CLIENT_HEADER, HttpFront
-from .embedded.options import parse_query
-from .embedded.requests import verb_of
-from .embedded.routes import Route
-from .embedded.watch import single_event
+from kapsa.devcluster.embedded import errors
+from kapsa.devcluster.embedded.endpoints import routes
+from kapsa.devcluster.embedded.endpoints.options import parse_query
+from kapsa.devcluster.embedded.endpoints.resources import verb_of
+from kapsa.devcluster.embedded.endpoints.routes import Route
+from kapsa.devcluster.embedded.errors import ApiError
+from kapsa.devcluster.embedded.exchange import Reply, Request
+from kapsa.devcluster.embedded.http_front import CLIENT_HEADER, HttpFront
+from kapsa.devcluster.embedded.reading import listing
+from kapsa.devcluster.embedded.reading.watch import single_event
+
 from .fault_gate import FaultGate
 from .faults import FaultPlan
 

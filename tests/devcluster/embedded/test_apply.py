@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapsa.devcluster.embedded.apply import ApplyConflict, apply, track_update
+from kapsa.devcluster.embedded.apply.fieldset import contains, from_paths
+from kapsa.devcluster.embedded.apply.server_side import ApplyConflict, apply, track_update
 from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.fieldset import contains, from_paths
-from kapsa.devcluster.embedded.schema import Schema
+from kapsa.devcluster.embedded.schemas.schema import Schema
 
 VERSION = "example.com/v1"
 SCHEMA = Schema.from_crd(

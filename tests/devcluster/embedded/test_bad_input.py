@@ -10,7 +10,8 @@ import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kapsa.devcluster.embedded import Server, go_json
+from kapsa.devcluster.embedded import Server
+from kapsa.devcluster.embedded.writing import go_json
 from tests.devcluster.embedded.api import CONFIGMAPS, CRDS, WIDGET_DEFINITION, WIDGETS, Api
 
 UNRECOGNIZED = "the object provided is unrecognized (must be of type ConfigMap): "

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.embedded.cel import CelCompileError, CelEvaluationError, compile_expression
+from kapsa.devcluster.embedded.cel.expressions import CelCompileError, CelEvaluationError, compile_expression
 
 SELF = (("self", "dyn"),)
 VALUE = {

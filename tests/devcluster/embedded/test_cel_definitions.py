@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.embedded.crd_schema import validate_schema
+from kapsa.devcluster.embedded.custom.schema_rules import validate_schema
 
 PROPERTIES: dict[str, Any] = {
     "min": {"type": "integer"},

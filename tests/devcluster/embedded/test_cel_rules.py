@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kapsa.devcluster.embedded.schema import Schema
-from kapsa.devcluster.embedded.validation import validate
+from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.devcluster.embedded.schemas.validation import validate
 
 
 def crd(spec: dict[str, Any]) -> Schema:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kapsa.devcluster.embedded.defaulting import apply_defaults
-from kapsa.devcluster.embedded.schema import Schema
+from kapsa.devcluster.embedded.schemas.defaulting import apply_defaults
+from kapsa.devcluster.embedded.schemas.schema import Schema
 
 
 def crd(spec: dict[str, Any]) -> Schema:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapsa.devcluster.embedded import fieldset
-from kapsa.devcluster.embedded.fieldset import (
+from kapsa.devcluster.embedded.apply import fieldset
+from kapsa.devcluster.embedded.apply.fieldset import (
     FieldsError,
     contains,
     difference,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kapsa.devcluster.embedded.go_regexp import GoRegexpError, compile_pattern, search
+from kapsa.devcluster.embedded.schemas.go_regexp import GoRegexpError, compile_pattern, search
 
 
 @pytest.mark.parametrize(

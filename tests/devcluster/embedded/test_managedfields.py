@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.embedded.managedfields import (
+from kapsa.devcluster.embedded.apply.managedfields import (
     MAX_UPDATE_ENTRIES,
     Entry,
     Managed,

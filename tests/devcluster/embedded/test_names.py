@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from kapsa.devcluster.embedded import Server, names
+from kapsa.devcluster.embedded import Server
+from kapsa.devcluster.embedded.writing import names
 from tests.devcluster.embedded.api import Api
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kapsa.devcluster.embedded.builtins import builtin_resources
-from kapsa.devcluster.embedded.crds import resources_of
+from kapsa.devcluster.embedded.custom.resources import resources_of
+from kapsa.devcluster.embedded.documents.openapi import OpenApi
 from kapsa.devcluster.embedded.errors import ApiError
 from kapsa.devcluster.embedded.exchange import Reply, Request
-from kapsa.devcluster.embedded.openapi import OpenApi
-from kapsa.devcluster.embedded.registry import Registry
+from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
+from kapsa.devcluster.embedded.kinds.registry import Registry
 
 WIDGET = "com.example.v1.Widget"
 

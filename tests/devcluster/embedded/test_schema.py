@@ -2,7 +2,7 @@
 
 import msgspec
 
-from kapsa.devcluster.embedded.schema import OBJECT_META, Schema, walk
+from kapsa.devcluster.embedded.schemas.schema import OBJECT_META, Schema, walk
 
 
 def test_a_custom_resource_gets_type_and_object_metadata() -> None:

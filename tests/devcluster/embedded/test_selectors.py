@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kapsa.devcluster.embedded import Server, label_selectors
-from kapsa.devcluster.embedded.label_selectors import SelectorError
+from kapsa.devcluster.embedded import Server
+from kapsa.devcluster.embedded.reading import label_selectors
+from kapsa.devcluster.embedded.reading.label_selectors import SelectorError
 from tests.devcluster.embedded.api import CONFIGMAPS, CRDS, PODS, WIDGET_DEFINITION, WIDGETS, Api
 
 LABELS = {"app": "web", "tier": "front", "n": "5", "empty": ""}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapsa.devcluster.embedded.storage import CompactedError, FutureRevisionError, Store, Stored
+from kapsa.devcluster.embedded.storage.store import CompactedError, FutureRevisionError, Store, Stored
 
 
 def stored(store: Store, key: str, body: bytes = b"{}") -> Stored:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kapsa.devcluster.embedded.apply.json_patch import strategic_merge_patch
 from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.patch import strategic_merge_patch
-from kapsa.devcluster.embedded.schema import Schema
+from kapsa.devcluster.embedded.schemas.schema import Schema
 
 TEXT = Schema(type="string")
 ITEM = Schema(

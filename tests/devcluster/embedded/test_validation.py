@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.embedded.schema import Schema
-from kapsa.devcluster.embedded.validation import unknown_fields, validate, validate_status
+from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.devcluster.embedded.schemas.validation import unknown_fields, validate, validate_status
 
 
 def spec(properties: dict[str, Any], **more: Any) -> Schema:

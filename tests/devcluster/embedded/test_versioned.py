@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.embedded.apply import ApplyConflict, apply, track_update
-from kapsa.devcluster.embedded.registry import Registry, ResourceInfo
-from kapsa.devcluster.embedded.schema import Schema
-from kapsa.devcluster.embedded.versioned import converter
+from kapsa.devcluster.embedded.apply.server_side import ApplyConflict, apply, track_update
+from kapsa.devcluster.embedded.apply.versioned import converter
+from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.embedded.schemas.schema import Schema
 
 
 def edition(version: str, *fields: str) -> ResourceInfo:

@@ -10,7 +10,7 @@ import pytest_asyncio
 from kapsa.devcluster import VirtualClock
 from kapsa.devcluster.embedded import Server
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.storage import Store
+from kapsa.devcluster.embedded.storage.store import Store
 from tests.devcluster.embedded.api import CONFIGMAPS, Api
 
 pytestmark = pytest.mark.virtual_time

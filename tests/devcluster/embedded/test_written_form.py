@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.embedded.builtins import builtin_resources
-from kapsa.devcluster.embedded.registry import Registry, ResourceInfo
-from kapsa.devcluster.embedded.schema import Schema
-from kapsa.devcluster.embedded.written_form import write_as_go, zero_object
+from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
+from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.devcluster.embedded.writing.written_form import write_as_go, zero_object
 
 REGISTRY = Registry(builtin_resources())
 

@@ -7,19 +7,19 @@ from datetime import UTC, datetime, timedelta
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..clock import Clock, SystemClock
-from .builtins import builtin_resources
-from .exchange import Reply, UserInfo
-from .metadata import timestamp
-from .registry import Registry, ResourceInfo
-from .storage import Change, Collection, Store
-from .stored_form import decode
-from .strategies import Addresses, strategy_for
-from .strategy import Strategy
+from kapsa.devcluster.clock import Clock, SystemClock
+from kapsa.devcluster.embedded.exchange import Reply, UserInfo
+from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
+from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.embedded.storage.store import Change, Collection, Store
+from kapsa.devcluster.embedded.storage.stored_form import decode
+from kapsa.devcluster.embedded.strategies import Addresses, strategy_for
+from kapsa.devcluster.embedded.writing.metadata import timestamp
+from kapsa.devcluster.embedded.writing.strategy import Strategy
 
 if TYPE_CHECKING:
-    from .deletion import Deletion
-    from .writes import Write
+    from kapsa.devcluster.embedded.writing.deletion import Deletion
+    from kapsa.devcluster.embedded.writing.writes import Write
 
 __all__ = ["Admission", "Attributes", "Backend", "Policy"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .backend import Backend
-from .stored_form import stored_form
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.storage.stored_form import stored_form
 
 __all__ = ["bootstrap"]
 

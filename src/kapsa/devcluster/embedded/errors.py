@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from .exchange import Reply, UserInfo
-from .field_errors import quote
+from kapsa.devcluster.embedded.exchange import Reply, UserInfo
+from kapsa.devcluster.embedded.field_errors import quote
 
 __all__ = [
     "ApiError",

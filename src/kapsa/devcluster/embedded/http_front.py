@@ -15,9 +15,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 
-from . import errors
-from .bodies import MAXIMUM_BYTES
-from .exchange import ConnectionDroppedError, Reply, Request
+from kapsa.devcluster.embedded import errors
+from kapsa.devcluster.embedded.exchange import ConnectionDroppedError, Reply, Request
+from kapsa.devcluster.embedded.writing.bodies import MAXIMUM_BYTES
 
 __all__ = ["HttpFront"]
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 
-from ..fault_gate import FaultGate
-from ..faults import FaultPlan
-from . import errors, routes
-from .admission import WebhookAdmission
-from .admission_plugins import DefaultStorageClass, ServiceAccounts
-from .backend import Attributes, Backend
-from .bootstrap import bootstrap
-from .crds import CustomResources
-from .documents import Documents
-from .errors import ApiError, PlainError
-from .exchange import ADMIN, ConnectionDroppedError, Reply, Request
-from .namespace_lifecycle import NamespaceLifecycle
-from .requests import ResourceRequest, verb_of
-from .routes import Route
-from .verbs import Verbs
+from kapsa.devcluster.embedded import errors
+from kapsa.devcluster.embedded.admission.namespace_lifecycle import NamespaceLifecycle
+from kapsa.devcluster.embedded.admission.plugins import DefaultStorageClass, ServiceAccounts
+from kapsa.devcluster.embedded.admission.webhooks import WebhookAdmission
+from kapsa.devcluster.embedded.backend import Attributes, Backend
+from kapsa.devcluster.embedded.bootstrap import bootstrap
+from kapsa.devcluster.embedded.custom.resources import CustomResources
+from kapsa.devcluster.embedded.documents.paths import Documents
+from kapsa.devcluster.embedded.endpoints import routes
+from kapsa.devcluster.embedded.endpoints.resources import ResourceRequest, verb_of
+from kapsa.devcluster.embedded.endpoints.routes import Route
+from kapsa.devcluster.embedded.errors import ApiError, PlainError
+from kapsa.devcluster.embedded.exchange import ADMIN, ConnectionDroppedError, Reply, Request
+from kapsa.devcluster.embedded.verbs import Verbs
+from kapsa.devcluster.fault_gate import FaultGate
+from kapsa.devcluster.faults import FaultPlan
 
 __all__ = ["Server"]
 

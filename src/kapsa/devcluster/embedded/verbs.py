@@ -11,17 +11,17 @@ from typing import Any
 
 import msgspec
 
-from . import deletion, writes
-from .backend import Backend
-from .deletion import DeleteOptions, Deletion, Preconditions
-from .errors import expired, not_found
-from .exchange import UserInfo
-from .options import ListOptions, WriteOptions
-from .registry import ResourceInfo
-from .selection import Selection, selection
-from .storage import CompactedError
-from .stored_form import decode
-from .writes import Write
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.endpoints.options import ListOptions, WriteOptions
+from kapsa.devcluster.embedded.errors import expired, not_found
+from kapsa.devcluster.embedded.exchange import UserInfo
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.reading.selection import Selection, selection
+from kapsa.devcluster.embedded.storage.store import CompactedError
+from kapsa.devcluster.embedded.storage.stored_form import decode
+from kapsa.devcluster.embedded.writing import deletion, writes
+from kapsa.devcluster.embedded.writing.deletion import DeleteOptions, Deletion, Preconditions
+from kapsa.devcluster.embedded.writing.writes import Write
 
 __all__ = ["Event", "Verbs"]
 

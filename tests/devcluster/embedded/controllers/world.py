@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from kapsa.devcluster import DevCluster
-from kapsa.devcluster.embedded.registry import ResourceInfo
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.verbs import Verbs
 
 Object = dict[str, Any]

@@ -5,7 +5,7 @@ a change concerns and hand the plan to the :class:`~.executor.Executor`. :class:
 :class:`Workloads` is how a test makes pods slow, crash, or their node vanish.
 """
 
-from .manager import Controllers
-from .workloads import Behaviour, Delays, Workloads
+from kapsa.devcluster.embedded.controllers.manager import Controllers
+from kapsa.devcluster.embedded.controllers.workloads import Behaviour, Delays, Workloads
 
 __all__ = ["Behaviour", "Controllers", "Delays", "Workloads"]

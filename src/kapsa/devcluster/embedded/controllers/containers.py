@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from .kinds import Object
-from .timestamps import parse, render
-from .workloads import Behaviour
+from kapsa.devcluster.embedded.controllers.kinds import Object
+from kapsa.devcluster.embedded.controllers.timestamps import parse, render
+from kapsa.devcluster.embedded.controllers.workloads import Behaviour
 
 _FIRST_BACKOFF = 10.0
 _LONGEST_BACKOFF = 300.0

@@ -6,13 +6,13 @@ import copy
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..strategies import schedule
-from .conditions import is_true
-from .jobs import is_finished
-from .kinds import CRON_JOB, JOB, Object
-from .ownership import controller_reference, is_deleting
-from .plan import Create, Delete, Note, Plan, Record, UpdateStatus
-from .timestamps import parse, render
+from kapsa.devcluster.embedded.controllers.conditions import is_true
+from kapsa.devcluster.embedded.controllers.jobs import is_finished
+from kapsa.devcluster.embedded.controllers.kinds import CRON_JOB, JOB, Object
+from kapsa.devcluster.embedded.controllers.ownership import controller_reference, is_deleting
+from kapsa.devcluster.embedded.controllers.plan import Create, Delete, Note, Plan, Record, UpdateStatus
+from kapsa.devcluster.embedded.controllers.timestamps import parse, render
+from kapsa.devcluster.embedded.strategies import schedule
 
 SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _MANY_MISSED = 100

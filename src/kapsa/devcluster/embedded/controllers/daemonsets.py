@@ -6,14 +6,14 @@ import copy
 from datetime import datetime
 from typing import Any
 
-from . import placement, revisions
-from .kinds import DAEMON_SET, POD, Object
-from .ownership import is_deleting
-from .plan import Create, Delete, Note, Plan, UpdateStatus
-from .podstate import available_in, is_finished, is_ready, phase
-from .revisions import REVISION_LABEL
-from .rollout import age_key, scaled
-from .templates import pod_from
+from kapsa.devcluster.embedded.controllers import placement, revisions
+from kapsa.devcluster.embedded.controllers.kinds import DAEMON_SET, POD, Object
+from kapsa.devcluster.embedded.controllers.ownership import is_deleting
+from kapsa.devcluster.embedded.controllers.plan import Create, Delete, Note, Plan, UpdateStatus
+from kapsa.devcluster.embedded.controllers.podstate import available_in, is_finished, is_ready, phase
+from kapsa.devcluster.embedded.controllers.revisions import REVISION_LABEL
+from kapsa.devcluster.embedded.controllers.rollout import age_key, scaled
+from kapsa.devcluster.embedded.controllers.templates import pod_from
 
 GENERATION_LABEL = "pod-template-generation"
 GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"

@@ -6,15 +6,15 @@ import copy
 from datetime import datetime
 from typing import Any
 
-from . import rollout
-from .conditions import find, put, without
-from .kinds import DEPLOYMENT, REPLICA_SET, Object
-from .ownership import controller_reference, is_deleting
-from .plan import Create, Delete, Note, Plan, Update, UpdateStatus
-from .podstate import is_finished
-from .rollout import DESIRED, MAXIMUM, age_key, max_surge, replicas
-from .templates import HASH_LABEL, safe_hash, same_template
-from .timestamps import render, seconds_since
+from kapsa.devcluster.embedded.controllers import rollout
+from kapsa.devcluster.embedded.controllers.conditions import find, put, without
+from kapsa.devcluster.embedded.controllers.kinds import DEPLOYMENT, REPLICA_SET, Object
+from kapsa.devcluster.embedded.controllers.ownership import controller_reference, is_deleting
+from kapsa.devcluster.embedded.controllers.plan import Create, Delete, Note, Plan, Update, UpdateStatus
+from kapsa.devcluster.embedded.controllers.podstate import is_finished
+from kapsa.devcluster.embedded.controllers.rollout import DESIRED, MAXIMUM, age_key, max_surge, replicas
+from kapsa.devcluster.embedded.controllers.templates import HASH_LABEL, safe_hash, same_template
+from kapsa.devcluster.embedded.controllers.timestamps import render, seconds_since
 
 REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"

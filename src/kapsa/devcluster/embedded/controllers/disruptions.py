@@ -7,13 +7,13 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from ..strategies.labels import matches
-from .conditions import find
-from .kinds import DISRUPTION_BUDGET, Object
-from .ownership import is_deleting
-from .plan import Plan, UpdateStatus
-from .podstate import is_finished, is_ready
-from .timestamps import render, seconds_since
+from kapsa.devcluster.embedded.controllers.conditions import find
+from kapsa.devcluster.embedded.controllers.kinds import DISRUPTION_BUDGET, Object
+from kapsa.devcluster.embedded.controllers.ownership import is_deleting
+from kapsa.devcluster.embedded.controllers.plan import Plan, UpdateStatus
+from kapsa.devcluster.embedded.controllers.podstate import is_finished, is_ready
+from kapsa.devcluster.embedded.controllers.timestamps import render, seconds_since
+from kapsa.devcluster.embedded.strategies.labels import matches
 
 _EVICTION_SECONDS = 120
 """An eviction whose pod is still there after this long did not happen."""

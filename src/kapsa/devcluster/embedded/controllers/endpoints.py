@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from ..strategies.labels import matches_map
-from .kinds import ENDPOINT_SLICE, ENDPOINTS, SERVICE, Object
-from .ownership import controller_reference, is_deleting
-from .plan import Create, Delete, Plan, Update
-from .podstate import is_finished, is_ready
-from .timestamps import render
+from kapsa.devcluster.embedded.controllers.kinds import ENDPOINT_SLICE, ENDPOINTS, SERVICE, Object
+from kapsa.devcluster.embedded.controllers.ownership import controller_reference, is_deleting
+from kapsa.devcluster.embedded.controllers.plan import Create, Delete, Plan, Update
+from kapsa.devcluster.embedded.controllers.podstate import is_finished, is_ready
+from kapsa.devcluster.embedded.controllers.timestamps import render
+from kapsa.devcluster.embedded.strategies.labels import matches_map
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 MANAGED_LABEL = "endpointslice.kubernetes.io/managed-by"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from ..backend import Backend
-from ..errors import ApiError
-from ..stored_form import stored_form
-from ..verbs import Verbs
-from .kinds import EVENT, Object
-from .plan import Note
-from .timestamps import render
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers.kinds import EVENT, Object
+from kapsa.devcluster.embedded.controllers.plan import Note
+from kapsa.devcluster.embedded.controllers.timestamps import render
+from kapsa.devcluster.embedded.errors import ApiError
+from kapsa.devcluster.embedded.storage.stored_form import stored_form
+from kapsa.devcluster.embedded.verbs import Verbs
 
 _REMEMBERED = 4096
 _MESSAGE_LIMIT = 1024

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..backend import Backend
-from ..errors import ApiError
-from ..exchange import UserInfo
-from ..registry import ResourceInfo
-from ..verbs import Verbs
-from .events import Recorder
-from .kinds import Kind, Object
-from .plan import Action, Create, Delete, Note, Plan, Record, Update
-from .queue import Retry
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers.events import Recorder
+from kapsa.devcluster.embedded.controllers.kinds import Kind, Object
+from kapsa.devcluster.embedded.controllers.plan import Action, Create, Delete, Note, Plan, Record, Update
+from kapsa.devcluster.embedded.controllers.queue import Retry
+from kapsa.devcluster.embedded.errors import ApiError
+from kapsa.devcluster.embedded.exchange import UserInfo
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.verbs import Verbs
 
 _AUTHENTICATED = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .kinds import Object
+from kapsa.devcluster.embedded.controllers.kinds import Object
 
 
 def judge(job: Object, pod: Object) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .kinds import Object
+from kapsa.devcluster.embedded.controllers.kinds import Object
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 

@@ -5,15 +5,29 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from .conditions import find, is_true
-from .failure_policy import judge
-from .indexes import INDEX, compress, expand, index_of
-from .kinds import JOB, POD, Object
-from .ownership import is_deleting
-from .plan import Create, Delete, Note, Plan, Record, Update, UpdateStatus
-from .podstate import is_active, is_ready, is_terminating, phase, restarts
-from .templates import pod_from
-from .timestamps import parse, render, seconds_since
+from kapsa.devcluster.embedded.controllers.conditions import find, is_true
+from kapsa.devcluster.embedded.controllers.failure_policy import judge
+from kapsa.devcluster.embedded.controllers.indexes import INDEX, compress, expand, index_of
+from kapsa.devcluster.embedded.controllers.kinds import JOB, POD, Object
+from kapsa.devcluster.embedded.controllers.ownership import is_deleting
+from kapsa.devcluster.embedded.controllers.plan import (
+    Create,
+    Delete,
+    Note,
+    Plan,
+    Record,
+    Update,
+    UpdateStatus,
+)
+from kapsa.devcluster.embedded.controllers.podstate import (
+    is_active,
+    is_ready,
+    is_terminating,
+    phase,
+    restarts,
+)
+from kapsa.devcluster.embedded.controllers.templates import pod_from
+from kapsa.devcluster.embedded.controllers.timestamps import parse, render, seconds_since
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 _FIRST_BACKOFF = 10.0

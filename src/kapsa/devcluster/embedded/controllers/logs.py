@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs
 
-from ..errors import bad_request
-from ..exchange import Reply
-from .kinds import Object
+from kapsa.devcluster.embedded.controllers.kinds import Object
+from kapsa.devcluster.embedded.errors import bad_request
+from kapsa.devcluster.embedded.exchange import Reply
 
 _MAX_INT = 2**63 - 1
 

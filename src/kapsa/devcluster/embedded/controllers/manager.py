@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..backend import Backend
-from ..exchange import Reply
-from ..storage import Change, Collection
-from ..stored_form import stored_form
-from ..verbs import Verbs
-from .events import Recorder
-from .executor import Executor
-from .garbage_collector import GarbageCollector
-from .kinds import NODE, POD, STORAGE_CLASS, Kind, Object
-from .logs import read_log
-from .namespaces import NamespaceController
-from .node_agents import Kubelets, NodeController, Scheduler
-from .nodes import new_node, report
-from .queue import WorkQueue
-from .reconcilers import RECONCILERS, Reconciler
-from .service_accounts import ServiceAccountController
-from .view import View
-from .volumes import DEFAULT_CLASS, PROVISIONER
-from .workloads import Workloads
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers.events import Recorder
+from kapsa.devcluster.embedded.controllers.executor import Executor
+from kapsa.devcluster.embedded.controllers.garbage_collector import GarbageCollector
+from kapsa.devcluster.embedded.controllers.kinds import NODE, POD, STORAGE_CLASS, Kind, Object
+from kapsa.devcluster.embedded.controllers.logs import read_log
+from kapsa.devcluster.embedded.controllers.namespaces import NamespaceController
+from kapsa.devcluster.embedded.controllers.node_agents import Kubelets, NodeController, Scheduler
+from kapsa.devcluster.embedded.controllers.nodes import new_node, report
+from kapsa.devcluster.embedded.controllers.queue import WorkQueue
+from kapsa.devcluster.embedded.controllers.reconcilers import RECONCILERS, Reconciler
+from kapsa.devcluster.embedded.controllers.service_accounts import ServiceAccountController
+from kapsa.devcluster.embedded.controllers.view import View
+from kapsa.devcluster.embedded.controllers.volumes import DEFAULT_CLASS, PROVISIONER
+from kapsa.devcluster.embedded.controllers.workloads import Workloads
+from kapsa.devcluster.embedded.exchange import Reply
+from kapsa.devcluster.embedded.storage.store import Change, Collection
+from kapsa.devcluster.embedded.storage.stored_form import stored_form
+from kapsa.devcluster.embedded.verbs import Verbs
 
 __all__ = ["Controllers"]
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ..backend import Backend
-from ..stored_form import decode, stored_form, with_revision
-from . import nodes, placement, pods
-from .conditions import find
-from .executor import Executor
-from .kinds import NODE, POD, Object
-from .ownership import is_deleting
-from .plan import Delete, Note, Update, UpdateStatus
-from .podstate import is_finished
-from .queue import Key, WorkQueue
-from .timestamps import render, seconds_since
-from .view import View
-from .workloads import Workloads
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers import nodes, placement, pods
+from kapsa.devcluster.embedded.controllers.conditions import find
+from kapsa.devcluster.embedded.controllers.executor import Executor
+from kapsa.devcluster.embedded.controllers.kinds import NODE, POD, Object
+from kapsa.devcluster.embedded.controllers.ownership import is_deleting
+from kapsa.devcluster.embedded.controllers.plan import Delete, Note, Update, UpdateStatus
+from kapsa.devcluster.embedded.controllers.podstate import is_finished
+from kapsa.devcluster.embedded.controllers.queue import Key, WorkQueue
+from kapsa.devcluster.embedded.controllers.timestamps import render, seconds_since
+from kapsa.devcluster.embedded.controllers.view import View
+from kapsa.devcluster.embedded.controllers.workloads import Workloads
+from kapsa.devcluster.embedded.storage.stored_form import decode, stored_form, with_revision
 
 _ORPHAN_QUARANTINE = 40.0
 """Seconds after which pods of a node that no longer exists are removed."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from .conditions import find
-from .kinds import Object
-from .ownership import is_deleting
-from .placement import tolerates
-from .podstate import is_finished
-from .timestamps import render, seconds_since
+from kapsa.devcluster.embedded.controllers.conditions import find
+from kapsa.devcluster.embedded.controllers.kinds import Object
+from kapsa.devcluster.embedded.controllers.ownership import is_deleting
+from kapsa.devcluster.embedded.controllers.placement import tolerates
+from kapsa.devcluster.embedded.controllers.podstate import is_finished
+from kapsa.devcluster.embedded.controllers.timestamps import render, seconds_since
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 NOT_READY = "node.kubernetes.io/not-ready"

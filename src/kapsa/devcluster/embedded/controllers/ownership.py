@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..strategies.labels import matches
-from .kinds import Kind, Object
+from kapsa.devcluster.embedded.controllers.kinds import Kind, Object
+from kapsa.devcluster.embedded.strategies.labels import matches
 
 
 def controller_of(obj: Object) -> dict[str, Any] | None:

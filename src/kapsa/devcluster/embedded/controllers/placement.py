@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Protocol
 
-from ..strategies.quantities import parse
-from .kinds import Object
-from .podstate import is_finished
+from kapsa.devcluster.embedded.controllers.kinds import Object
+from kapsa.devcluster.embedded.controllers.podstate import is_finished
+from kapsa.devcluster.embedded.strategies.quantities import parse
 
 HARD = ("NoSchedule", "NoExecute")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .kinds import Kind, Object
+from kapsa.devcluster.embedded.controllers.kinds import Kind, Object
 
 
 class Note(msgspec.Struct, frozen=True):

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from . import containers
-from .kinds import Object
-from .ownership import is_deleting
-from .podstate import is_finished, phase
-from .timestamps import render, seconds_since
-from .workloads import Behaviour
+from kapsa.devcluster.embedded.controllers import containers
+from kapsa.devcluster.embedded.controllers.kinds import Object
+from kapsa.devcluster.embedded.controllers.ownership import is_deleting
+from kapsa.devcluster.embedded.controllers.podstate import is_finished, phase
+from kapsa.devcluster.embedded.controllers.timestamps import render, seconds_since
+from kapsa.devcluster.embedded.controllers.workloads import Behaviour
 
 _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 

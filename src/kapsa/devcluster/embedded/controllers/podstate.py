@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from .conditions import find, is_true
-from .kinds import Object
-from .ownership import is_deleting
-from .timestamps import seconds_since
+from kapsa.devcluster.embedded.controllers.conditions import find, is_true
+from kapsa.devcluster.embedded.controllers.kinds import Object
+from kapsa.devcluster.embedded.controllers.ownership import is_deleting
+from kapsa.devcluster.embedded.controllers.timestamps import seconds_since
 
 FINISHED = ("Succeeded", "Failed")
 

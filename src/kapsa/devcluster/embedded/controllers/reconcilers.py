@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..backend import Backend
-from ..errors import ApiError
-from ..strategies.labels import matches, matches_map
-from . import (
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers import (
     cronjobs,
     daemonsets,
     deployments,
@@ -18,8 +16,8 @@ from . import (
     statefulsets,
     volumes,
 )
-from .executor import Executor, is_terminating_namespace
-from .kinds import (
+from kapsa.devcluster.embedded.controllers.executor import Executor, is_terminating_namespace
+from kapsa.devcluster.embedded.controllers.kinds import (
     CLAIM,
     CONTROLLER_REVISION,
     CRON_JOB,
@@ -40,11 +38,13 @@ from .kinds import (
     Kind,
     Object,
 )
-from .ownership import claim, controller_of
-from .plan import Create, Plan, Update, UpdateStatus
-from .podstate import is_active, is_finished
-from .queue import Key, Retry, WorkQueue
-from .view import View
+from kapsa.devcluster.embedded.controllers.ownership import claim, controller_of
+from kapsa.devcluster.embedded.controllers.plan import Create, Plan, Update, UpdateStatus
+from kapsa.devcluster.embedded.controllers.podstate import is_active, is_finished
+from kapsa.devcluster.embedded.controllers.queue import Key, Retry, WorkQueue
+from kapsa.devcluster.embedded.controllers.view import View
+from kapsa.devcluster.embedded.errors import ApiError
+from kapsa.devcluster.embedded.strategies.labels import matches, matches_map
 
 
 class Reconciler:

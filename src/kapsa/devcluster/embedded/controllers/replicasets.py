@@ -5,15 +5,23 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from ..strategies.labels import matches_map
-from .conditions import find, put, without
-from .kinds import POD, Kind, Object
-from .ownership import is_deleting
-from .plan import Create, Delete, Note, Plan, UpdateStatus
-from .podstate import available_in, is_active, is_ready, is_scheduled, is_terminating, phase, restarts
-from .rollout import replicas
-from .templates import pod_from
-from .timestamps import render
+from kapsa.devcluster.embedded.controllers.conditions import find, put, without
+from kapsa.devcluster.embedded.controllers.kinds import POD, Kind, Object
+from kapsa.devcluster.embedded.controllers.ownership import is_deleting
+from kapsa.devcluster.embedded.controllers.plan import Create, Delete, Note, Plan, UpdateStatus
+from kapsa.devcluster.embedded.controllers.podstate import (
+    available_in,
+    is_active,
+    is_ready,
+    is_scheduled,
+    is_terminating,
+    phase,
+    restarts,
+)
+from kapsa.devcluster.embedded.controllers.rollout import replicas
+from kapsa.devcluster.embedded.controllers.templates import pod_from
+from kapsa.devcluster.embedded.controllers.timestamps import render
+from kapsa.devcluster.embedded.strategies.labels import matches_map
 
 _BURST = 500
 """At most this many pods are made or removed in one step."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from .kinds import CONTROLLER_REVISION, Kind, Object
-from .ownership import controller_reference
-from .plan import Create, Delete, Plan, Update
-from .templates import safe_hash
+from kapsa.devcluster.embedded.controllers.kinds import CONTROLLER_REVISION, Kind, Object
+from kapsa.devcluster.embedded.controllers.ownership import controller_reference
+from kapsa.devcluster.embedded.controllers.plan import Create, Delete, Plan, Update
+from kapsa.devcluster.embedded.controllers.templates import safe_hash
 
 HASH_LABEL = "controller.kubernetes.io/hash"
 REVISION_LABEL = "controller-revision-hash"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .kinds import Object
+from kapsa.devcluster.embedded.controllers.kinds import Object
 
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MAXIMUM = "deployment.kubernetes.io/max-replicas"

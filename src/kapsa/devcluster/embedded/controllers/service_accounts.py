@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..backend import Backend
-from ..storage import Change, Collection
-from .executor import Executor
-from .kinds import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT, Kind, Object
-from .plan import Create, Plan
-from .queue import Key, WorkQueue
-from .view import View
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers.executor import Executor
+from kapsa.devcluster.embedded.controllers.kinds import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT, Kind, Object
+from kapsa.devcluster.embedded.controllers.plan import Create, Plan
+from kapsa.devcluster.embedded.controllers.queue import Key, WorkQueue
+from kapsa.devcluster.embedded.controllers.view import View
+from kapsa.devcluster.embedded.storage.store import Change, Collection
 
 ACCOUNT = "default"
 CERTIFICATE = "kube-root-ca.crt"

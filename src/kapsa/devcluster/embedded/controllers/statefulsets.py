@@ -7,14 +7,22 @@ import re
 from datetime import datetime
 from typing import Any
 
-from . import revisions
-from .kinds import CLAIM, POD, STATEFUL_SET, Object
-from .ownership import controller_reference, is_deleting
-from .plan import Action, Create, Delete, Note, Plan, Update, UpdateStatus
-from .podstate import available_in, is_finished, is_ready, phase
-from .revisions import HASH_LABEL, REVISION_LABEL, History
-from .rollout import replicas, scaled
-from .templates import pod_from
+from kapsa.devcluster.embedded.controllers import revisions
+from kapsa.devcluster.embedded.controllers.kinds import CLAIM, POD, STATEFUL_SET, Object
+from kapsa.devcluster.embedded.controllers.ownership import controller_reference, is_deleting
+from kapsa.devcluster.embedded.controllers.plan import (
+    Action,
+    Create,
+    Delete,
+    Note,
+    Plan,
+    Update,
+    UpdateStatus,
+)
+from kapsa.devcluster.embedded.controllers.podstate import available_in, is_finished, is_ready, phase
+from kapsa.devcluster.embedded.controllers.revisions import HASH_LABEL, REVISION_LABEL, History
+from kapsa.devcluster.embedded.controllers.rollout import replicas, scaled
+from kapsa.devcluster.embedded.controllers.templates import pod_from
 
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL = "apps.kubernetes.io/pod-index"

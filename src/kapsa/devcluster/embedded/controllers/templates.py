@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from .kinds import Kind, Object
-from .ownership import controller_reference
+from kapsa.devcluster.embedded.controllers.kinds import Kind, Object
+from kapsa.devcluster.embedded.controllers.ownership import controller_reference
 
 HASH_LABEL = "pod-template-hash"
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sized
 
-from ..backend import Backend
-from ..storage import Change, Collection, Stored
-from ..stored_form import decode
-from .kinds import CONTROLLER_REVISION, JOB, POD, REPLICA_SET, Kind, Object
-from .ownership import controller_uid
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers.kinds import (
+    CONTROLLER_REVISION,
+    JOB,
+    POD,
+    REPLICA_SET,
+    Kind,
+    Object,
+)
+from kapsa.devcluster.embedded.controllers.ownership import controller_uid
+from kapsa.devcluster.embedded.storage.store import Change, Collection, Stored
+from kapsa.devcluster.embedded.storage.stored_form import decode
 
 _INDEXED = (POD, REPLICA_SET, JOB, CONTROLLER_REVISION)
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from ..strategies.quantities import parse
-from ..strategies.storage import CLAIM_PROTECTION, VOLUME_PROTECTION
-from .kinds import CLAIM, VOLUME, Object
-from .ownership import is_deleting
-from .plan import Create, Delete, Note, Plan, Record, Update, UpdateStatus
-from .podstate import is_finished
-from .timestamps import render
+from kapsa.devcluster.embedded.controllers.kinds import CLAIM, VOLUME, Object
+from kapsa.devcluster.embedded.controllers.ownership import is_deleting
+from kapsa.devcluster.embedded.controllers.plan import (
+    Create,
+    Delete,
+    Note,
+    Plan,
+    Record,
+    Update,
+    UpdateStatus,
+)
+from kapsa.devcluster.embedded.controllers.podstate import is_finished
+from kapsa.devcluster.embedded.controllers.timestamps import render
+from kapsa.devcluster.embedded.strategies.quantities import parse
+from kapsa.devcluster.embedded.strategies.storage import CLAIM_PROTECTION, VOLUME_PROTECTION
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 PROVISIONER = "devcluster.kapsa.dev/memory"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from ..strategies.labels import matches_map
-from .kinds import Object
+from kapsa.devcluster.embedded.controllers.kinds import Object
+from kapsa.devcluster.embedded.strategies.labels import matches_map
 
 __all__ = ["Behaviour", "Delays", "Workloads"]
 

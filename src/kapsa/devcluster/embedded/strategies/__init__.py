@@ -7,28 +7,38 @@ validation of the real server, in its words.
 
 from __future__ import annotations
 
-from ..crd_strategy import CustomResourceStrategy, DefinitionStrategy
-from ..registry import ResourceInfo
-from ..strategy import Strategy
-from .addresses import Addresses
-from .autoscaling import HorizontalPodAutoscalers
-from .batch import CronJobs, Jobs
-from .builtin import BuiltIn
-from .configuration import ConfigMaps, Secrets
-from .coordination import Leases, PriorityClasses
-from .discovery import Endpoints, EndpointSlices
-from .events import Events
-from .limits import LimitRanges, ResourceQuotas
-from .namespaces import Namespaces
-from .networking import IngressClasses, Ingresses, NetworkPolicies
-from .nodes import Nodes
-from .pods import Pods
-from .policy import PodDisruptionBudgets
-from .rbac import RoleBindings, Roles
-from .services import Services
-from .storage import PersistentVolumeClaims, PersistentVolumes, StorageClasses
-from .webhooks import WebhookConfigurations
-from .workloads import DaemonSets, Deployments, ReplicaSets, ReplicationControllers, StatefulSets
+from kapsa.devcluster.embedded.custom.strategy import CustomResourceStrategy, DefinitionStrategy
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.strategies.addresses import Addresses
+from kapsa.devcluster.embedded.strategies.autoscaling import HorizontalPodAutoscalers
+from kapsa.devcluster.embedded.strategies.batch import CronJobs, Jobs
+from kapsa.devcluster.embedded.strategies.builtin import BuiltIn
+from kapsa.devcluster.embedded.strategies.configuration import ConfigMaps, Secrets
+from kapsa.devcluster.embedded.strategies.coordination import Leases, PriorityClasses
+from kapsa.devcluster.embedded.strategies.discovery import Endpoints, EndpointSlices
+from kapsa.devcluster.embedded.strategies.events import Events
+from kapsa.devcluster.embedded.strategies.limits import LimitRanges, ResourceQuotas
+from kapsa.devcluster.embedded.strategies.namespaces import Namespaces
+from kapsa.devcluster.embedded.strategies.networking import IngressClasses, Ingresses, NetworkPolicies
+from kapsa.devcluster.embedded.strategies.nodes import Nodes
+from kapsa.devcluster.embedded.strategies.pods import Pods
+from kapsa.devcluster.embedded.strategies.policy import PodDisruptionBudgets
+from kapsa.devcluster.embedded.strategies.rbac import RoleBindings, Roles
+from kapsa.devcluster.embedded.strategies.services import Services
+from kapsa.devcluster.embedded.strategies.storage import (
+    PersistentVolumeClaims,
+    PersistentVolumes,
+    StorageClasses,
+)
+from kapsa.devcluster.embedded.strategies.webhooks import WebhookConfigurations
+from kapsa.devcluster.embedded.strategies.workloads import (
+    DaemonSets,
+    Deployments,
+    ReplicaSets,
+    ReplicationControllers,
+    StatefulSets,
+)
+from kapsa.devcluster.embedded.writing.strategy import Strategy
 
 __all__ = ["Addresses", "BuiltIn", "strategy_for"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..field_errors import FieldError
-from ..registry import ResourceInfo
-from ..strategy import Strategy
-from .addresses import Addresses
+from kapsa.devcluster.embedded.field_errors import FieldError
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.strategies.addresses import Addresses
+from kapsa.devcluster.embedded.writing.strategy import Strategy
 
 __all__ = ["BuiltIn", "Object"]
 

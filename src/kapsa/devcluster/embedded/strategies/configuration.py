@@ -7,8 +7,8 @@ import binascii
 import json
 from typing import Any
 
-from ..field_errors import FieldError, forbidden, invalid, required, too_long
-from .builtin import BuiltIn, Object
+from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid, required, too_long
+from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 
 _KEY = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..field_errors import FieldError, forbidden, invalid
-from . import rules
-from .builtin import BuiltIn, Object
+from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid
+from kapsa.devcluster.embedded.strategies import rules
+from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 
 
 class Leases(BuiltIn):

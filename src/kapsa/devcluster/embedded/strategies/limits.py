@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .. import names
-from ..field_errors import FieldError, invalid
-from .builtin import BuiltIn, Object
-from .quantities import canonical, parse
+from kapsa.devcluster.embedded.field_errors import FieldError, invalid
+from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.quantities import canonical, parse
+from kapsa.devcluster.embedded.writing import names
 
 
 class LimitRanges(BuiltIn):

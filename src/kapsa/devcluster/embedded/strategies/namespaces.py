@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .builtin import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 
 FINALIZER = "kubernetes"
 NAME_LABEL = "kubernetes.io/metadata.name"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .builtin import BuiltIn, Object
-from .quantities import canonical
+from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.quantities import canonical
 
 
 class Nodes(BuiltIn):

@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .. import names
-from ..field_errors import NOT_FOUND, FieldError, duplicate, forbidden, invalid, not_supported, required
-from . import rules
-from .quantities import parse
+from kapsa.devcluster.embedded.field_errors import (
+    NOT_FOUND,
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from kapsa.devcluster.embedded.strategies import rules
+from kapsa.devcluster.embedded.strategies.quantities import parse
+from kapsa.devcluster.embedded.writing import names
 
 Object = dict[str, Any]
 

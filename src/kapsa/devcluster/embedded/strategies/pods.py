@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from ..field_errors import FieldError, forbidden, invalid
-from . import pod_validation
-from .builtin import BuiltIn, Object
-from .pod_defaults import containers, default_pod, default_pod_spec
-from .quantities import parse
+from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid
+from kapsa.devcluster.embedded.strategies import pod_validation
+from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.pod_defaults import containers, default_pod, default_pod_spec
+from kapsa.devcluster.embedded.strategies.quantities import parse
 
 _COMPUTE = ("cpu", "memory")
 _NOT_READY = "node.kubernetes.io/not-ready"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..field_errors import FieldError, invalid
-from . import rules
-from .builtin import BuiltIn, Object
+from kapsa.devcluster.embedded.field_errors import FieldError, invalid
+from kapsa.devcluster.embedded.strategies import rules
+from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 
 
 class PodDisruptionBudgets(BuiltIn):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..field_errors import FieldError, invalid, not_supported, required
-from .builtin import BuiltIn, Object
-from .rules import printed
+from kapsa.devcluster.embedded.field_errors import FieldError, invalid, not_supported, required
+from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.rules import printed
 
 _GROUP = "rbac.authorization.k8s.io"
 

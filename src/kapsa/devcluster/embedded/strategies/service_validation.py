@@ -5,8 +5,15 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Any
 
-from ..field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
-from . import rules
+from kapsa.devcluster.embedded.field_errors import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from kapsa.devcluster.embedded.strategies import rules
 
 Object = dict[str, Any]
 

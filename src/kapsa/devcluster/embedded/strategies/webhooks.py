@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..field_errors import FieldError, duplicate, invalid, not_supported, required
-from .builtin import BuiltIn, Object
+from kapsa.devcluster.embedded.field_errors import FieldError, duplicate, invalid, not_supported, required
+from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 

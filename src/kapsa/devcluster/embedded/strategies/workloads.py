@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..field_errors import FieldError, forbidden, invalid
-from . import workload_validation as rules
-from .builtin import BuiltIn, Object
-from .pod_defaults import default_pod_spec
-from .quantities import canonical
+from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid
+from kapsa.devcluster.embedded.strategies import workload_validation as rules
+from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.pod_defaults import default_pod_spec
+from kapsa.devcluster.embedded.strategies.quantities import canonical
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 

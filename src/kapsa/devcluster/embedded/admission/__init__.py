@@ -1,0 +1,1 @@
+"""Admission: plugins and webhooks that may change or refuse a write."""

@@ -1,0 +1,54 @@
+"""Admission by the state of the namespace: nothing is created in one that is missing or ending."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kapsa.devcluster.embedded import errors
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.errors import Cause
+from kapsa.devcluster.embedded.storage.stored_form import decode
+from kapsa.devcluster.embedded.writing.deletion import Deletion
+from kapsa.devcluster.embedded.writing.writes import Write
+
+__all__ = ["NamespaceLifecycle"]
+
+Object = dict[str, Any]
+_IMMORTAL = ("default", "kube-system", "kube-public")
+
+
+class NamespaceLifecycle:
+    """The admission plugin of the same name."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._namespaces = backend.registry.get("", "v1", "namespaces")
+        self._collection = backend.collection(self._namespaces)
+
+    async def mutate(self, write: Write, obj: Object, old: Object | None) -> Object:
+        if old is None and write.info.namespaced:
+            self._check_open(write)
+        return obj
+
+    async def validate(self, write: Write, obj: Object, old: Object | None) -> None:
+        return
+
+    async def validate_deletion(self, deletion: Deletion, obj: Object) -> None:
+        if deletion.info is self._namespaces and deletion.name in _IMMORTAL:
+            raise errors.forbidden(self._namespaces, deletion.name, "this namespace may not be deleted")
+
+    def _check_open(self, write: Write) -> None:
+        stored = self._collection.get(write.namespace)
+        if stored is None:
+            raise errors.not_found(self._namespaces, write.namespace)
+        # A cheap look first: hardly any namespace is ending, and this is on every create's way.
+        if b'"deletionTimestamp":"' not in stored.body:
+            return
+        namespace = decode(stored)
+        if namespace["metadata"].get("deletionTimestamp"):
+            name = write.namespace
+            why = f"unable to create new content in namespace {name} because it is being terminated"
+            cause = Cause(
+                "metadata.namespace", "NamespaceTerminating", f"namespace {name} is being terminated"
+            )
+            raise errors.forbidden(write.info, write.name, why, causes=[cause])

@@ -1,0 +1,277 @@
+"""Admission webhooks: mutating ones in order, then validating ones together."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+from typing import Any
+
+from kapsa.devcluster.embedded.admission.webhook_client import CallError, WebhookClient
+from kapsa.devcluster.embedded.admission.webhook_match import Asked, Invocation, invocation_of
+from kapsa.devcluster.embedded.apply.json_patch import json_patch
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.errors import ApiError, internal
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.schemas.defaulting import apply_defaults
+from kapsa.devcluster.embedded.schemas.pruning import prune
+from kapsa.devcluster.embedded.storage.store import Change, Collection
+from kapsa.devcluster.embedded.storage.stored_form import decode
+from kapsa.devcluster.embedded.writing.deletion import Deletion
+from kapsa.devcluster.embedded.writing.writes import Write
+
+__all__ = ["WebhookAdmission"]
+
+Object = dict[str, Any]
+
+_GROUP = "admissionregistration.k8s.io"
+_MUTATING = (_GROUP, "mutatingwebhookconfigurations")
+_VALIDATING = (_GROUP, "validatingwebhookconfigurations")
+
+
+class WebhookAdmission:
+    """Asks the webhooks that are configured in the cluster.
+
+    Without a configuration a write costs two look-ups more, no decoding.
+    """
+
+    def __init__(self, backend: Backend, client: WebhookClient | None = None) -> None:
+        self._backend = backend
+        self.client = client or WebhookClient()
+        self._webhooks: dict[tuple[str, str], list[Object]] = {}
+        backend.store.listeners.append(self._follow)
+
+    # -- what the write path calls ------------------------------------------------------------------------
+
+    async def mutate(self, write: Write, obj: Object, old: Object | None) -> Object:
+        webhooks = self._configured(_MUTATING)
+        if not webhooks:
+            return obj
+        asked = _asked(write, obj, old)
+        called: dict[str, Invocation] = {}
+        reinvocable: set[str] = set()
+        for webhook in webhooks:
+            changed = await self._call_mutating(asked, webhook, called, write.warnings)
+            if changed:
+                reinvocable |= {
+                    uid
+                    for uid, earlier in called.items()
+                    if earlier.webhook is not webhook and _if_needed(earlier)
+                }
+        for webhook in webhooks:
+            if _identity(webhook) in reinvocable:
+                await self._call_mutating(asked, webhook, called, write.warnings)
+        assert asked.object is not None
+        return asked.object
+
+    async def validate(self, write: Write, obj: Object, old: Object | None) -> None:
+        webhooks = self._configured(_VALIDATING)
+        if webhooks:
+            await self._validate(_asked(write, obj, old), webhooks, write.warnings)
+
+    async def validate_deletion(self, deletion: Deletion, obj: Object) -> None:
+        mutating, validating = self._configured(_MUTATING), self._configured(_VALIDATING)
+        if not mutating and not validating:
+            return
+        asked = Asked(
+            info=deletion.info,
+            operation="DELETE",
+            namespace=deletion.namespace,
+            name=deletion.name,
+            user=deletion.user,
+            dry_run=deletion.dry_run,
+            options={"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", **_plain_options(deletion)},
+            old=obj,
+        )
+        for webhook in mutating:
+            await self._call_mutating(asked, webhook, {}, deletion.warnings)
+        await self._validate(asked, validating, deletion.warnings)
+
+    # -- the two phases -----------------------------------------------------------------------------------
+
+    async def _call_mutating(
+        self, asked: Asked, webhook: Object, called: dict[str, Invocation], warnings: list[str]
+    ) -> bool:
+        """Ask one webhook and apply its patch; whether the object is another one now."""
+        invocation = invocation_of(self._backend, asked, webhook)
+        if invocation is None:
+            return False
+        called[_identity(webhook)] = invocation
+        response = await self._call(asked, invocation, warnings)
+        patch = None if response is None else response.get("patch")
+        if not patch:
+            return False
+        operations = _decode_patch(webhook, patch)
+        if not operations:
+            return False
+        if asked.object is None:
+            what = "attempted to modify the object, which is not supported for this operation"
+            raise internal(f'admission webhook "{webhook["name"]}" {what}')
+        before = json.dumps(asked.object, sort_keys=True)
+        try:
+            patched = json_patch(invocation.object or {}, operations)
+        except ApiError as error:
+            raise internal(str(error.__cause__ or error.message)) from None
+        asked.object = _read_back(asked.info, patched)
+        return json.dumps(asked.object, sort_keys=True) != before
+
+    async def _validate(self, asked: Asked, webhooks: list[Object], warnings: list[str]) -> None:
+        found = (invocation_of(self._backend, asked, webhook) for webhook in webhooks)
+        invocations = [invocation for invocation in found if invocation is not None]
+        calls = [self._call(asked, invocation, warnings) for invocation in invocations]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _call(self, asked: Asked, invocation: Invocation, warnings: list[str]) -> Object | None:
+        """The response of an allowed request; None when the webhook failed and may be ignored.
+
+        :raises ApiError: when it denies the request, or fails and must not.
+        """
+        webhook = invocation.webhook
+        name = webhook["name"]
+        uid = self._backend.new_uid()
+        review = invocation.review(asked, uid)
+        try:
+            answer = await self._post(webhook, review)
+            response = _verified(answer, uid, review["apiVersion"], mutating="reinvocationPolicy" in webhook)
+        except CallError as error:
+            if webhook.get("failurePolicy") == "Ignore":
+                return None
+            raise internal(f'failed calling webhook "{name}": {error}') from None
+        warnings.extend(response.get("warnings") or ())
+        if not response.get("allowed"):
+            raise _denial(name, response.get("status") or {})
+        return response
+
+    async def _post(self, webhook: Object, review: Object) -> Object:
+        try:
+            return await self.client.post(
+                webhook["clientConfig"],
+                json.dumps(review, separators=(",", ":")).encode(),
+                timeout=float(webhook.get("timeoutSeconds") or 10),
+            )
+        except CallError as error:
+            raise CallError(f"failed to call webhook: {error}") from None
+
+    def _follow(self, collection: Collection, change: Change) -> None:
+        self._webhooks.pop(collection.key, None)
+
+    def _configured(self, key: tuple[str, str]) -> list[Object]:
+        known = self._webhooks.get(key)
+        if known is None:
+            collection = self._backend.store.collection(*key)
+            known = self._webhooks[key] = [
+                {**webhook, "configuration": stored.name}
+                for stored in collection.current()
+                for webhook in decode(stored).get("webhooks") or ()
+            ]
+        return known
+
+
+def _asked(write: Write, obj: Object, old: Object | None) -> Asked:
+    creates = old is None
+    kind = (
+        "CreateOptions"
+        if creates
+        else ("PatchOptions" if write.patches or write.applies else "UpdateOptions")
+    )
+    options: Object = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    if write.options.dry_run:
+        options["dryRun"] = ["All"]
+    if write.options.force is not None:
+        options["force"] = write.options.force
+    options["fieldManager"] = write.options.manager
+    options["fieldValidation"] = write.options.field_validation
+    return Asked(
+        info=write.info,
+        operation="CREATE" if creates else "UPDATE",
+        namespace=write.namespace,
+        name=write.name,
+        subresource=write.subresource,
+        user=write.user,
+        dry_run=write.options.dry_run,
+        options=options,
+        object=obj,
+        old=old,
+    )
+
+
+def _plain_options(deletion: Deletion) -> Object:
+    options = deletion.options
+    plain: Object = {}
+    if options.grace_period_seconds is not None:
+        plain["gracePeriodSeconds"] = options.grace_period_seconds
+    if options.propagation_policy is not None:
+        plain["propagationPolicy"] = options.propagation_policy
+    return {**plain, **({"dryRun": ["All"]} if deletion.dry_run else {})}
+
+
+def _identity(webhook: Object) -> str:
+    return f"{webhook['configuration']}/{webhook['name']}"
+
+
+def _if_needed(invocation: Invocation) -> bool:
+    return bool(invocation.webhook.get("reinvocationPolicy") == "IfNeeded")
+
+
+def _read_back(info: ResourceInfo, patched: Any) -> Object:
+    """What a webhook made of an object, as the server reads it: unknown fields gone, defaults filled."""
+    if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
+        raise internal("the patched object is no longer an object")
+    obj: Object = {**patched, "apiVersion": info.api_version, "kind": info.kind}
+    if info.schema is not None:
+        prune(info.schema, obj)
+        apply_defaults(info.schema, obj)
+    return obj
+
+
+def _verified(answer: Object, uid: str, version: str, *, mutating: bool) -> Object:
+    """The response of a review, checked as the real server checks it."""
+
+    def broken(why: str) -> CallError:
+        return CallError(f"received invalid webhook response: {why}")
+
+    response = answer.get("response")
+    if not isinstance(response, dict):
+        raise broken("webhook response was absent")
+    if version == "admission.k8s.io/v1":
+        if response.get("uid") != uid:
+            raise broken(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+        given = f"{answer.get('apiVersion') or ''}, Kind={answer.get('kind') or ''}"
+        if given != f"{version}, Kind=AdmissionReview":
+            raise broken(f"expected webhook response of {version}, Kind=AdmissionReview, got {given}")
+        patch, patch_type = response.get("patch"), response.get("patchType")
+        if not mutating and (patch or patch_type):
+            field = "response.patch" if patch else "response.patchType"
+            raise broken(f"validating webhook may not return {field}")
+        if patch and not patch_type:
+            raise broken("webhook returned response.patch but not response.patchType")
+        if patch_type and not patch:
+            raise broken("webhook returned response.patchType but not response.patch")
+        if patch_type and patch_type != "JSONPatch":
+            raise broken(f'webhook returned invalid response.patchType of "{patch_type}"')
+    return response
+
+
+def _decode_patch(webhook: Object, patch: str) -> list[Any]:
+    try:
+        operations = json.loads(base64.b64decode(patch, validate=True))
+    except (ValueError, binascii.Error) as error:
+        why = f"received undecodable patch in webhook response: {error}"
+        raise internal(f'failed calling webhook "{webhook["name"]}": {why}') from None
+    return operations if isinstance(operations, list) else []
+
+
+def _denial(name: str, status: Object) -> ApiError:
+    by = f'admission webhook "{name}" denied the request'
+    if status.get("message"):
+        message = f"{by}: {status['message']}"
+    elif status.get("reason"):
+        message = f"{by}: {status['reason']}"
+    else:
+        message = f"{by} without explanation"
+    code = int(status.get("code") or 0)
+    return ApiError(max(code, 400), status.get("reason") or "", message, details=status.get("details"))

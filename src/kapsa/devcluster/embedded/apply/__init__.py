@@ -1,0 +1,1 @@
+"""Server-side apply with its field ownership, and the patch types."""

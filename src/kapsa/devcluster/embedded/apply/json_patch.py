@@ -1,0 +1,242 @@
+"""JSON patch and JSON merge patch, with the habits of the library the real server uses.
+
+Documents are never changed: a result shares what the patch leaves alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kapsa.devcluster.embedded.apply.strategic_patch import strategic_merge_patch
+from kapsa.devcluster.embedded.errors import ApiError, bad_request
+
+__all__ = ["MAXIMUM_OPERATIONS", "json_patch", "merge_patch", "strategic_merge_patch"]
+
+MAXIMUM_OPERATIONS = 10_000
+"""Operations one JSON patch may have."""
+
+_GO_KINDS = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+
+
+# -- RFC 7386
+
+
+def merge_patch(doc: dict[str, Any], patch: Any) -> dict[str, Any]:
+    """`doc` after a JSON merge patch.
+
+    :raises ApiError: 400 if the patch is not an object.
+    """
+    if patch is None:
+        raise bad_request("Invalid JSON Patch")
+    if type(patch) is not dict:
+        kind = _GO_KINDS.get(type(patch), "value")
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+        )
+    return _merge(doc, patch)
+
+
+def _merge(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    result = dict(doc)
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+            continue
+        before = result.get(name)
+        if type(before) is not dict:
+            result[name] = _without_nulls(value)
+        elif type(value) is dict:
+            result[name] = _merge(before, value)
+        else:
+            result[name] = value
+    return result
+
+
+def _without_nulls(value: Any) -> Any:
+    """What a patch adds: a null in it says "absent". Not so in a list, where it is an item."""
+    if type(value) is dict:
+        return {name: _without_nulls(child) for name, child in value.items() if child is not None}
+    if type(value) is list:
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+# -- RFC 6902
+
+
+class _OperationError(Exception):
+    """An operation that finds nothing to work on. The real server keeps the reason to itself."""
+
+
+def json_patch(doc: dict[str, Any], operations: Any) -> Any:
+    """`doc` after a JSON patch.
+
+    :raises ApiError: 400 for what is no patch, 413 for too many operations, 422 for one that does not apply.
+    """
+    _check_operations(operations)
+    result: Any = doc
+    try:
+        for operation in operations:
+            result = _operate(result, operation)
+    except _OperationError as error:
+        raise ApiError(
+            422, "Invalid", "the server rejected our request due to an error in our request", details={}
+        ) from error
+    return result
+
+
+def _check_operations(operations: Any) -> None:
+    target = "[]handlers.jsonPatchOp"
+    wrong = operations if type(operations) is not list else None
+    for operation in operations if type(operations) is list else ():
+        if type(operation) is not dict and operation is not None:
+            wrong, target = operation, "handlers.jsonPatchOp"
+            break
+    if wrong is not None:
+        kind = _GO_KINDS.get(type(wrong), "value")
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {kind} into Go value of type {target}"
+        )
+    if operations is not None and len(operations) > MAXIMUM_OPERATIONS:
+        message = (
+            "Request entity too large: The allowed maximum operations in a JSON patch is "
+            f"{MAXIMUM_OPERATIONS}, got {len(operations)}"
+        )
+        raise ApiError(413, "RequestEntityTooLarge", message)
+
+
+def _operate(doc: Any, operation: dict[str, Any] | None) -> Any:
+    operation = operation or {}
+    match operation.get("op"):
+        case "add":
+            return _edit(doc, _path(operation), _adding(operation.get("value")))
+        case "remove":
+            return _edit(doc, _path(operation), _removing)
+        case "replace":
+            return _replace(doc, _path(operation), operation)
+        case "move":
+            source = _path(operation, "from")
+            value = _get(doc, source)
+            return _edit(_edit(doc, source, _removing), _path(operation), _adding(value))
+        case "copy":
+            value = _get(doc, _path(operation, "from"))
+            return _edit(doc, _path(operation), _adding(value))
+        case "test":
+            return _test(doc, _path(operation), operation.get("value"))
+    raise _OperationError(f"Unexpected kind: {operation.get('op', 'unknown')}")
+
+
+def _path(operation: dict[str, Any], name: str = "path") -> list[str] | None:
+    """The decoded tokens of a pointer; None for the whole document."""
+    pointer = operation.get(name)
+    if type(pointer) is not str:
+        raise _OperationError(f"operation missing {name} field")
+    tokens = pointer.split("/")[1:]
+    if tokens:
+        return [token.replace("~1", "/").replace("~0", "~") for token in tokens]
+    if pointer:
+        raise _OperationError(f"doc is missing path: {pointer}")
+    return None
+
+
+_Change = Callable[[Any, str], None]
+"""Changes one container, its own copy, at one key."""
+
+
+def _edit(doc: Any, path: list[str] | None, change: _Change) -> Any:
+    if path is None:
+        raise _OperationError("doc is missing path")
+    return _edit_below(doc, path, change)
+
+
+def _edit_below(container: Any, path: list[str], change: _Change) -> Any:
+    if type(container) not in (dict, list):
+        raise _OperationError(f"doc is missing path: {'/'.join(path)}")
+    copy = container.copy()
+    if len(path) == 1:
+        change(copy, path[0])
+    else:
+        key = _existing(copy, path[0])
+        copy[key] = _edit_below(copy[key], path[1:], change)
+    return copy
+
+
+def _existing(container: Any, token: str) -> Any:
+    """The key or index of a member that is there."""
+    if type(container) is dict:
+        if token in container:
+            return token
+        raise _OperationError(f"missing value: {token}")
+    return _index(container, token, len(container))
+
+
+def _index(container: list[Any], token: str, size: int) -> int:
+    """An index below `size`; a negative one counts from the end."""
+    try:
+        index = int(token)
+    except ValueError:
+        raise _OperationError(f"value was not a proper array index: '{token}'") from None
+    if not -size <= index < size:
+        raise _OperationError(f"Unable to access invalid index: {index}")
+    return index + size if index < 0 else index
+
+
+def _adding(value: Any) -> _Change:
+    def add(container: Any, key: str) -> None:
+        if type(container) is dict:
+            container[key] = value
+        elif key == "-":
+            container.append(value)
+        else:
+            container.insert(_index(container, key, len(container) + 1), value)
+
+    return add
+
+
+def _removing(container: Any, token: str) -> None:
+    del container[_existing(container, token)]
+
+
+def _replace(doc: Any, path: list[str] | None, operation: dict[str, Any]) -> Any:
+    value = operation.get("value")
+    if path is None:
+        if type(value) not in (dict, list):
+            raise _OperationError("replace operation value must be object or array")
+        return value
+
+    def put(container: Any, token: str) -> None:
+        # An object's member need not exist: the real server adds it.
+        container[token if type(container) is dict else _existing(container, token)] = value
+
+    return _edit(doc, path, put)
+
+
+def _get(doc: Any, path: list[str] | None) -> Any:
+    """The value at a path; an object's absent member reads as null."""
+    if path is None:
+        raise _OperationError("doc is missing path")
+    for depth, token in enumerate(path):
+        if type(doc) not in (dict, list):
+            raise _OperationError(f"doc is missing path: {'/'.join(path)}")
+        last = depth == len(path) - 1
+        doc = doc.get(token) if last and type(doc) is dict else doc[_existing(doc, token)]
+    return doc
+
+
+def _test(doc: Any, path: list[str] | None, expected: Any) -> Any:
+    found = doc if path is None else _get(doc, path)
+    if not _identical(found, expected):
+        raise _OperationError("test failed")
+    return doc
+
+
+def _identical(left: Any, right: Any) -> bool:
+    """Equal down to the spelling of numbers: the real server compares their text."""
+    if type(left) is not type(right):
+        return False
+    if type(left) is dict:
+        return left.keys() == right.keys() and all(_identical(left[name], right[name]) for name in left)
+    if type(left) is list:
+        return len(left) == len(right) and all(map(_identical, left, right))
+    return bool(left == right)

@@ -1,0 +1,57 @@
+"""What an applier gives up: the fields it applied before and leaves out now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kapsa.devcluster.embedded.apply.fieldset import Fields, difference, intersection, union
+from kapsa.devcluster.embedded.apply.managedfields import Entry, Managed
+from kapsa.devcluster.embedded.apply.merging import remove
+from kapsa.devcluster.embedded.apply.ownership import claimed, with_named_fields
+from kapsa.devcluster.embedded.apply.versioned import Versions
+
+__all__ = ["without_given_up"]
+
+Object = dict[str, Any]
+
+
+def without_given_up(merged: Object, last: Entry, managed: Managed, versions: Versions) -> Object:
+    """`merged` without what the author applied last time, does not apply now, and nobody else owns."""
+    there = versions.at(merged, last.api_version)
+    if there is None:
+        return merged
+    whole, shape = there
+    former = with_named_fields(last.fields, shape)
+    kept = remove(whole, former, shape)
+    for version, owned in _owned_by_version(managed, last.api_version):
+        kept = _restore_owned(whole, kept, version, owned, last.api_version, versions)
+    # What the author never owned stays, even where nobody owns it.
+    present = with_named_fields(claimed(whole, shape), shape)
+    left = with_named_fields(claimed(kept, shape), shape)
+    result = remove(whole, intersection(difference(present, left), former), shape)
+    back = versions.between(result, last.api_version, versions.api_version)
+    return merged if back is None else back
+
+
+def _owned_by_version(managed: Managed, first: str) -> list[tuple[str, Fields]]:
+    """What all managers own together, by the version they said it in, `first` ahead of the others."""
+    owned: dict[str, Fields] = {}
+    for entry in managed.values():
+        owned[entry.api_version] = union(owned.get(entry.api_version, {}), entry.fields)
+    return sorted(owned.items(), key=lambda item: item[0] != first)
+
+
+def _restore_owned(
+    whole: Object, kept: Object, version: str, owned: Fields, home: str, versions: Versions
+) -> Object:
+    """`kept` plus the parts of `whole` that somebody owns in `version`; both objects are in version `home`."""
+    there, left_there = versions.at(whole, version), versions.between(kept, home, version)
+    if there is None or left_there is None:
+        return kept
+    present, left, ours = (
+        with_named_fields(fields, there[1])
+        for fields in (claimed(there[0], there[1]), claimed(left_there, there[1]), owned)
+    )
+    restored = remove(there[0], difference(present, union(left, ours)), there[1])
+    back = versions.between(restored, version, home)
+    return kept if back is None else back

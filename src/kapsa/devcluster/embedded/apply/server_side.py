@@ -1,0 +1,343 @@
+"""Server-side apply, and field ownership of every other write.
+
+`apply` merges a configuration into the live object; `track_update` records who changed what in an object that was
+made by a create, an update or a patch. Both return a new object whose metadata.managedFields is right; they leave
+their arguments alone, and the result shares the parts that did not change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kapsa.devcluster.embedded.apply import managedfields
+from kapsa.devcluster.embedded.apply.comparison import Comparison, equal
+from kapsa.devcluster.embedded.apply.conflicts import ApplyConflict
+from kapsa.devcluster.embedded.apply.fieldset import (
+    Fields,
+    Path,
+    contains,
+    difference,
+    from_paths,
+    intersection,
+    ordered,
+    paths,
+    recursive_difference,
+    union,
+)
+from kapsa.devcluster.embedded.apply.last_applied import allowed_fields, with_last_applied
+from kapsa.devcluster.embedded.apply.managedfields import Entry, Managed, Manager
+from kapsa.devcluster.embedded.apply.merging import merge
+from kapsa.devcluster.embedded.apply.ownership import claimed, reconciled
+from kapsa.devcluster.embedded.apply.removal import without_given_up
+from kapsa.devcluster.embedded.apply.shape import TypedError
+from kapsa.devcluster.embedded.apply.typecheck import check
+from kapsa.devcluster.embedded.apply.versioned import Convert, Versions
+from kapsa.devcluster.embedded.errors import ApiError, bad_request
+from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.devcluster.embedded.writing.written_form import zero_object
+
+__all__ = ["ApplyConflict", "Convert", "apply", "check_request", "failed", "track_update"]
+
+Object = dict[str, Any]
+_UNTRACKED = from_paths(
+    ("apiVersion",),
+    ("kind",),
+    ("metadata",),
+    *(
+        ("metadata", name)
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
+)
+"""What identifies an object, or is the server's own, belongs to no manager."""
+
+
+def failed(message: str) -> ApiError:
+    """An error the real server does not classify: 500 without a reason."""
+    return ApiError(500, "", message)
+
+
+def track_update(
+    old: Object | None,
+    new: Object,
+    *,
+    manager: str,
+    schema: Schema | None,
+    subresource: str = "",
+    api_version: str,
+    now: str,
+    reset: Fields | None = None,
+    convert: Convert | None = None,
+) -> Object:
+    """`new` with its managedFields maintained: `manager` owns what it changed, others lose it.
+
+    `old` is None for a create. `reset` are fields that this endpoint takes from the old object whatever the request
+    says (`status`, seen from the main resource), so nobody comes to own them here.
+    """
+    live = old if old is not None else zero_object(schema, api_version, new.get("kind", ""))
+    managed, trusted = _managed_of_write(live, new, subresource)
+    # An object that lost its managedFields is not tracked again before somebody applies to it.
+    if not managed and old is not None:
+        return _with_managed_fields(new, [])
+    versions = Versions(api_version, schema, reset, convert)
+    author = Manager(manager or "unknown", "Update", api_version, subresource)
+    try:
+        after = _updated(live, new, managed, author, versions, now)
+    except TypedError:
+        # What does not fit the schema cannot be owned; validation decides whether the object stands.
+        return _with_managed_fields(new, [])
+    if after is managed and trusted:
+        return _with_managed_fields(new, _entries(live))
+    return _with_managed_fields(new, managedfields.encode(managedfields.capped(after)))
+
+
+def _managed_of_write(live: Object, new: Object, subresource: str) -> tuple[Managed, bool]:
+    """The entries a write starts from, and whether they are the live object's own list, unchanged.
+
+    A request may replace the list, through the main resource only; one that leaves it out means no harm.
+    """
+    before = _entries(live)
+    entries = (new.get("metadata") or {}).get("managedFields")
+    if subresource or entries is None or entries == before:
+        return managedfields.decode(before, trusted=True), True
+    if managedfields.is_reset(entries):
+        return {}, False
+    try:
+        managed = managedfields.decode(entries, trusted=False)
+    except managedfields.ManagedFieldsError:
+        managed = {}
+    if managed:
+        return managed, False
+    return managedfields.decode(before, trusted=True), True
+
+
+def _updated(
+    live: Object, new: Object, managed: Managed, author: Manager, versions: Versions, now: str
+) -> Managed:
+    """The entries after `author` turned `live` into `new`; the same dict if nothing changed hands."""
+    comparison = versions.compare(live, new, author.api_version)
+    assert comparison is not None
+    own = difference(comparison.changed, _UNTRACKED)
+    after = _without(_reconciled(live, managed, versions), comparison, live, new, versions)
+    if not own:
+        return after
+    result = dict(after)
+    before = result.get(author)
+    fields = union(own, before.fields) if before else own
+    time = (before.time if before else None) if _loses_time(author) else now
+    result[author] = Entry(ordered(fields), author.api_version, time)
+    return result
+
+
+def _loses_time(author: Manager) -> bool:
+    """A Scale's entries are translated from and to its object's, and a new time gets lost on the way."""
+    return author.subresource == "scale"
+
+
+def _reconciled(live: Object, managed: Managed, versions: Versions) -> Managed:
+    """The entries after a change of schema, without those of versions that are gone."""
+    result = managed
+    for manager, entry in managed.items():
+        there = versions.at(live, entry.api_version)
+        fields = None if there is None else reconciled(entry.fields, there[1])
+        if fields is entry.fields:
+            continue
+        if result is managed:
+            result = dict(managed)
+        if fields is None:
+            del result[manager]
+        else:
+            result[manager] = entry._replace(fields=fields)
+    return result
+
+
+def _without(
+    managed: Managed,
+    comparison: Comparison,
+    live: Object,
+    new: Object,
+    versions: Versions,
+    *,
+    keep: Manager | None = None,
+) -> Managed:
+    """The entries without what changed or went, except those of `keep`; whoever is left with nothing disappears."""
+    result = managed
+    lost = {versions.api_version: union(comparison.changed, comparison.removed)}
+    for manager, entry in managed.items():
+        version = entry.api_version
+        if manager == keep:
+            fields = entry.fields
+        else:
+            if version not in lost:
+                there = versions.compare(live, new, version)
+                lost[version] = union(there.changed, there.removed) if there else entry.fields
+            fields = difference(entry.fields, lost[version])
+        if fields and fields is entry.fields:
+            continue
+        if result is managed:
+            result = dict(managed)
+        if fields:
+            result[manager] = entry._replace(fields=fields)
+        else:
+            del result[manager]
+    return result
+
+
+def apply(
+    live: Object | None,
+    applied: Object,
+    *,
+    manager: str,
+    schema: Schema | None,
+    force: bool,
+    subresource: str = "",
+    api_version: str,
+    now: str,
+    kind: str = "",
+    reset: Fields | None = None,
+    convert: Convert | None = None,
+) -> Object:
+    """The live object with `applied` merged in, and without what `manager` applied before and now leaves out.
+
+    `live` is None when the object does not exist. Raises ApplyConflict, or another ApiError for a configuration
+    that cannot be applied. Defaults are the caller's: they belong to nobody.
+    """
+    check_request(applied, api_version, kind)
+    versions = Versions(api_version, schema, reset, convert)
+    base = live if live is not None else {"apiVersion": api_version, "kind": applied.get("kind", kind)}
+    managed = managedfields.decode(_entries(base), trusted=True)
+    try:
+        check(applied, versions.shape)
+    except TypedError as error:
+        raise failed(f"failed to create typed patch object ({_identify(applied)}): {error}") from error
+    try:
+        if not managed and live is not None:
+            empty = zero_object(schema, api_version, base.get("kind", kind))
+            first = Manager("before-first-apply", "Update", api_version, subresource)
+            managed = _updated(empty, base, {}, first, versions, now)
+        author = Manager(manager, "Apply", subresource=subresource)
+        new, managed = _apply_as_kubectl(base, applied, managed, author, versions, force=force)
+    except TypedError as error:
+        raise failed(f"failed to merge config: {error}") from error
+    if not equal(base, new) and author in managed and not _loses_time(author):
+        managed[author] = managed[author]._replace(time=now)
+    if manager == "kubectl":
+        new = with_last_applied(new, applied)
+    return _with_managed_fields(_without_null_metadata(new), managedfields.encode(managed))
+
+
+def _without_null_metadata(obj: Object) -> Object:
+    """What lost its last entry is null, and metadata, unlike a spec, has a type that knows no nulls."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or None not in metadata.values():
+        return obj
+    return {**obj, "metadata": {name: value for name, value in metadata.items() if value is not None}}
+
+
+def check_request(applied: Object, api_version: str, kind: str) -> None:
+    """Refuse a configuration of another type (if `kind` says which it must be), or one that names managers."""
+    version, name = applied.get("apiVersion", ""), applied.get("kind", "")
+    if kind and (version, name) != (api_version, kind):
+        raise bad_request(f"invalid object type: {_group_version_kind(version, name)}")
+    if isinstance((applied.get("metadata") or {}).get("managedFields"), list):
+        raise bad_request("metadata.managedFields must be nil")
+
+
+def _group_version_kind(api_version: str, kind: str) -> str:
+    group_version = api_version if "/" in api_version else f"/{api_version}"
+    return f"{group_version}, Kind={kind}"
+
+
+def _identify(obj: Object) -> str:
+    metadata = obj.get("metadata") or {}
+    gvk = _group_version_kind(obj.get("apiVersion", ""), obj.get("kind", ""))
+    return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {gvk}"
+
+
+def _applied(
+    live: Object, config: Object, managed: Managed, author: Manager, versions: Versions, *, force: bool
+) -> tuple[Object, Managed]:
+    managed = _reconciled(live, managed, versions)
+    last = managed.get(author)
+    claim = recursive_difference(claimed(config, versions.shape), versions.reset)
+    managed = {
+        **managed,
+        author: Entry(ordered(claim), versions.api_version, last.time if last else None),
+    }
+    new = merge(live, config, versions.shape)
+    if last is not None and (last.api_version != versions.api_version or difference(last.fields, claim)):
+        new = without_given_up(new, last, managed, versions)
+    comparison = versions.compare(live, new, versions.api_version)
+    assert comparison is not None
+    if not force:
+        _refuse_conflicts(managed, comparison, author, live, new, versions)
+    managed = dict(_without(managed, comparison, live, new, versions, keep=author))
+    if author in managed:
+        fields = difference(managed[author].fields, _UNTRACKED)
+        managed[author] = managed[author]._replace(fields=fields)
+        if not fields:
+            del managed[author]
+    return new, managed
+
+
+def _refuse_conflicts(
+    managed: Managed, comparison: Comparison, author: Manager, live: Object, new: Object, versions: Versions
+) -> None:
+    changed: dict[str, Fields] = {versions.api_version: comparison.changed}
+    conflicts: list[tuple[Manager, Path]] = []
+    for manager in sorted(managed, key=lambda one: one.sort_text):
+        version = managed[manager].api_version
+        if manager == author:
+            continue
+        if version not in changed:
+            there = versions.compare(live, new, version)
+            changed[version] = there.changed if there else {}
+        conflicts += (
+            (manager, path) for path in paths(intersection(managed[manager].fields, changed[version]))
+        )
+    if conflicts:
+        raise ApplyConflict(conflicts)
+
+
+def _apply_as_kubectl(
+    live: Object, config: Object, managed: Managed, author: Manager, versions: Versions, *, force: bool
+) -> tuple[Object, Managed]:
+    """Apply; kubectl may also take fields that its own client-side apply set, as its annotation records."""
+    try:
+        return _applied(live, config, managed, author, versions, force=force)
+    except ApplyConflict as conflict:
+        allowed = (
+            allowed_fields(live, versions.api_version, versions.shape) if author.name == "kubectl" else None
+        )
+        if allowed is None:
+            raise
+        rest = [(manager, path) for manager, path in conflict.conflicts if not contains(allowed, path)]
+        if rest:
+            raise ApplyConflict(rest) from conflict
+    return _applied(live, config, managed, author, versions, force=True)
+
+
+# -- the object's own list
+
+
+def _entries(obj: Object) -> list[dict[str, Any]]:
+    return (obj.get("metadata") or {}).get("managedFields") or []
+
+
+def _with_managed_fields(obj: Object, entries: list[dict[str, Any]]) -> Object:
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return {**obj, "metadata": {"managedFields": entries}} if entries else obj
+    if not entries and "managedFields" not in metadata:
+        return obj
+    rest = {name: value for name, value in metadata.items() if name != "managedFields"}
+    return {**obj, "metadata": {**rest, "managedFields": entries} if entries else rest}

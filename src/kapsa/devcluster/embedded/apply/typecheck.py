@@ -1,0 +1,132 @@
+"""Whether an applied configuration fits its schema, in the real server's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kapsa.devcluster.embedded.apply.fieldset import path_text
+from kapsa.devcluster.embedded.apply.shape import Shape, TypedError
+from kapsa.devcluster.embedded.field_errors import go_float, quote
+
+__all__ = ["check", "go_syntax", "go_value"]
+
+_Errors = list[tuple[str, str]]
+_FINE: _Errors = []
+
+
+def check(value: dict[str, Any], shape: Shape) -> None:
+    """Raise a TypedError that names every place where `value` does not fit; duplicates do not fit either."""
+    if errors := _check(value, shape):
+        raise TypedError(*errors)
+
+
+def _check(value: Any, shape: Shape) -> _Errors:
+    """What is wrong at and below one place, with paths from there."""
+    if value is None:
+        return _FINE
+    form = shape.form_of(value)
+    if form == "map":
+        if type(value) is dict:
+            return _check_map(value, shape)
+        return [("", f"expected map, got &{{{go_value(value)}}}")]
+    if form == "list":
+        if type(value) is list:
+            return _check_list(value, shape)
+        return [("", f"expected list, got &{{{go_value(value)}}}")]
+    problem = _scalar_problem(value, shape.scalar)
+    return [("", problem)] if problem else _FINE
+
+
+def _below(element: str, errors: _Errors) -> _Errors:
+    prefix = path_text((element,))
+    return [(prefix + path, message) for path, message in errors]
+
+
+def _check_map(value: dict[str, Any], shape: Shape) -> _Errors:
+    errors = _FINE
+    for name, child in value.items():
+        below = shape.field(name)
+        if below is None:
+            return [*errors, (f".{name}", "field not declared in schema")]
+        if found := _check(child, below):
+            errors = [*errors, *_below(f"f:{name}", found)]
+    return errors
+
+
+def _check_list(value: list[Any], shape: Shape) -> _Errors:
+    errors = _FINE
+    seen: set[str] = set()
+    item_shape = shape.item
+    for index, item in enumerate(value):
+        if shape.list_atomic:
+            element = f"i:{index}"
+        else:
+            try:
+                element = shape.element_of(item)
+            except TypedError as error:
+                return [*errors, ("", f"element {index}: {error}")]
+            if element in seen:
+                errors = [*errors, ("", f"duplicate entries for key {path_text((element,))}")]
+            seen.add(element)
+        if found := _check(item, item_shape):
+            errors = [*errors, *_below(element, found)]
+    return errors
+
+
+def _scalar_problem(value: Any, scalar: str) -> str:
+    number = type(value) in (int, float)
+    match scalar:
+        case "numeric" if not number:
+            return f"expected numeric (int or float), got {_go_type(value)}"
+        case "string" if type(value) is not str:
+            return f"expected string, got &value.valueUnstructured{{Value:{go_syntax(value)}}}"
+        case "boolean" if type(value) is not bool:
+            return f"expected boolean, got &{{{go_value(value)}}}"
+        case "untyped" if not number and type(value) not in (str, bool):
+            return f"expected any scalar, got &{{{go_value(value)}}}"
+    return ""
+
+
+_GO_TYPES = {
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    dict: "map[string]interface {}",
+    list: "[]interface {}",
+}
+
+
+def _go_type(value: Any) -> str:
+    return _GO_TYPES.get(type(value), "<nil>")
+
+
+def go_value(value: Any) -> str:
+    """A value under Go's %v: `map[a:1 b:[x y]]`."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return go_float(value)
+        case dict():
+            return "map[" + " ".join(f"{key}:{go_value(value[key])}" for key in sorted(value)) + "]"
+        case list():
+            return "[" + " ".join(map(go_value, value)) + "]"
+    return str(value)
+
+
+def go_syntax(value: Any) -> str:
+    """A value under Go's %#v: `map[string]interface {}{"a":1}`."""
+    match value:
+        case None:
+            return "interface {}(nil)"
+        case str():
+            return quote(value)
+        case dict():
+            items = ", ".join(f"{quote(key)}:{go_syntax(value[key])}" for key in sorted(value))
+            return f"{_GO_TYPES[dict]}{{{items}}}"
+        case list():
+            return f"{_GO_TYPES[list]}{{{', '.join(map(go_syntax, value))}}}"
+    return go_value(value)

@@ -1,0 +1,71 @@
+"""An object as the field managers see it that wrote through its different API versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kapsa.devcluster.embedded.apply.comparison import Comparison, compare
+from kapsa.devcluster.embedded.apply.fieldset import Fields, recursive_difference
+from kapsa.devcluster.embedded.apply.shape import Shape, shape_of
+from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.embedded.schemas.schema import Schema
+
+__all__ = ["Convert", "Versions", "converter"]
+
+Object = dict[str, Any]
+Convert = Callable[[Object, str], tuple[Object, Schema | None] | None]
+"""The object in another API version, with that version's schema; None if the version is not served any more."""
+
+
+class Versions:
+    """The object's shape here, and how it looks to managers that wrote it in another version."""
+
+    __slots__ = ("_convert", "_skipped", "api_version", "reset", "shape")
+
+    def __init__(
+        self, api_version: str, schema: Schema | None, reset: Fields | None, convert: Convert | None
+    ) -> None:
+        self.api_version = api_version
+        self.shape = shape_of(schema)
+        self.reset = reset or {}
+        """Fields that the endpoint takes from the live object anyway, so that they do not count."""
+        self._skipped = frozenset(key[2:] for key, node in self.reset.items() if not node)
+        self._convert = convert
+
+    def at(self, obj: Object, api_version: str) -> tuple[Object, Shape] | None:
+        """The object in a version, and its shape there; None if the version is not served any more."""
+        if self._convert is None or (api_version == self.api_version == obj.get("apiVersion", api_version)):
+            return obj, self.shape
+        converted = self._convert(obj, api_version)
+        return None if converted is None else (converted[0], shape_of(converted[1]))
+
+    def between(self, obj: Object, source: str, target: str) -> Object | None:
+        """The object, which is in version `source`, in version `target`."""
+        if source == target or self._convert is None:
+            return obj
+        converted = self._convert(obj, target)
+        return None if converted is None else converted[0]
+
+    def compare(self, old: Object, new: Object, api_version: str) -> Comparison | None:
+        """The comparison in one version; None if the version is not served any more."""
+        before, after = self.at(old, api_version), self.at(new, api_version)
+        if before is None or after is None:
+            return None
+        comparison = compare(before[0], after[0], before[1], skip=self._skipped)
+        if len(self._skipped) == len(self.reset):
+            return comparison
+        return Comparison(*(recursive_difference(fields, self.reset) for fields in comparison))
+
+
+def converter(registry: Registry, info: ResourceInfo) -> Convert:
+    """From an object to the same object in another version, with that version's schema."""
+
+    def convert(obj: Object, api_version: str) -> tuple[Object, Schema | None] | None:
+        group, _, version = api_version.rpartition("/")
+        other = registry.find(group, version, info.resource)
+        if other is None or other.kind != info.kind:
+            return None
+        return {**obj, "apiVersion": api_version}, other.schema
+
+    return convert

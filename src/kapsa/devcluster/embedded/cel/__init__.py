@@ -1,0 +1,1 @@
+"""CEL with Kubernetes' own functions, and the rules of custom resources."""

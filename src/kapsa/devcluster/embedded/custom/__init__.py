@@ -1,0 +1,1 @@
+"""Custom resources: CustomResourceDefinitions and what they make the server serve."""

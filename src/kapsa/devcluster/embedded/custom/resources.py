@@ -1,0 +1,281 @@
+"""Custom resources: definitions become served resources, live, and take their objects along when they go.
+
+What the real server does in several controllers (naming, establishing, finalizing) happens here right after a
+CustomResourceDefinition is stored and before its write is answered, so a definition is served at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded.admission.webhook_client import WebhookClient
+from kapsa.devcluster.embedded.apply.server_side import track_update
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.custom.conversion import converter_of
+from kapsa.devcluster.embedded.custom.names import CLEANUP, accept_names, set_condition
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
+from kapsa.devcluster.embedded.schemas.defaulting import apply_defaults
+from kapsa.devcluster.embedded.schemas.pruning import prune
+from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.devcluster.embedded.storage.store import Change, Collection, Stored
+from kapsa.devcluster.embedded.storage.stored_form import decode, stored_form
+from kapsa.devcluster.embedded.writing.deletion import Deletion, advance, remove
+
+__all__ = ["CustomResources", "resources_of"]
+
+CRD = dict[str, Any]
+GROUP, RESOURCE = "apiextensions.k8s.io", "customresourcedefinitions"
+_STATUS = Subresource(name="status")
+_SCALE = Subresource(name="scale", kind="Scale", group="autoscaling", version="v1")
+_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
+
+def resources_of(crd: CRD) -> list[ResourceInfo]:
+    """The resources a definition serves: one for each served version."""
+    spec = crd["spec"]
+    return [_resource(crd, version) for version in spec["versions"] if version.get("served")]
+
+
+def _resource(crd: CRD, version: CRD) -> ResourceInfo:
+    spec = crd["spec"]
+    names = (crd.get("status") or {}).get("acceptedNames") or spec["names"]
+    declared = version.get("subresources") or {}
+    subresources = (_STATUS,) if declared.get("status") is not None else ()
+    if declared.get("scale") is not None:
+        subresources = (*subresources, _SCALE)
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    return ResourceInfo(
+        group=spec["group"],
+        version=version["name"],
+        resource=names["plural"],
+        kind=names["kind"],
+        namespaced=spec["scope"] == "Namespaced",
+        singular=names.get("singular", ""),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        verbs=_VERBS,
+        subresources=subresources,
+        storage_version=next(found["name"] for found in spec["versions"] if found.get("storage")),
+        is_custom=True,
+        list_kind=names.get("listKind", ""),
+        definition=crd,
+        load_schema=partial(Schema.from_crd, schema),
+    )
+
+
+class _Served(msgspec.Struct):
+    """A definition as it is served now."""
+
+    spec: CRD
+    names: CRD
+    terminating: bool
+    resources: list[ResourceInfo]
+
+
+class CustomResources:
+    """Follows the definitions in the store and keeps the registry as they say."""
+
+    def __init__(self, backend: Backend, client: WebhookClient | None = None) -> None:
+        self._backend = backend
+        self._client = client or WebhookClient()
+        self._info = backend.registry.get(GROUP, "v1", RESOURCE)
+        self._served: dict[str, _Served] = {}
+        self._collection = backend.collection(self._info)
+        self._pending: deque[Callable[[], None]] = deque()
+        backend.store.listeners.append(self._changed)
+        for stored in self._collection.current(""):
+            self._later(partial(self._follow, stored.name))
+        self.settle()
+
+    def settle(self) -> None:
+        """Do what the changes so far ask for. The server calls it before it answers a write."""
+        while self._pending:
+            self._pending.popleft()()
+
+    def _later(self, work: Callable[[], None]) -> None:
+        """Listeners must not write; what is to be written waits for `settle`, or for the loop's next turn."""
+        self._pending.append(work)
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop().call_soon(self.settle)
+
+    def _changed(self, collection: Collection, change: Change) -> None:
+        if collection is self._collection:
+            if change.type == "DELETED":
+                group = decode(change.object)["spec"]["group"]
+                self._withdraw(change.object.name)
+                self._later(partial(self._reconsider_names, group))
+            else:
+                self._later(partial(self._follow, change.object.name))
+        elif change.type == "DELETED" and any(served.terminating for served in self._served.values()):
+            self._later(partial(self._finish_termination, collection))
+
+    def _follow(self, name: str) -> None:
+        """Take a definition a step further; each step stores it anew and so leads back here."""
+        stored = self._collection.get(name)
+        if stored is None:
+            return
+        crd = decode(stored)
+        if self._accept_names(crd, stored) or self._establish(crd, stored):
+            return
+        if _condition(crd, "Established") == "True":
+            self._serve(crd)
+        if crd["metadata"].get("deletionTimestamp"):
+            self._terminate(crd, stored)
+
+    def _accept_names(self, crd: CRD, stored: Stored) -> bool:
+        others = [decode(found) for found in self._collection.current("") if found.name != stored.name]
+        changed = accept_names(crd, others, self._backend.now())
+        if changed is None:
+            return False
+        self._write_status(changed, stored)
+        self._reconsider_names(crd["spec"]["group"], besides=stored.name)
+        return True
+
+    def _establish(self, crd: CRD, stored: Stored) -> bool:
+        if _condition(crd, "NamesAccepted") != "True" or _condition(crd, "Established") == "True":
+            return False
+        text = "the initial names have been accepted"
+        set_condition(crd, "Established", "True", "InitialNamesAccepted", text, self._backend.now())
+        self._write_status(crd, stored)
+        return True
+
+    def _reconsider_names(self, group: str, besides: str = "") -> None:
+        """A name has come free or been taken: definitions of the group may be accepted now, or no longer."""
+        for stored in list(self._collection.current("")):
+            if stored.name != besides and decode(stored)["spec"]["group"] == group:
+                self._later(partial(self._follow, stored.name))
+
+    def _write_status(self, crd: CRD, stored: Stored) -> None:
+        revision = self._backend.store.next_revision
+        crd["metadata"]["resourceVersion"] = str(revision)
+        tracked = track_update(
+            decode(stored),
+            crd,
+            manager="kube-apiserver",
+            schema=self._info.schema,
+            subresource="status",
+            api_version=self._info.api_version,
+            now=self._backend.now(),
+        )
+        self._collection.put(stored_form(self._info, tracked, revision))
+
+    # Serving
+
+    def _serve(self, crd: CRD) -> None:
+        name, terminating = crd["metadata"]["name"], bool(crd["metadata"].get("deletionTimestamp"))
+        before, names = self._served.get(name), crd["status"]["acceptedNames"]
+        if before is not None and (before.spec, before.names, before.terminating) == (
+            crd["spec"],
+            names,
+            terminating,
+        ):
+            return
+        resources = [
+            msgspec.structs.replace(info, converter=converter_of(info, self._client, self._backend.new_uid))
+            for info in resources_of(crd)
+        ]
+        registry = self._backend.registry
+        kept = {(info.version, info.resource) for info in resources}
+        for info in before.resources if before is not None else ():
+            if (info.version, info.resource) not in kept:
+                registry.remove(info.group, info.version, info.resource)
+        for info in resources:
+            registry.add(info)
+        self._served[name] = _Served(crd["spec"], names, terminating, resources)
+        if before is not None and before.spec != crd["spec"]:
+            self._renew_objects(resources)
+
+    def _renew_objects(self, resources: list[ResourceInfo]) -> None:
+        """Stored objects are read with the schema of today: its defaults appear, what it dropped is gone.
+
+        The real server does so on every read; here it happens once, when the schema changes, and like there
+        without a new revision and without an event.
+        """
+        for info in resources:
+            if info.version != info.storage_version or info.schema is None:
+                continue
+            collection = self._backend.collection(info)
+            by_webhook = info.converter is not None
+            for stored in list(collection.current("")):
+                obj = decode(stored)
+                if by_webhook and obj["apiVersion"] != info.api_version:
+                    continue  # stored in an earlier version: it is converted when it is read
+                obj = apply_defaults(info.schema, prune(info.schema, obj))
+                collection.rewrite(stored_form(info, obj, stored.revision))
+
+    def _withdraw(self, name: str) -> None:
+        served = self._served.pop(name, None)
+        for info in served.resources if served is not None else ():
+            self._backend.registry.remove(info.group, info.version, info.resource)
+
+    # Going
+
+    def _terminate(self, crd: CRD, stored: Stored) -> None:
+        """Delete the objects of a definition that is being deleted; it goes with the last of them."""
+        if CLEANUP not in (crd["metadata"].get("finalizers") or ()):
+            return
+        served = self._served.get(stored.name)
+        if served is None:
+            text = "resource was never established"
+            set_condition(crd, "Terminating", "False", "NeverEstablished", text, self._backend.now())
+        else:
+            if _reason(crd, "Terminating") == "InstanceDeletionPending":
+                text = "CustomResource deletion is in progress"
+                set_condition(
+                    crd, "Terminating", "True", "InstanceDeletionInProgress", text, self._backend.now()
+                )
+                self._write_status(crd, stored)
+                return
+            objects = self._objects(served)
+            for found in objects:
+                self._delete_object(served.resources[0], found)
+            if objects:
+                return
+        self._release(crd, stored)
+
+    def _objects(self, served: _Served) -> list[Stored]:
+        if not served.resources:
+            return []
+        return list(self._backend.collection(served.resources[0]).current(""))
+
+    def _delete_object(self, info: ResourceInfo, stored: Stored) -> None:
+        obj = decode(stored)
+        if not obj["metadata"].get("deletionTimestamp"):
+            deletion = Deletion(info=info, namespace=stored.namespace, name=stored.name)
+            advance(self._backend, deletion, obj, stored)
+
+    def _finish_termination(self, collection: Collection) -> None:
+        for name, served in list(self._served.items()):
+            if not served.terminating or not served.resources or self._objects(served):
+                continue
+            stored = self._collection.get(name)
+            if stored is not None and self._backend.collection(served.resources[0]) is collection:
+                self._release(decode(stored), stored)
+
+    def _release(self, crd: CRD, stored: Stored) -> None:
+        kept = [finalizer for finalizer in crd["metadata"].get("finalizers") or () if finalizer != CLEANUP]
+        if not kept:
+            remove(self._backend, self._info, stored)
+            return
+        crd["metadata"]["finalizers"] = kept
+        self._write_status(crd, stored)
+
+
+def _condition(crd: CRD, type_: str) -> str:
+    return _find(crd, type_).get("status", "")
+
+
+def _reason(crd: CRD, type_: str) -> str:
+    return _find(crd, type_).get("reason", "")
+
+
+def _find(crd: CRD, type_: str) -> dict[str, str]:
+    conditions = (crd.get("status") or {}).get("conditions") or []
+    return next((found for found in conditions if found["type"] == type_), {})

@@ -1,0 +1,72 @@
+"""Health, version and the list of paths: what a client asks before it asks for anything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded.exchange import Reply, Request
+from kapsa.devcluster.embedded.kinds.definitions import load
+from kapsa.devcluster.embedded.kinds.registry import Registry
+
+__all__ = ["health", "paths", "version"]
+
+_CHECKS = ("ping", "log", "etcd", "informer-sync", "poststarthook/start-apiextensions-controllers")
+_PROBES = ("healthz", "livez", "readyz")
+_TEXT = {
+    "content-type": "text/plain; charset=utf-8",
+    "cache-control": "no-cache, private",
+    "x-content-type-options": "nosniff",
+}
+_JSON = {"content-type": "application/json", "cache-control": "no-cache, private"}
+
+
+def health(request: Request) -> Reply | None:
+    """`/healthz`, `/livez`, `/readyz`, one of their checks, or all of them by `?verbose`."""
+    probe, _, check = request.path.strip("/").partition("/")
+    if probe not in _PROBES or (check and check not in _CHECKS):
+        return None
+    if check or "verbose" not in request.query:
+        return Reply(status=200, headers=dict(_TEXT), body=b"ok")
+    lines = [*(f"[+]{name} ok" for name in _CHECKS), f"{probe} check passed", ""]
+    return Reply(status=200, headers=dict(_TEXT), body="\n".join(lines).encode())
+
+
+def version(request: Request) -> Reply | None:
+    """`/version`: that of the Kubernetes this server speaks like."""
+    if request.path.rstrip("/") != "/version":
+        return None
+    known = load().version
+    document: dict[str, Any] = {
+        "major": known.major,
+        "minor": known.minor,
+        "emulationMajor": known.major,
+        "emulationMinor": known.minor,
+        "minCompatibilityMajor": known.major,
+        "minCompatibilityMinor": str(int(known.minor) - 1),
+        "gitVersion": f"{known.git_version}+kapsa",
+        "gitCommit": known.git_commit,
+        "gitTreeState": "",
+        "buildDate": known.build_date,
+        "goVersion": "",
+        "compiler": "",
+        "platform": "python",
+    }
+    return Reply(
+        status=200, headers=dict(_JSON), body=msgspec.json.format(msgspec.json.encode(document), indent=2)
+    )
+
+
+def paths(request: Request, registry: Registry) -> Reply | None:
+    """`/`: every path there is."""
+    if request.path != "/":
+        return None
+    found = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"]
+    for group, versions in registry.groups().items():
+        root = f"/apis/{group}" if group else "/api"
+        found += [root, *(f"{root}/{name}" for name in versions)]
+    for probe in _PROBES:
+        found += [f"/{probe}", *(f"/{probe}/{check}" for check in _CHECKS)]
+    body = msgspec.json.format(msgspec.json.encode({"paths": sorted(set(found))}), indent=2)
+    return Reply(status=200, headers=dict(_JSON), body=body)

@@ -1,0 +1,247 @@
+"""OpenAPI documents: version 3 with an index and a document per group-version, and version 2 in one piece.
+
+A document's hash in the index comes from what it is made of (the data file, the definitions of custom resources),
+so the index costs nothing and a document is written only when somebody reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+
+from kapsa.devcluster.embedded.documents.openapi_paths import path_items, reference
+from kapsa.devcluster.embedded.documents.openapi_v2 import to_v2
+from kapsa.devcluster.embedded.errors import ApiError
+from kapsa.devcluster.embedded.exchange import Reply, Request
+from kapsa.devcluster.embedded.kinds.builtins import definition_name
+from kapsa.devcluster.embedded.kinds.definitions import DATA_FILE, Definitions, definitions, load
+from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+
+__all__ = ["OpenApi", "custom_definition_name"]
+
+Document = dict[str, Any]
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_SCALE = "io.k8s.api.autoscaling.v1.Scale"
+_KIND = "x-kubernetes-group-version-kind"
+
+
+def custom_definition_name(group: str, version: str, kind: str) -> str:
+    """The definition of a custom resource's kind: its group backwards, as in com.example.v1.Widget."""
+    return ".".join([*reversed(group.split(".")), version, kind])
+
+
+@cache
+def _data_digest() -> bytes:
+    return hashlib.sha512(DATA_FILE.read_bytes()).digest()
+
+
+class OpenApi:
+    """Answers for `/openapi/v3`, the documents below it, and `/openapi/v2`."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._generation = -1
+        self._bodies: dict[str, bytes] = {}
+
+    def answer(self, request: Request) -> Reply | None:
+        """The reply to a request for a document; None when the path is another one's."""
+        path = request.path.rstrip("/")
+        if not path.startswith("/openapi/") or request.method not in ("GET", "HEAD"):
+            return None
+        if self._generation != self._registry.generation:
+            self._bodies.clear()
+            self._generation = self._registry.generation
+        if path == "/openapi/v2":
+            return self._version_2(request)
+        if path == "/openapi/v3":
+            return self._index()
+        return self._version_3(request, path.removeprefix("/openapi/v3/"))
+
+    def _group_versions(self) -> dict[str, tuple[str, str]]:
+        """Paths of the documents with their group and version."""
+        found = {}
+        for group, versions in self._registry.groups().items():
+            for version in versions:
+                found[f"apis/{group}/{version}" if group else f"api/{version}"] = group, version
+        return dict(sorted(found.items()))
+
+    def _hash(self, group: str, version: str) -> str:
+        digest = hashlib.sha512(_data_digest())
+        digest.update(f"{group}/{version}".encode())
+        for info in self._registry.in_group_version(group, version):
+            if info.definition is not None:
+                digest.update(msgspec.json.encode(info.definition["spec"], order="deterministic"))
+        return digest.hexdigest().upper()
+
+    def _index(self) -> Reply:
+        paths = {
+            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={self._hash(group, version)}"}
+            for path, (group, version) in self._group_versions().items()
+        }
+        headers = {"content-type": "application/json", "cache-control": "no-cache, private"}
+        return Reply(status=200, headers=headers, body=msgspec.json.encode({"paths": paths}))
+
+    def _version_3(self, request: Request, path: str) -> Reply:
+        found = self._group_versions().get(path)
+        if found is None:
+            return Reply(status=404, headers={"cache-control": "no-cache, private"})
+        _check_accept(request, "v3")
+        current = self._hash(*found)
+        headers = {"content-type": "application/json", "vary": "Accept", "etag": f'"{current}"'}
+        asked = parse_qs(request.query).get("hash", [""])[0]
+        if asked and asked != current:
+            location = f"/openapi/v3/{path}?hash={current}"
+            return Reply(
+                status=301, headers={**headers, "cache-control": "no-cache, private", "location": location}
+            )
+        headers["cache-control"] = "public, immutable" if asked else "no-cache, private"
+        if request.headers.get("if-none-match") == headers["etag"]:
+            return Reply(status=304, headers=headers)
+        body = self._bodies.get(path)
+        if body is None:
+            body = self._bodies[path] = msgspec.json.encode(self.document(*found))
+        return Reply(status=200, headers=headers, body=body)
+
+    def _version_2(self, request: Request) -> Reply:
+        _check_accept(request, "v2")
+        body = self._bodies.get("v2")
+        if body is None:
+            documents = [self.document(group, version) for group, version in self._group_versions().values()]
+            body = self._bodies["v2"] = msgspec.json.encode(to_v2(documents, _info()))
+        headers = {"content-type": "application/json", "cache-control": "no-cache, private", "vary": "Accept"}
+        return Reply(status=200, headers=headers, body=body)
+
+    def document(self, group: str, version: str) -> Document:
+        """The OpenAPI v3 document of a group-version."""
+        resources = self._registry.in_group_version(group, version)
+        paths: Document = {}
+        schemas = _Schemas(definitions())
+        for info in resources:
+            name = schemas.add_kind(info)
+            listed = schemas.add_list(info)
+            for path, item in path_items(info, name, listed, _SCALE):
+                paths[path] = item
+        schemas.follow(_references(paths))
+        custom = any(info.is_custom for info in resources)
+        title = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"} if custom else _info()
+        components = {"schemas": dict(sorted(schemas.found.items()))}
+        return {
+            "openapi": "3.0.0",
+            "info": title,
+            "paths": dict(sorted(paths.items())),
+            "components": components,
+        }
+
+
+def _info() -> Document:
+    version = load().version
+    return {"title": "Kubernetes", "version": f"v{version.major}.{version.minor}"}
+
+
+def _check_accept(request: Request, version: str) -> None:
+    accept = request.headers.get("accept", "")
+    if accept and not any(media in accept for media in ("*/*", "application/*", "application/json")):
+        text = f"the OpenAPI {version} documents of this server are JSON; send Accept: application/json"
+        raise ApiError(406, "NotAcceptable", text)
+
+
+def _references(value: Any) -> Iterable[str]:
+    if isinstance(value, dict):
+        reference_ = value.get("$ref")
+        if isinstance(reference_, str):
+            yield reference_.rpartition("/")[2]
+        for child in value.values():
+            yield from _references(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _references(child)
+
+
+class _Schemas:
+    """The component schemas of one document, with everything they refer to."""
+
+    def __init__(self, known: Definitions) -> None:
+        self._known = known
+        self.found: Document = {}
+
+    def add_kind(self, info: ResourceInfo) -> str:
+        if not info.is_custom:
+            name = definition_name(info.group, info.version, info.kind)
+            self.follow([name])
+            return name
+        name = custom_definition_name(info.group, info.version, info.kind)
+        self.found[name] = _custom_schema(info)
+        self.follow([f"{_META}.ObjectMeta"])
+        return name
+
+    def add_list(self, info: ResourceInfo) -> str:
+        if not info.is_custom:
+            name = definition_name(info.group, info.version, info.list_kind)
+            if name in self._known:
+                self.follow([name])
+            return name
+        name = custom_definition_name(info.group, info.version, info.list_kind)
+        kind = custom_definition_name(info.group, info.version, info.kind)
+        self.found[name] = {
+            "description": f"{info.list_kind} is a list of {info.kind}",
+            "type": "object",
+            "required": ["items"],
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "items": {"type": "array", "items": reference(kind)},
+                "kind": {"type": "string"},
+                "metadata": reference(f"{_META}.ListMeta"),
+            },
+            _KIND: [{"group": info.group, "kind": info.list_kind, "version": info.version}],
+        }
+        self.follow([f"{_META}.ListMeta"])
+        return name
+
+    def follow(self, names: Iterable[str]) -> None:
+        """Add the named definitions and all that they refer to."""
+        pending = list(names)
+        while pending:
+            name = pending.pop()
+            if name in self.found or name not in self._known:
+                continue
+            self.found[name] = schema = _expand(self._known.document(name))
+            pending.extend(_references(schema))
+
+
+def _expand(schema: Document) -> Document:
+    """A stored definition in OpenAPI's form: references with neighbours go into an allOf."""
+    found = {key: value for key, value in schema.items() if key != "$ref"}
+    if "$ref" in schema:
+        if not found:
+            return reference(schema["$ref"])
+        found["allOf"] = [reference(schema["$ref"])]
+    if "properties" in found:
+        found["properties"] = {name: _expand(child) for name, child in found["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(found.get(key), dict):
+            found[key] = _expand(found[key])
+    return found
+
+
+def _custom_schema(info: ResourceInfo) -> Document:
+    """The schema of a custom resource as its definition has it, with type and object metadata."""
+    schema: Document = {}
+    for version in (info.definition or {}).get("spec", {}).get("versions", ()):
+        if version["name"] == info.version:
+            schema = dict((version.get("schema") or {}).get("openAPIV3Schema") or {})
+    properties = dict(schema.get("properties") or {})
+    properties |= {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": reference(f"{_META}.ObjectMeta"),
+    }
+    schema["type"] = "object"
+    if not schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("properties"):
+        schema["properties"] = properties
+    schema[_KIND] = [{"group": info.group, "kind": info.kind, "version": info.version}]
+    return schema

@@ -1,0 +1,53 @@
+"""Paths that name no resource: health, version, discovery, OpenAPI."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kapsa.devcluster.embedded import errors
+from kapsa.devcluster.embedded.documents import health
+from kapsa.devcluster.embedded.documents.discovery import Discovery
+from kapsa.devcluster.embedded.exchange import Reply, Request
+from kapsa.devcluster.embedded.kinds.registry import Registry
+
+if TYPE_CHECKING:
+    from kapsa.devcluster.embedded.documents.openapi import OpenApi
+
+__all__ = ["Documents"]
+
+
+class Documents:
+    """Answers whatever is asked about the server itself."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._discovery = Discovery(registry)
+
+    @cached_property
+    def _open_api(self) -> OpenApi:
+        # Few clients ask for documents, and a server should be ready before it can write them.
+        from kapsa.devcluster.embedded.documents.openapi import OpenApi
+
+        return OpenApi(self._registry)
+
+    def answer(self, request: Request) -> Reply:
+        """The reply to a request that names no resource.
+
+        :raises ApiError, PlainError: 404, in the form the real server gives it in.
+        """
+        reply = (
+            health.health(request)
+            or health.version(request)
+            or health.paths(request, self._registry)
+            or self._discovery.answer(request)
+            or (self._open_api.answer(request) if request.path.startswith("/openapi/") else None)
+        )
+        if reply is not None:
+            return reply
+        parts = request.path.strip("/").split("/")
+        if parts[0] == "api" or (
+            parts[0] == "apis" and len(parts) > 2 and parts[1] in self._registry.groups()
+        ):
+            raise errors.resource_not_found()
+        raise errors.page_not_found()

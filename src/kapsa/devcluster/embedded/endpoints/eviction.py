@@ -1,0 +1,50 @@
+"""Eviction: whether a pod's disruption budget lets it go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kapsa.devcluster.embedded import errors
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.errors import Cause
+from kapsa.devcluster.embedded.storage.stored_form import decode, stored_form
+from kapsa.devcluster.embedded.strategies.labels import matches
+
+__all__ = ["take_from_budget"]
+
+Object = dict[str, Any]
+
+
+def take_from_budget(backend: Backend, pod: Object) -> None:
+    """Count this eviction against the pod's budget.
+
+    :raises ApiError: 429 when the budget allows no disruption now, 500 when several budgets claim the pod.
+    """
+    meta = pod["metadata"]
+    info = backend.registry.get("policy", "v1", "poddisruptionbudgets")
+    collection = backend.collection(info)
+    labels = meta.get("labels") or {}
+    budgets = [
+        budget
+        for budget in map(decode, collection.current(f"{meta['namespace']}/"))
+        if matches((budget.get("spec") or {}).get("selector"), labels)
+    ]
+    if not budgets or pod.get("status", {}).get("phase") in ("Pending", "Succeeded", "Failed"):
+        return
+    if len(budgets) > 1:
+        raise errors.internal(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
+    budget = budgets[0]
+    status = budget.setdefault("status", {})
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed <= 0:
+        name, healthy = budget["metadata"]["name"], status.get("currentHealthy", 0)
+        text = f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods and has {healthy} currently"
+        message = "Cannot evict pod as it would violate the pod's disruption budget."
+        raise errors.too_many_requests(message, 0, causes=[Cause("", "DisruptionBudget", text)])
+    status["disruptionsAllowed"] = allowed - 1
+    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), meta["name"]: backend.now()}
+    revision = backend.store.next_revision
+    budget["metadata"]["resourceVersion"] = str(revision)
+    collection.put(stored_form(info, budget, revision))

@@ -1,0 +1,220 @@
+"""Query parameters as typed options."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from kapsa.devcluster.embedded import field_errors
+from kapsa.devcluster.embedded.errors import ApiError, bad_request, invalid
+from kapsa.devcluster.embedded.exchange import Request
+
+__all__ = ["ListOptions", "WriteOptions", "list_options", "parse_query", "write_options"]
+
+MAXIMUM_MANAGER_LENGTH = 128
+
+
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Create, update and patch options."""
+
+    dry_run: bool = False
+    manager: str = "unknown"
+    field_validation: str = "Warn"
+    force: bool | None = None
+
+
+class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """List and watch options."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    continue_token: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+    watch: bool = False
+    allow_bookmarks: bool = False
+    timeout_seconds: int | None = None
+    send_initial_events: bool | None = None
+
+
+class _OptionsKind(msgspec.Struct, frozen=True):
+    """Stands for the options' kind in an Invalid error."""
+
+    kind: str
+    group: str = "meta.k8s.io"
+    resource: str = ""
+
+
+def parse_query(query: str) -> dict[str, list[str]]:
+    """Parameters with all their values."""
+    values: dict[str, list[str]] = {}
+    if query:
+        for key, value in parse_qsl(query, keep_blank_values=True):
+            values.setdefault(key, []).append(value)
+    return values
+
+
+def write_options(request: Request, kind: str, *, patch: bool = False, apply: bool = False) -> WriteOptions:
+    """Options of a write; ``kind`` is CreateOptions, UpdateOptions or PatchOptions."""
+    values = parse_query(request.query) if request.query else {}
+    given = values.get("fieldManager", [""])[0]
+    dry_run = values.get("dryRun", [])
+    validation = values.get("fieldValidation", [""])[0]
+    force = values.get("force", [""])[0]
+    errors: list[field_errors.FieldError] = []
+    if patch:
+        errors += _patch_errors(force=force, given=given, apply=apply)
+    errors += _manager_errors(given)
+    if dry_run and dry_run != ["All"]:
+        errors.append(field_errors.not_supported("dryRun", dry_run, ["All"]))
+    if validation not in ("", "Ignore", "Warn", "Strict"):
+        errors.append(
+            field_errors.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"])
+        )
+    if errors:
+        raise invalid(_OptionsKind(kind), "", errors)
+    return WriteOptions(
+        dry_run=bool(dry_run),
+        manager=given or manager_of(request.headers.get("user-agent", "")),
+        field_validation=validation or "Warn",
+        force=_boolean(force) if force else None,
+    )
+
+
+def _patch_errors(*, force: str, given: str, apply: bool) -> list[field_errors.FieldError]:
+    if not apply:
+        return [field_errors.forbidden("force", "may not be specified for non-apply patch")] if force else []
+    if not given:
+        return [field_errors.required("fieldManager", "is required for apply patch")]
+    return []
+
+
+def _manager_errors(manager: str) -> list[field_errors.FieldError]:
+    errors = []
+    if len(manager.encode()) > MAXIMUM_MANAGER_LENGTH:
+        errors.append(field_errors.too_long("fieldManager", MAXIMUM_MANAGER_LENGTH))
+    for index, character in enumerate(manager):
+        if not character.isprintable():
+            detail = f"invalid character U+{ord(character):04X} (at position {index})"
+            errors.append(field_errors.invalid("fieldManager", manager, detail))
+    return errors
+
+
+def manager_of(user_agent: str) -> str:
+    """The field manager of a client that names none: its user agent up to the first slash."""
+    printable = "".join(character for character in user_agent.partition("/")[0] if character.isprintable())
+    return printable.encode()[:MAXIMUM_MANAGER_LENGTH].decode(errors="ignore") or "unknown"
+
+
+def list_options(query: str, *, watch: bool = False) -> ListOptions:
+    """Options of list, watch and deletecollection."""
+    if not query and not watch:
+        return _NO_OPTIONS
+    values = parse_query(query)
+
+    def first(name: str) -> str:
+        found = values.get(name)
+        return found[0] if found else ""
+
+    timeout = first("timeoutSeconds")
+    initial = first("sendInitialEvents")
+    options = ListOptions(
+        label_selector=first("labelSelector"),
+        field_selector=first("fieldSelector"),
+        limit=_integer(first("limit") or "0"),
+        continue_token=first("continue"),
+        resource_version=first("resourceVersion"),
+        resource_version_match=first("resourceVersionMatch"),
+        watch=watch or ("watch" in values and _boolean(first("watch"))),
+        allow_bookmarks="allowWatchBookmarks" in values and _boolean(first("allowWatchBookmarks")),
+        timeout_seconds=_integer(timeout) if timeout else None,
+        send_initial_events=_boolean(initial) if initial else None,
+    )
+    if options.watch and options.send_initial_events is None and not options.resource_version_match:
+        options = _with_initial_events(options)
+    _validate(options)
+    return options
+
+
+def _with_initial_events(options: ListOptions) -> ListOptions:
+    """A watch from nowhere begins with what exists, and says so, whether it was asked to or not."""
+    if options.resource_version not in ("", "0"):
+        return options
+    return msgspec.structs.replace(options, send_initial_events=True, resource_version_match="NotOlderThan")
+
+
+_NO_OPTIONS = ListOptions()
+
+
+def _validate(options: ListOptions) -> None:
+    errors = _watch_errors(options) if options.watch else _list_errors(options)
+    if errors:
+        raise invalid(_OptionsKind("ListOptions"), "", errors)
+
+
+def _watch_errors(options: ListOptions) -> list[field_errors.FieldError]:
+    match, initial = options.resource_version_match, options.send_initial_events
+    path = "resourceVersionMatch"
+    errors = []
+    if initial is not None and match != "NotOlderThan":
+        errors.append(
+            field_errors.forbidden(
+                path, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            )
+        )
+    if not match:
+        return errors
+    if initial is None:
+        detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        errors.append(field_errors.forbidden(path, detail))
+    if match != "NotOlderThan":
+        errors.append(field_errors.not_supported(path, match, ["NotOlderThan"]))
+    if options.continue_token:
+        errors.append(
+            field_errors.forbidden(path, "resourceVersionMatch is forbidden when continue is provided")
+        )
+    return errors
+
+
+def _list_errors(options: ListOptions) -> list[field_errors.FieldError]:
+    match = options.resource_version_match
+    errors = _match_errors(options, match) if match else []
+    if options.send_initial_events is not None:
+        errors.append(field_errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return errors
+
+
+def _match_errors(options: ListOptions, match: str) -> list[field_errors.FieldError]:
+    errors = []
+    if not options.resource_version:
+        detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        errors.append(field_errors.forbidden("resourceVersionMatch", detail))
+    if options.continue_token:
+        detail = "resourceVersionMatch is forbidden when continue is provided"
+        errors.append(field_errors.forbidden("resourceVersionMatch", detail))
+    if match not in ("Exact", "NotOlderThan"):
+        errors.append(
+            field_errors.not_supported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""])
+        )
+    if match == "Exact" and options.resource_version == "0":
+        detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        errors.append(field_errors.forbidden("resourceVersionMatch", detail))
+    return errors
+
+
+def _boolean(text: str) -> bool:
+    # As the real server reads them: everything but these two is true, an empty value too.
+    return text.lower() not in ("0", "false")
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise _syntax(text) from None
+
+
+def _syntax(text: str) -> ApiError:
+    return bad_request(f"strconv.ParseInt: parsing {field_errors.quote(text)}: invalid syntax")

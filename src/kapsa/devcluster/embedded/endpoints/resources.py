@@ -1,0 +1,364 @@
+"""One request about a resource: the verb it turns out to be, and the verb's reply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded import errors, field_errors
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.endpoints import reviews, subresources
+from kapsa.devcluster.embedded.endpoints.options import ListOptions, list_options, parse_query, write_options
+from kapsa.devcluster.embedded.endpoints.routes import Route
+from kapsa.devcluster.embedded.errors import ApiError
+from kapsa.devcluster.embedded.exchange import ADMIN, Reply, Request, UserInfo
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.reading import listing
+from kapsa.devcluster.embedded.reading.negotiation import Form, negotiate
+from kapsa.devcluster.embedded.reading.replies import Writer, reply_document, warning_header
+from kapsa.devcluster.embedded.reading.selection import selection
+from kapsa.devcluster.embedded.reading.watch import Watch, single_event, too_old, watch_revision
+from kapsa.devcluster.embedded.storage.store import CompactedError, FutureRevisionError, Stored
+from kapsa.devcluster.embedded.writing import bodies, deletion, names, patches, writes
+from kapsa.devcluster.embedded.writing.deletion import DeleteOptions, Deletion
+from kapsa.devcluster.embedded.writing.strict_decoding import duplicate_fields
+from kapsa.devcluster.embedded.writing.writes import Write
+
+__all__ = ["ResourceRequest", "verb_of"]
+
+Object = dict[str, Any]
+_RETURN_DELETED = frozenset(
+    {
+        ("", "namespaces"),
+        ("", "persistentvolumeclaims"),
+        ("", "persistentvolumes"),
+        ("", "pods"),
+        ("", "podtemplates"),
+        ("", "resourcequotas"),
+        ("", "serviceaccounts"),
+        ("", "services"),
+        ("storage.k8s.io", "csidrivers"),
+        ("storage.k8s.io", "csinodes"),
+        ("storage.k8s.io", "storageclasses"),
+        ("storage.k8s.io", "volumeattachments"),
+        ("storage.k8s.io", "volumeattributesclasses"),
+    }
+)
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+def verb_of(request: Request, route: Route) -> str:
+    """The verb as authorization and fault plans name it; empty for a method that is none."""
+    method = request.method
+    if method == "GET":
+        if route.watch:
+            return "watch"
+        if route.name:
+            return "get"
+        return "watch" if "watch" in request.query and _asks_to_watch(request.query) else "list"
+    if method == "DELETE":
+        return "delete" if route.name else "deletecollection"
+    return _VERBS.get(method, "")
+
+
+def _asks_to_watch(query: str) -> bool:
+    values = parse_query(query).get("watch")
+    return values is not None and values[0].lower() not in ("0", "false")
+
+
+class ResourceRequest:
+    """What is known about a request, and the verbs it can be."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        request: Request,
+        route: Route,
+        info: ResourceInfo,
+        *,
+        frozen: int | None = None,
+    ) -> None:
+        self.backend = backend
+        self.request = request
+        self.route = route
+        self.info = info
+        self.frozen = frozen
+        """A revision that reads are served from, when they are made stale on purpose."""
+        self.collection = backend.collection(info)
+        self.warnings: list[str] = []
+
+    @property
+    def user(self) -> UserInfo:
+        return self.request.user or ADMIN
+
+    async def answer(self, verb: str) -> Reply:
+        """Do what the verb says; a refusal carries the warnings that came up on the way to it."""
+        try:
+            return await self._answer(verb)
+        except errors.ApiError as error:
+            error.headers |= warning_header(self.warnings)
+            raise
+
+    async def _answer(self, verb: str) -> Reply:
+        route, info = self.route, self.info
+        if problems := names.path_segment(route.name):
+            quoted = field_errors.quote(route.name)
+            raise errors.bad_request(f"Name parameter invalid: {quoted}: {'; '.join(problems)}")
+        if route.subresource:
+            return await subresources.answer(self, verb)
+        if info.namespaced and not route.namespace and (route.name or verb == "create"):
+            raise errors.method_not_allowed() if verb == "create" else errors.resource_not_found()
+        if (info.group, info.resource) in reviews.REVIEWS:
+            return self._review(verb)
+        if verb not in info.verbs or (
+            verb in ("create", "update", "patch") and bool(route.name) is (verb == "create")
+        ):
+            raise errors.method_not_allowed()
+        match verb:
+            case "get":
+                return await self._get()
+            case "list":
+                return await self._list()
+            case "watch":
+                return self._watch()
+            case "create":
+                return await self._create()
+            case "update":
+                return await self.update()
+            case "patch":
+                return await self.patch()
+            case "delete":
+                return await self._delete()
+            case _:
+                return await self._delete_collection()
+
+    # Reading
+
+    async def _get(self) -> Reply:
+        writer = self.writer()
+        if "resourceVersion" in self.request.query:
+            self._check_get_revision()
+        stored = self.stored()
+        await self._prepare([stored])
+        return writer.object(200, stored)
+
+    async def _prepare(self, objects: Iterable[Stored]) -> None:
+        """Have objects converted to the version that is asked for, where that takes more than a look."""
+        if self.info.converter is not None:
+            await self.info.converter.prepare(objects)
+
+    def _check_get_revision(self) -> None:
+        wanted = parse_query(self.request.query).get("resourceVersion", [""])[0]
+        revision, current = watch_revision(wanted), self.backend.store.revision
+        if revision > current:
+            raise listing.too_large_revision(FutureRevisionError(revision, current))
+
+    def stored(self) -> Stored:
+        """The object the path names."""
+        key = self.info.object_key(self.route.namespace, self.route.name)
+        stored = self.collection.get(key) if self.frozen is None else self.collection.get_at(self.frozen, key)
+        if stored is None:
+            raise errors.not_found(self.info, self.route.name)
+        return stored
+
+    async def _list(self) -> Reply:
+        writer = self.writer()
+        options = list_options(self.request.query)
+        chosen = selection(self.info, self.route.namespace, options)
+        page = listing.read_page(self.backend.store, self.collection, chosen, options, frozen=self.frozen)
+        await self._prepare(page.items)
+        return writer.page(page)
+
+    def _watch(self) -> Reply:
+        writer = self.writer(stream=True)
+        options = list_options(self.request.query, watch=True)
+        chosen = selection(self.info, self.route.namespace, options, self.route.name)
+        watch = Watch(
+            self.backend.store,
+            self.collection,
+            chosen,
+            options,
+            bookmark=writer.bookmark,
+            view=writer.view,
+            prepare=None if self.info.converter is None else self.info.converter.prepare,
+            timeout=self._watch_timeout(options),
+        )
+        try:
+            watch.open()
+        except CompactedError as error:
+            return Reply(status=200, headers=writer.headers(), body=single_event("ERROR", too_old(error)))
+        return Reply(status=200, headers=writer.headers(), body=watch.events())
+
+    def _watch_timeout(self, options: ListOptions) -> float:
+        if options.timeout_seconds is not None:
+            return float(options.timeout_seconds)
+        return 1800.0 * (1.0 + self.backend.random.random())
+
+    # Writing
+
+    async def _create(self) -> Reply:
+        writer = self.writer()
+        write = self.write("CreateOptions")
+        stored = await writes.create(self.backend, write, self.body(write))
+        return writer.object(201, stored)
+
+    async def update(self) -> Reply:
+        """Replace the object, or the part of it that the subresource is."""
+        writer = self.writer()
+        write = self.write("UpdateOptions")
+        self.body(write)
+        transform = subresources.narrowed(self.route.subresource, lambda _: self.body())
+        stored = await writes.update(self.backend, write, transform)
+        return writer.object(201 if write.created else 200, stored)
+
+    async def patch(self) -> Reply:
+        """Patch the object, or the part of it that the subresource is."""
+        writer = self.writer()
+        kind = patches.patch_type(self.request, self.info)
+        write = self.write("PatchOptions", applies=kind == patches.APPLY)
+        transform = patches.transform_of(kind, self.request, write, self.backend)
+        stored = await writes.update(self.backend, write, transform)
+        return writer.object(201 if write.created else 200, stored)
+
+    def write(self, options: str, *, applies: bool = False) -> Write:
+        """The write this request asks for; ``options`` is the kind of its options."""
+        route = self.route
+        return Write(
+            info=self.info,
+            namespace=route.namespace,
+            name=route.name,
+            subresource=route.subresource,
+            options=write_options(self.request, options, patch=options == "PatchOptions", apply=applies),
+            patches=options == "PatchOptions",
+            applies=applies,
+            user=self.user,
+            warnings=self.warnings,
+        )
+
+    def body(self, write: Write | None = None) -> Object:
+        """The request's object; decoded anew each time, since what is made of it is changed in place.
+
+        :param write: is told of fields that the body has twice.
+        """
+        body = self.request.body
+        content_type = self.request.headers.get("content-type", "")
+        obj = bodies.decode_object(body, content_type, self.info)
+        if write is not None and write.options.field_validation != "Ignore":
+            write.duplicates = duplicate_fields(body, obj, content_type)
+        return bodies.check_kind(obj, self.info, self.backend.registry, body)
+
+    def _review(self, verb: str) -> Reply:
+        if verb != "create" or self.route.name:
+            raise errors.method_not_allowed()
+        manager = write_options(self.request, "CreateOptions").manager
+        reviewed = reviews.answer(
+            self.backend, self.info, self.user, self.body(), self.route.namespace, manager
+        )
+        return reply_document(201, reviewed, negotiate(self.request))
+
+    # Deleting
+
+    async def _delete(self) -> Reply:
+        writer = self.writer()
+        options = self._delete_options()
+        stored, gone = await deletion.delete(self.backend, self._deletion(self.route.name, options))
+        code = 202 if not gone and options.orphan_dependents is False else 200
+        if not gone or (self.info.group, self.info.resource) in _RETURN_DELETED:
+            return writer.object(code, stored)
+        return reply_document(code, _success(self.info, stored), writer.form, self.warnings)
+
+    async def _delete_collection(self) -> Reply:
+        writer = self.writer()
+        selected = list_options(self.request.query)
+        options = self._delete_options()
+        chosen = selection(self.info, self.route.namespace, selected)
+        page = listing.read_page(self.backend.store, self.collection, chosen, ListOptions())
+        for stored in page.items:
+            try:
+                await deletion.delete(self.backend, self._deletion(stored.name, options, stored.namespace))
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+        return writer.page(page)
+
+    def _deletion(self, name: str, options: DeleteOptions, namespace: str = "") -> Deletion:
+        return Deletion(
+            info=self.info,
+            namespace=namespace or self.route.namespace,
+            name=name,
+            options=options,
+            user=self.user,
+            warnings=self.warnings,
+        )
+
+    def _delete_options(self) -> DeleteOptions:
+        request = self.request
+        if request.body:
+            decoded = bodies.decode(request.body, request.headers.get("content-type", ""))
+            _check_delete_options(decoded)
+            try:
+                options = msgspec.convert(decoded, DeleteOptions)
+            except msgspec.ValidationError as error:
+                raise errors.bad_request(
+                    f"decoded object cannot be converted to DeleteOptions: {error}"
+                ) from None
+        else:
+            options = deletion.options_of_query(parse_query(request.query))
+        options.validate()
+        return options
+
+    # Replying
+
+    def writer(self, *, stream: bool = False) -> Writer:
+        """Writes replies in the form the client wants; refuses one that cannot be had before anything is done."""
+        form, include = negotiate(self.request, collection=not self.route.name, stream=stream), ""
+        _check_target(
+            form, self.info, is_list=not self.route.name and self.request.method == "GET" and not stream
+        )
+        if "includeObject" in self.request.query:
+            include = parse_query(self.request.query).get("includeObject", [""])[0]
+            _check_include(include, form)
+        return Writer(self.info, form, self.warnings, now=self.backend.clock.now, include=include)
+
+
+def _check_target(form: Form, info: ResourceInfo, *, is_list: bool) -> None:
+    """Metadata of a list is a list, and that of an object is none."""
+    if form.target not in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+        return
+    if is_list == form.target.endswith("List"):
+        return
+    what = "a list" if is_list else "not a list"
+    kind = f"{info.group.partition('.')[0] or 'core'}.{info.kind}{'List' if is_list else ''}"
+    if info.is_custom:
+        kind = "unstructured.UnstructuredList" if is_list else "unstructured.Unstructured"
+    message = f"you requested {form.target}, but the requested object is {what} (*{kind})"
+    raise ApiError(406, "NotAcceptable", message)
+
+
+def _check_include(include: str, form: Form) -> None:
+    if form.target == "Table" and include not in ("", "Metadata", "Object", "None"):
+        raise errors.bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
+
+
+def _check_delete_options(decoded: Any) -> None:
+    if not isinstance(decoded, dict):
+        return
+    kind = decoded.get("kind") or "DeleteOptions"
+    if kind != "DeleteOptions":
+        version = decoded.get("apiVersion") or "v1"
+        raise errors.bad_request(
+            f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+        )
+
+
+def _success(info: ResourceInfo, stored: Stored) -> Object:
+    details = {"name": stored.name}
+    if info.group:
+        details["group"] = info.group
+    details |= {"kind": info.resource, "uid": stored.uid}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

@@ -1,0 +1,157 @@
+"""Reviews: questions a client posts and gets answered, of which nothing is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded import errors, field_errors
+from kapsa.devcluster.embedded.apply.server_side import track_update
+from kapsa.devcluster.embedded.backend import Attributes, Backend
+from kapsa.devcluster.embedded.exchange import UserInfo
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+
+__all__ = ["REVIEWS", "answer"]
+
+Object = dict[str, Any]
+Review = Callable[[Backend, UserInfo, Object, str], Object]
+
+
+def answer(
+    backend: Backend, info: ResourceInfo, user: UserInfo, obj: Object, namespace: str, manager: str
+) -> Object:
+    """The review with its status filled in.
+
+    :raises ApiError: 400 or 422 for a question that cannot be answered.
+    """
+    status = REVIEWS[info.group, info.resource](backend, user, obj, namespace)
+    if info.resource == "selfsubjectrulesreviews":
+        # Unlike the others, this one gives back nothing of the question.
+        return {
+            "kind": info.kind,
+            "apiVersion": info.api_version,
+            "metadata": {},
+            "spec": {},
+            "status": status,
+        }
+    tracked = track_update(
+        None, obj, manager=manager, schema=info.schema, api_version=info.api_version, now=backend.now()
+    )
+    if info.resource == "selfsubjectreviews":
+        tracked["metadata"] = {**tracked["metadata"], "creationTimestamp": backend.now()}
+    return {**tracked, "kind": info.kind, "apiVersion": info.api_version, "status": status}
+
+
+def _self_access(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Object:
+    spec = obj.get("spec") or {}
+    _check_attributes(spec)
+    return _allowed(backend, user, spec)
+
+
+def _access(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Object:
+    spec = obj.get("spec") or {}
+    _check_attributes(spec)
+    if not spec.get("user") and not spec.get("groups"):
+        raise _refused(
+            field_errors.invalid("spec.user", "", "at least one of user or group must be specified")
+        )
+    return _allowed(backend, _subject(spec), spec)
+
+
+def _local_access(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Object:
+    wanted = ((obj.get("spec") or {}).get("resourceAttributes") or {}).get("namespace", "")
+    if wanted != namespace:
+        detail = "must match metadata.namespace"
+        raise _refused(field_errors.invalid("spec.resourceAttributes.namespace", wanted, detail))
+    return _access(backend, user, obj, namespace)
+
+
+def _subject(spec: Object) -> UserInfo:
+    return UserInfo(
+        username=spec.get("user", ""),
+        uid=spec.get("uid", ""),
+        groups=tuple(spec.get("groups") or ()),
+        extra=spec.get("extra") or {},
+    )
+
+
+def _check_attributes(spec: Object) -> None:
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and path is not None:
+        shown = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
+        detail = "cannot be specified in combination with resourceAttributes"
+        raise _refused(field_errors.invalid("spec.nonResourceAttributes", shown, detail))
+    if resource is None and path is None:
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise _refused(field_errors.invalid("spec.resourceAttributes", None, detail))
+
+
+class _NoKind(msgspec.Struct, frozen=True):
+    """The real server names no kind when it refuses a review."""
+
+    group: str = "authorization.k8s.io"
+    resource: str = ""
+    kind: str = ""
+
+
+def _refused(problem: field_errors.FieldError) -> errors.ApiError:
+    return errors.invalid(_NoKind(), "", [problem])
+
+
+def _allowed(backend: Backend, user: UserInfo, spec: Object) -> Object:
+    resource = spec.get("resourceAttributes")
+    if resource is not None:
+        attributes = Attributes(
+            user=user,
+            verb=resource.get("verb", ""),
+            group=resource.get("group", ""),
+            version=resource.get("version", ""),
+            resource=resource.get("resource", ""),
+            subresource=resource.get("subresource", ""),
+            namespace=resource.get("namespace", ""),
+            name=resource.get("name", ""),
+        )
+    else:
+        path = spec["nonResourceAttributes"]
+        attributes = Attributes(user=user, verb=path.get("verb", ""), path=path.get("path", ""))
+    return {"allowed": backend.policy is None or backend.policy(attributes)}
+
+
+def _rules(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Object:
+    if not (obj.get("spec") or {}).get("namespace"):
+        raise errors.bad_request("no namespace on request")
+    if backend.policy is None:
+        everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+        paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+        return {"resourceRules": everything, "nonResourceRules": paths, "incomplete": False}
+    message = "the devcluster's policy is a function, which cannot be listed as rules"
+    return {"resourceRules": [], "nonResourceRules": [], "incomplete": True, "evaluationError": message}
+
+
+def _self_subject(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Object:
+    info: Object = {"username": user.username, "groups": list(user.groups)}
+    if user.uid:
+        info["uid"] = user.uid
+    if user.extra:
+        info["extra"] = user.extra
+    return {"userInfo": info}
+
+
+def _token(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Object:
+    if not (obj.get("spec") or {}).get("token"):
+        raise errors.bad_request("token is required for TokenReview in authentication")
+    # The devcluster issues no tokens, so it knows none.
+    return {"user": {}, "error": "invalid bearer token"}
+
+
+_AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
+REVIEWS: dict[tuple[str, str], Review] = {
+    (_AUTHORIZATION, "selfsubjectaccessreviews"): _self_access,
+    (_AUTHORIZATION, "subjectaccessreviews"): _access,
+    (_AUTHORIZATION, "localsubjectaccessreviews"): _local_access,
+    (_AUTHORIZATION, "selfsubjectrulesreviews"): _rules,
+    (_AUTHENTICATION, "selfsubjectreviews"): _self_subject,
+    (_AUTHENTICATION, "tokenreviews"): _token,
+}

@@ -1,0 +1,1 @@
+"""Reading: lists, watches, selectors, and the form a reply takes."""

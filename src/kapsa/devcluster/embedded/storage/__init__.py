@@ -1,0 +1,1 @@
+"""Storage: objects, revisions and the windows of changes."""

@@ -1,0 +1,1 @@
+"""Writing: from a body to a committed change, and deletion."""

@@ -1,0 +1,320 @@
+"""Request bodies: JSON or YAML into Python objects, with the real server's complaints."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import msgspec
+import yaml
+
+from kapsa.devcluster.embedded.errors import ApiError, bad_request, invalid, unsupported_media_type
+from kapsa.devcluster.embedded.field_errors import invalid as invalid_field
+from kapsa.devcluster.embedded.field_errors import quote
+from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.embedded.writing import go_json
+
+__all__ = [
+    "MAXIMUM_BYTES",
+    "check_kind",
+    "decode",
+    "decode_applied",
+    "decode_object",
+    "decode_patch",
+    "is_yaml",
+    "json_type",
+    "media_type",
+    "require_object",
+    "yaml_duplicates",
+]
+
+MAXIMUM_BYTES = 3 * 1024 * 1024
+_SUMMARY_BYTES = 30
+_EXPANDED_NODES = 1_000_000
+"""More nodes than a body of the largest size can hold without aliases."""
+
+
+def _number(text: str) -> float:
+    """A number as the real server stores it: 1.0 and 1e3 are whole, so they are written without a fraction."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 1e21 else value
+
+
+_decode_json = msgspec.json.Decoder(float_hook=_number).decode
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+class _MalformedError(ValueError):
+    """A body that cannot be decoded; the message says why, in Go's words."""
+
+
+def media_type(header: str) -> str:
+    """The media type of a Content-Type header, without parameters."""
+    return header.partition(";")[0].strip().lower()
+
+
+def _parse(body: bytes, content_type: str, *, custom: bool = False) -> Any:
+    kind = media_type(content_type)
+    if kind in ("", "application/json"):
+        return _json(body)
+    if kind == "application/yaml":
+        return _yaml(body)
+    if kind == _PROTOBUF and not custom:
+        raise unsupported_media_type(
+            "the embedded devcluster does not read protobuf bodies; send application/json or application/yaml"
+        )
+    accepted = "application/json, application/yaml" + ("" if custom else f", {_PROTOBUF}")
+    raise unsupported_media_type(
+        f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+    )
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return _decode_json(body)
+    except RecursionError:
+        raise _MalformedError("exceeded max depth") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _MalformedError(go_json.syntax_error(body) or str(error)) from None
+
+
+def _yaml(body: bytes) -> Any:
+    try:
+        if b"*" in body:
+            _check_aliases(body)
+        # Of several documents the first one counts.
+        loaded = next(iter(yaml.load_all(body, Loader=_Loader)), None)
+        # Whatever YAML allows and JSON does not (other keys than strings, cycles) ends here.
+        return _decode_json(msgspec.json.encode(loaded))
+    except RecursionError:
+        raise _MalformedError("exceeded max depth") from None
+    except yaml.MarkedYAMLError as error:
+        raise _MalformedError(f"yaml: {_where(error)}{error.problem}") from None
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise _MalformedError(f"yaml: {error}") from None
+
+
+def _check_aliases(body: bytes) -> None:
+    """Refuse a document that a few bytes of aliases make huge, or endless."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        known = sizes.get(id(node))
+        if known is not None:
+            return known
+        # Until it is known, a node counts as too much: only one that contains itself is asked for then.
+        sizes[id(node)] = _EXPANDED_NODES
+        total = 1
+        if isinstance(node, yaml.SequenceNode):
+            total += sum(size(item) for item in node.value)
+        elif isinstance(node, yaml.MappingNode):
+            total += sum(size(key) + size(value) for key, value in node.value)
+        sizes[id(node)] = min(total, _EXPANDED_NODES)
+        return sizes[id(node)]
+
+    for root in itertools.islice(yaml.compose_all(body, Loader=_Loader), 1):
+        if size(root) >= _EXPANDED_NODES:
+            raise _MalformedError("yaml: document contains excessive aliasing")
+
+
+def _where(error: yaml.MarkedYAMLError) -> str:
+    """The line as Go's YAML library counts it: from zero, except in the scanner, and not told when it is zero."""
+    context, problem = error.context_mark, error.problem_mark
+    line = (context.line if context else 0) or (problem.line if problem else 0)
+    if line and isinstance(error, yaml.scanner.ScannerError):
+        line += 1
+    return f"line {line}: " if line else ""
+
+
+def is_yaml(content_type: str) -> bool:
+    return media_type(content_type) == "application/yaml"
+
+
+def yaml_duplicates(body: bytes) -> list[str]:
+    """Keys given twice in a mapping of a YAML body."""
+    found: list[str] = []
+    pending = list(itertools.islice(yaml.compose_all(body, Loader=_Loader), 1))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, yaml.SequenceNode):
+            pending.extend(node.value)
+        elif isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if key.value in seen:
+                    found.append(
+                        f"line {key.start_mark.line + 1}: key {quote(str(key.value))} already set in map"
+                    )
+                seen.add(key.value)
+                pending.append(value)
+    return found
+
+
+def decode(body: bytes, content_type: str) -> Any:
+    """A decoded body that is no stored kind.
+
+    :raises ApiError: 400 or 415.
+    """
+    try:
+        return _parse(body, content_type)
+    except _MalformedError as error:
+        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+
+
+def decode_object(body: bytes, content_type: str, info: ResourceInfo) -> dict[str, Any]:
+    """A decoded body that must be an object of this kind; its kind is not looked at yet.
+
+    :raises ApiError: 400 or 415.
+    """
+    try:
+        decoded = _parse(body, content_type, custom=info.is_custom)
+    except _MalformedError as error:
+        why = str(error)
+        if not why.startswith("yaml: "):
+            why = f"couldn't get version/kind; json parse error: {why}"
+        raise _unrecognized(body, why, info) from None
+    if isinstance(decoded, dict):
+        return decoded
+    if decoded is None and not info.is_custom:
+        return {}
+    into = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+    why = f"json: cannot unmarshal {json_type(decoded)} into Go value of type {into}"
+    raise _unrecognized(body, f"couldn't get version/kind; json parse error: {why}", info)
+
+
+def _unrecognized(body: bytes, why: str, info: ResourceInfo) -> ApiError:
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {info.kind}): {why} ({_summary(body)})"
+    )
+
+
+def _summary(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    start, more = body[:_SUMMARY_BYTES], " ..." if len(body) > _SUMMARY_BYTES else ""
+    return (start.decode(errors="replace") if body[:1] == b"{" else start.hex()) + more
+
+
+def decode_patch(body: bytes) -> Any:
+    """A JSON or merge patch."""
+    try:
+        return _json(body)
+    except _MalformedError as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+
+
+def decode_applied(body: bytes) -> dict[str, Any]:
+    """An applied configuration; it is YAML, of which JSON is a part."""
+    try:
+        applied = _json(body) if body.lstrip()[:1] == b"{" else _yaml(body)
+    except _MalformedError as error:
+        why = str(error)
+        prefix = "error converting YAML to JSON: " + ("" if why.startswith("yaml: ") else "yaml: ")
+        raise bad_request(f"error decoding YAML: {prefix}{why}") from None
+    return require_object(applied)
+
+
+def require_object(value: Any) -> dict[str, Any]:
+    """The value, if it is an object.
+
+    :raises ApiError: 400 when it is not.
+    """
+    if isinstance(value, dict):
+        return value
+    kind = json_type(value)
+    raise bad_request(
+        f"error decoding YAML: json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+    )
+
+
+def check_kind(obj: dict[str, Any], info: ResourceInfo, registry: Registry, body: bytes) -> dict[str, Any]:
+    """Fill in what the object leaves out of its type, and refuse another type than the path's.
+
+    :raises ApiError: 400 when it is something else.
+    """
+    api_version, kind = obj.get("apiVersion"), obj.get("kind")
+    for field, value in (("apiVersion", api_version), ("kind", kind)):
+        if value is not None and not isinstance(value, str):
+            why = f"json: cannot unmarshal {json_type(value)} into Go struct field .{field} of type string"
+            raise _unrecognized(body, f"couldn't get version/kind; json parse error: {why}", info)
+    if info.is_custom:
+        _check_custom_kind(api_version or "", kind or "", info, obj, body)
+    elif (api_version or info.api_version, kind or info.kind) != (info.api_version, info.kind):
+        raise _wrong_kind(api_version or info.api_version, kind or info.kind, info, registry)
+    obj["apiVersion"], obj["kind"] = info.api_version, info.kind
+    metadata = obj.get("metadata")
+    if metadata is None:
+        obj["metadata"] = {}
+    elif not isinstance(metadata, dict):
+        into = "value" if info.is_custom else f"struct field {info.kind}.metadata"
+        raise bad_request(
+            f"{info.kind} in version {quote(info.version)} cannot be handled as a {info.kind}: "
+            f"json: cannot unmarshal {json_type(metadata)} into Go {into} of type v1.ObjectMeta"
+        )
+    return obj
+
+
+def _check_custom_kind(
+    api_version: str, kind: str, info: ResourceInfo, obj: dict[str, Any], body: bytes
+) -> None:
+    """A custom resource must name its type itself."""
+    if not kind:
+        raise _unrecognized(body, f"Object 'Kind' is missing in '{body.decode(errors='replace')}'", info)
+    if api_version != info.api_version:
+        raise bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version ({info.api_version})"
+        )
+    if kind != info.kind:
+        metadata = obj.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        problem = invalid_field("kind", kind, f"must be {info.kind}")
+        raise invalid(_OtherKind(info.group, kind), name, [problem])
+
+
+class _OtherKind(msgspec.Struct, frozen=True):
+    group: str
+    kind: str
+    resource: str = ""
+
+
+_SCHEME = "pkg/runtime/scheme.go:111"
+
+
+def _wrong_kind(api_version: str, kind: str, info: ResourceInfo, registry: Registry) -> ApiError:
+    group, _, version = api_version.rpartition("/")
+    known = registry.find_kind(group, version, kind)
+    if known is None or known.is_custom:
+        why = (
+            f"no kind {quote(kind)} is registered for version {quote(api_version)} in scheme {quote(_SCHEME)}"
+        )
+    elif kind == info.kind:
+        return bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version ({info.api_version})"
+        )
+    else:
+        package = info.group.partition(".")[0] or "core"
+        why = f"converting ({version}.{kind}) to ({package}.{info.kind}): unknown conversion"
+    return bad_request(f"{kind} in version {quote(version)} cannot be handled as a {info.kind}: {why}")
+
+
+def json_type(value: Any) -> str:
+    """The type of a value as Go's JSON errors name it."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    if value is None:
+        return "null"
+    return "array" if isinstance(value, list) else "object"
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes reads it: timestamps stay strings."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}

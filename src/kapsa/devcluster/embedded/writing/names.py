@@ -1,0 +1,153 @@
+"""Names: what each kind allows, what a path segment allows, and generated ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from random import Random
+
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+
+__all__ = [
+    "dns1035_label",
+    "dns1123_label",
+    "dns1123_subdomain",
+    "generate",
+    "label_key",
+    "label_value",
+    "path_segment",
+    "validator_of",
+]
+
+NameValidator = Callable[[str, bool], list[str]]
+"""Takes a name and whether it is only a prefix (generateName); gives what is wrong with it."""
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_KEY_NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_KEY_TEXT = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    f"alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_KEY_NAME}')"
+)
+_LABEL_TEXT = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+)
+_SUBDOMAIN_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+)
+_LABEL_1035_TEXT = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    f"and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '{_LABEL_1035}')"
+)
+_VALUE_TEXT = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
+    f"regex used for validation is '({_KEY_NAME})?')"
+)
+
+_is_label = re.compile(_LABEL).fullmatch
+_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_is_label_1035 = re.compile(_LABEL_1035).fullmatch
+_is_key_name = re.compile(_KEY_NAME).fullmatch
+
+
+def dns1123_label(name: str, prefix: bool = False) -> list[str]:
+    name = _complete(name) if prefix else name
+    problems = [] if len(name.encode()) <= 63 else ["must be no more than 63 characters"]
+    if not _is_label(name):
+        problems.append("must not contain dots" if _is_subdomain(name) else _LABEL_TEXT)
+    return problems
+
+
+def dns1123_subdomain(name: str, prefix: bool = False) -> list[str]:
+    name = _complete(name) if prefix else name
+    problems = [] if len(name.encode()) <= 253 else ["must be no more than 253 characters"]
+    if not _is_subdomain(name):
+        problems.append(_SUBDOMAIN_TEXT)
+    return problems
+
+
+def dns1035_label(name: str, prefix: bool = False) -> list[str]:
+    name = _complete(name) if prefix else name
+    problems = [] if len(name.encode()) <= 63 else ["must be no more than 63 characters"]
+    if not _is_label_1035(name):
+        problems.append(_LABEL_1035_TEXT)
+    return problems
+
+
+def path_segment(name: str, prefix: bool = False) -> list[str]:
+    """Anything that can be one segment of a URL: roles and the like, whose names may hold colons."""
+    if not prefix and name in (".", ".."):
+        return [f"may not be '{name}'"]
+    return [f"may not contain '{character}'" for character in "/%" if character in name]
+
+
+def _complete(prefix: str) -> str:
+    # A generated name ends in a random suffix, so a prefix may end in a dash.
+    return prefix[:-1] + "a" if prefix.endswith("-") else prefix
+
+
+def label_key(key: str) -> list[str]:
+    """What is wrong with a label's or annotation's key, or a finalizer's name."""
+    prefix, slash, name = key.rpartition("/")
+    if "/" in prefix:
+        return [
+            f"a valid label key {_KEY_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ]
+    problems = []
+    if slash and not prefix:
+        problems.append("prefix part must be non-empty")
+    elif slash:
+        # Of a prefix the real server counts bytes; of a name, characters.
+        problems.extend(
+            f"prefix part {problem.replace('characters', 'bytes') if 'more than' in problem else problem}"
+            for problem in dns1123_subdomain(prefix)
+        )
+    if not name:
+        problems.append("name part must be non-empty")
+    elif len(name.encode()) > 63:
+        problems.append("name part must be no more than 63 bytes")
+    if not _is_key_name(name):
+        problems.append(f"name part {_KEY_TEXT}")
+    return problems
+
+
+def label_value(value: str) -> list[str]:
+    problems = [] if len(value.encode()) <= 63 else ["must be no more than 63 bytes"]
+    if value and not _is_key_name(value):
+        problems.append(_VALUE_TEXT)
+    return problems
+
+
+_LABEL_NAMES = {("", "namespaces")}
+_PATH_NAMES = {
+    ("rbac.authorization.k8s.io", "roles"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("certificates.k8s.io", "certificatesigningrequests"),
+}
+
+
+def validator_of(info: ResourceInfo) -> NameValidator:
+    """How names of a kind are checked."""
+    key = (info.group, info.resource)
+    if key in _LABEL_NAMES:
+        return dns1123_label
+    if key == ("", "services"):
+        return dns1123_label
+    if key in _PATH_NAMES:
+        return path_segment
+    return dns1123_subdomain
+
+
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_MAXIMUM_PREFIX = 58
+
+
+def generate(prefix: str, random: Random) -> str:
+    """A name from a prefix and five random characters that spell no words."""
+    return prefix[:_MAXIMUM_PREFIX] + "".join(random.choices(_ALPHABET, k=5))

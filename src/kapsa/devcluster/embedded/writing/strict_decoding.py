@@ -1,0 +1,42 @@
+"""Strict decoding: fields that are unknown or given twice, named as the real server names them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded.writing.bodies import is_yaml, yaml_duplicates
+
+__all__ = ["duplicate_fields"]
+
+
+def duplicate_fields(body: bytes, decoded: Any, content_type: str) -> list[str]:
+    """Keys that an object of the body has twice; ``decoded`` is the body with the last of them."""
+    if is_yaml(content_type):
+        return yaml_duplicates(body)
+    # Almost no body has any: one that is as long without its spaces as what was read of it lost nothing.
+    if len(msgspec.json.format(body, indent=-1)) == len(msgspec.json.encode(decoded)):
+        return []
+    found: list[str] = []
+    _walk(json.loads(body, object_pairs_hook=_Pairs), "", found)
+    return [f'duplicate field "{path}"' for path in found]
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of an object, in order and with repetitions."""
+
+
+def _walk(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for name, item in value:
+            where = f"{path}.{name}" if path else name
+            if name in seen:
+                found.append(where)
+            seen.add(name)
+            _walk(item, where, found)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _walk(item, f"{path}[{index}]", found)
