@@ -25,7 +25,7 @@ from kapsa.environments.resources.environment import (
     EnvironmentStatus,
     Failure,
     IngressTls,
-    NamespaceStatus,
+    Rollout,
 )
 from kapsa.environments.resources.preview_environment import (
     PreviewEnvironment,
@@ -51,8 +51,9 @@ from kapsa.environments.resources.project import (
     QueuedPreview,
     Quota,
     ServiceTarget,
+    TrackedBranch,
 )
-from kapsa.environments.resources.references import LocalReference, SecretReference
+from kapsa.environments.resources.references import LocalReference, NamespaceStatus, SecretReference
 from kapsa.environments.resources.registry import (
     ImagePullSecret,
     Registry,
@@ -124,8 +125,10 @@ __all__ = [
     "RegistryStatus",
     "ResourceAmounts",
     "ResourceRequirements",
+    "Rollout",
     "SecretReference",
     "ServiceTarget",
+    "TrackedBranch",
 ]
 
 KINDS = (Project, Environment, DomainPool, Registry, PreviewEnvironment)

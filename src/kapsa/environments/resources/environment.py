@@ -10,7 +10,7 @@ from msgspec import field
 
 from kapsa.environments.resources.duration import Duration
 from kapsa.environments.resources.project import BranchName, EnvironmentType
-from kapsa.environments.resources.references import DnsName, LocalReference, ObjectName
+from kapsa.environments.resources.references import DnsName, LocalReference, NamespaceStatus, ObjectName
 from kapsa.environments.resources.workload import Autoscaling, EnvVar, Port, Probes, ResourceRequirements
 from kapsa.runtime import CustomResource, Field, Part, Spec, Status, printer_column
 
@@ -24,8 +24,8 @@ __all__ = [
     "EnvironmentStatus",
     "Failure",
     "IngressTls",
-    "NamespaceStatus",
     "Phase",
+    "Rollout",
 ]
 
 Phase = Literal["Pending", "Building", "Deploying", "Ready", "Failed"]
@@ -116,13 +116,13 @@ class EnvironmentSpec(Spec):
     """Whether it sleeps: nothing runs, everything else is kept."""
 
 
-class NamespaceStatus(Part):
-    """The namespace that was made for it."""
+class Rollout(Part):
+    """What is being brought out, and since when."""
 
-    name: str
-    """Its name."""
-    uid: str
-    """Its identity: a namespace of the same name with another one is not ours."""
+    digest: str
+    """Stands for all objects of it: another digest is another rollout."""
+    started_at: datetime
+    """When it began: the deadline counts from here."""
 
 
 class Failure(Part):
@@ -155,10 +155,16 @@ class EnvironmentStatus(Status):
     """The namespace that was made for it."""
     commit_sha: str | None = None
     """The full commit that is deployed."""
+    seen_commit: str | None = None
+    """The full commit that was asked for last."""
+    commit_seen_at: datetime | None = None
+    """When that was: its time to live counts from here."""
     image: str | None = None
     """The image that is deployed, by digest."""
     expires_at: datetime | None = None
     """When it goes by itself."""
+    rollout: Rollout | None = None
+    """What was brought out last."""
     failure: Failure | None = None
     """What keeps it from being ready."""
 

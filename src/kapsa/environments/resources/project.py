@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import field
 
 from kapsa.environments.resources.duration import Duration
-from kapsa.environments.resources.references import DnsLabel, LocalReference, ObjectName
+from kapsa.environments.resources.references import DnsLabel, LocalReference, NamespaceStatus, ObjectName
 from kapsa.environments.resources.workload import EnvVar, ResourceAmounts, ResourceRequirements
 from kapsa.runtime import CustomResource, Field, Part, Quantity, Spec, Status, printer_column, rule
 
@@ -31,6 +32,7 @@ __all__ = [
     "QueuedPreview",
     "Quota",
     "ServiceTarget",
+    "TrackedBranch",
 ]
 
 EnvironmentType = Literal["development", "deployment"]
@@ -281,8 +283,28 @@ class QueuedPreview(Part):
     """Its place in the queue, from 1."""
 
 
+class TrackedBranch(Part):
+    """A branch or pull request that gets a preview, and what the listings of the repository said of it."""
+
+    name: str
+    """The name of its Environment."""
+    branch: str = ""
+    """The branch; empty for a pull request."""
+    pr_number: int | None = None
+    """The pull request."""
+    commit: str
+    """The commit that it was at when it was last listed."""
+    seen_at: datetime
+    """When it was first seen at that commit: the preview's time to live counts from here."""
+    missing: int = 0
+    """How many complete listings in a row it was missing from."""
+
+
 class ProjectStatus(Status):
     """What was found in the repository, and what became of it."""
+
+    namespace: NamespaceStatus | None = None
+    """The namespace of its Environments, `<team>-<project>`."""
 
     latest_commit: str | None = None
     """The commit at the head of the project's branch."""
@@ -292,6 +314,8 @@ class ProjectStatus(Status):
     """The environments there are."""
     queue: Annotated[list[QueuedPreview], Field(map_keys=["name"])] = field(default_factory=list)
     """The previews that wait for their turn."""
+    tracked: Annotated[list[TrackedBranch], Field(map_keys=["name"])] = field(default_factory=list)
+    """The branches and pull requests that previews are for."""
 
 
 class Project(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from kapsa.runtime import Field, Part
 
-__all__ = ["DnsLabel", "DnsName", "LocalReference", "ObjectName", "SecretReference"]
+__all__ = ["DnsLabel", "DnsName", "LocalReference", "NamespaceStatus", "ObjectName", "SecretReference"]
 
 ObjectName = Annotated[
     str,
@@ -44,3 +44,12 @@ class SecretReference(Part):
     """The Secret's name."""
     namespace: DnsLabel = "kapsa-system"
     """The namespace that it is in."""
+
+
+class NamespaceStatus(Part):
+    """The namespace that was made for a resource."""
+
+    name: str
+    """Its name."""
+    uid: str
+    """Its identity: a namespace of the same name with another one is not ours."""
