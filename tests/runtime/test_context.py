@@ -451,3 +451,15 @@ async def test_what_was_applied_is_forgotten_with_the_object(harness: Harness) -
     await harness.settle()
     assert await harness.get("v1/ConfigMap", "a1") is None
     assert len(applier) == 0
+
+
+async def test_a_resource_that_deletes_itself_is_finalized(harness: Harness) -> None:
+    async def end(resource: App, ctx: Context[App]) -> None:
+        await ctx.delete(resource)
+
+    controller = Cleaner(end)
+    await start(harness, controller)
+    await harness.apply(app())
+    await harness.settle()
+    assert controller.cleaned == ["web"]
+    assert await harness.get(App, "web") is None

@@ -277,8 +277,9 @@ class Context(Generic[R]):
     def _noted(self, gvk: GroupVersionKind, raw: bytes) -> None:
         """Let all readers see what we wrote, and know its echo when the watch brings it."""
         stored = self._runner.cache.note_write(gvk, raw)
-        if stored is not None:
-            self.own_writes.add((stored.uid, stored.resource_version))
+        if stored is None or (stored.uid == self.stored.uid and stored.deletion_timestamp is not None):
+            return  # that the resource deleted itself is news: finalize() comes next
+        self.own_writes.add((stored.uid, stored.resource_version))
 
     async def _desired(
         self, child: Any, owner: bool, *, named: bool = True
