@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
-from kapsa.environments.resources.environment import NamespaceStatus
+from kapsa.environments.resources.references import NamespaceStatus
 from kapsa.runtime import CustomResource, Field, Spec, Status, printer_column
 
 __all__ = ["PreviewEnvironment", "PreviewEnvironmentSpec", "PreviewEnvironmentStatus", "PreviewPhase"]
@@ -49,7 +49,7 @@ class PreviewEnvironmentStatus(Status):
     expires_at: datetime | None = None
     """When it goes by itself."""
     ready_at: datetime | None = None
-    """When everything for it was first in place."""
+    """When it was first ready."""
 
 
 class PreviewEnvironment(

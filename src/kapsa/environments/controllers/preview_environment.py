@@ -1,0 +1,210 @@
+"""PreviewEnvironments: an image in a namespace of its own at an address of its own, until its time is up.
+
+What used to be six handlers is one reconcile from what is there to what is asked for: created, changed, resumed after a
+restart and put back after somebody's meddling are all the same. Deletion is the finalizer's, the time-out a Requeue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from kapsa.environments.metrics import PreviewMetrics
+from kapsa.environments.namespaces import (
+    NAMESPACE,
+    ForeignNamespaceError,
+    NamespaceChangingError,
+    claim,
+    owners,
+    release,
+)
+from kapsa.environments.preview_children import MANAGED_LABELS, PreviewChildren
+from kapsa.environments.resources import PreviewEnvironment
+from kapsa.environments.settings import Settings
+from kapsa.runtime import Context, Controller, Key, Requeue, StoredObject, Watch, rule_for
+from kapsa.runtime.errors import ClientError
+
+__all__ = ["PreviewEnvironmentController"]
+
+DEPLOYMENT = "apps/v1/Deployment"
+SERVICE = "v1/Service"
+INGRESS = "networking.k8s.io/v1/Ingress"
+NETWORK_POLICY = "networking.k8s.io/v1/NetworkPolicy"
+CHILDREN = (NETWORK_POLICY, DEPLOYMENT, SERVICE, INGRESS)
+_LOOK_AGAIN_SECONDS = 60.0
+
+
+class PreviewEnvironmentController(Controller[PreviewEnvironment]):
+    """Reconciles PreviewEnvironments."""
+
+    finalizer = "devops.orima.com/finalizer"
+    rules = (
+        rule_for(PreviewEnvironment, "delete"),
+        rule_for(NAMESPACE, "create", "patch", "delete"),
+        *(rule_for(kind, "create", "patch") for kind in CHILDREN),
+    )
+
+    def __init__(self, settings: Settings, metrics: PreviewMetrics | None = None) -> None:
+        self.settings = settings
+        self.metrics = metrics or PreviewMetrics()
+        self.max_concurrent_reconciles = settings.max_concurrent_reconciles
+        self.reconcile_timeout = settings.reconciliation_timeout
+        # Whoever found a namespace taken is told when that one goes, though nothing on it names him.
+        self._waiting: dict[str, set[Key]] = {}
+        # All namespaces: a stranger's has none of our labels and stands in the way nonetheless.
+        namespaces = Watch(NAMESPACE, map=self._concerned)
+        self.watches = (namespaces, *(Watch(kind, map=owners, labels=MANAGED_LABELS) for kind in CHILDREN))
+        super().__init__()
+
+    def _concerned(self, namespace: StoredObject) -> Iterable[Key | tuple[str, str]]:
+        return [*owners(namespace), *self._waiting.get(namespace.name, ())]
+
+    async def reconcile(
+        self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]
+    ) -> Requeue | None:
+        self.metrics.reconciled.inc(str(preview.spec.pr_number))
+        expires = expiry(preview)
+        if expires is not None and ctx.now() >= expires:
+            await self._expire(preview, ctx)
+            return None
+        ctx.status.expires_at = expires
+        children = PreviewChildren(preview, self.settings)
+        try:
+            await self._provision(preview, ctx, children)
+        except (ForeignNamespaceError, NamespaceChangingError) as obstacle:
+            return self._blocked(ctx, children, obstacle)
+        return _until(expires, ctx.now())
+
+    async def finalize(self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]) -> Requeue | None:
+        name = PreviewChildren(preview, self.settings).namespace
+        waits_for = await release(ctx, name)
+        if not waits_for:
+            self._stop_waiting(name, ctx.key)
+            return None
+        ctx.condition("Ready", False, reason="NamespaceTerminating", message=waits_for)
+        return Requeue(after=self.settings.deletion_report_after)
+
+    async def _expire(self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]) -> None:
+        if await ctx.delete(preview):
+            self.metrics.expired.inc()
+            seconds = preview.spec.ttl_seconds
+            await ctx.event("Normal", "Expired", f"deleted {seconds} s after its creation", action="Delete")
+
+    async def _provision(
+        self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment], children: PreviewChildren
+    ) -> None:
+        """Have everything there is to a preview, and say how far it is."""
+        made = preview.status.ready_at is not None
+        async with self._step("namespace"):
+            await claim(ctx, children.namespace, labels=children.namespace_labels)
+            self._stop_waiting(children.namespace, ctx.key)
+        async with self._step("networkpolicy"):  # before the pod: it never runs unprotected
+            await ctx.apply(children.network_policy(), owner=False)
+        async with self._step("update" if made else "deployment"):
+            deployment = await ctx.apply(children.deployment(), owner=False)
+        async with self._step("service"):
+            await ctx.apply(children.service(), owner=False)
+        async with self._step("ingress"):
+            await ctx.apply(children.ingress(), owner=False)
+        ctx.status.url = children.url
+        ctx.status.image = children.image
+        self._report(preview, ctx, deployment)
+
+    def _report(
+        self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment], deployment: dict[str, Any]
+    ) -> None:
+        """Say how far the rollout is; the first time that it is done counts as the creation."""
+        trouble = failed_rollout(deployment)
+        if rolled_out(deployment):
+            ctx.status.phase = "Ready"
+            ctx.condition("Ready", True, reason="Available", message=f"serves at {ctx.status.url}")
+            if preview.status.ready_at is None:
+                self._created(preview, ctx)
+        elif trouble:
+            if preview.status.phase != "Failed":
+                self.metrics.failed.labels("update" if preview.status.ready_at else "deployment").inc()
+            ctx.status.phase = "Failed"
+            ctx.condition("Ready", False, reason="RolloutFailed", message=trouble)
+        else:
+            ctx.status.phase = "Deploying"
+            ctx.condition(
+                "Ready", False, reason="RollingOut", message=f"waiting for {ctx.status.image} to be available"
+            )
+
+    def _created(self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]) -> None:
+        now = ctx.now()
+        ctx.status.ready_at = now.replace(microsecond=0)
+        self.metrics.created.inc(preview.spec.branch_name)
+        if preview.metadata.creation_timestamp is not None:
+            seconds = (now - preview.metadata.creation_timestamp).total_seconds()
+            self.metrics.creation_seconds.observe(max(0.0, seconds))
+
+    def _blocked(
+        self,
+        ctx: Context[PreviewEnvironment],
+        children: PreviewChildren,
+        obstacle: ForeignNamespaceError | NamespaceChangingError,
+    ) -> Requeue | None:
+        """Say what is in the way and come back: at once if it is gone, else when the watch or the clock says so."""
+        ctx.condition("Ready", False, reason=obstacle.reason, message=str(obstacle))
+        if isinstance(obstacle, ForeignNamespaceError):
+            self._waiting.setdefault(children.namespace, set()).add(ctx.key)
+            if ctx.status.phase != "Failed":
+                self.metrics.failed.labels("namespace").inc()
+            ctx.status.phase = "Failed"
+        else:
+            ctx.status.phase = "Pending"
+            if ctx.status.namespace is None:
+                return Requeue(after=0)
+        expires = _until(ctx.status.expires_at, ctx.now())
+        return Requeue(after=min(_LOOK_AGAIN_SECONDS, expires.after if expires else _LOOK_AGAIN_SECONDS))
+
+    def _stop_waiting(self, namespace: str, key: Key) -> None:
+        keys = self._waiting.get(namespace)
+        if keys is not None:
+            keys.discard(key)
+            if not keys:
+                del self._waiting[namespace]
+
+    @asynccontextmanager
+    async def _step(self, name: str) -> AsyncIterator[None]:
+        """Count what goes wrong in a step; the run fails all the same."""
+        try:
+            yield
+        except ClientError:
+            self.metrics.failed.labels(name).inc()
+            raise
+
+
+def expiry(preview: PreviewEnvironment) -> datetime | None:
+    """When its time is up, counted from its creation."""
+    created, seconds = preview.metadata.creation_timestamp, preview.spec.ttl_seconds
+    return None if created is None or seconds is None else created + timedelta(seconds=seconds)
+
+
+def _until(moment: datetime | None, now: datetime) -> Requeue | None:
+    return None if moment is None else Requeue(after=max(0.0, (moment - now).total_seconds()))
+
+
+def rolled_out(deployment: dict[str, Any]) -> bool:
+    """Whether the Deployment's controller has seen the present spec and all of it is available."""
+    status, wanted = deployment.get("status") or {}, deployment["spec"].get("replicas", 1)
+    return bool(
+        status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", math.inf)
+        and status.get("updatedReplicas", 0) >= wanted
+        and status.get("availableReplicas", 0) >= wanted
+        and status.get("replicas", 0) <= wanted
+    )
+
+
+def failed_rollout(deployment: dict[str, Any]) -> str:
+    """Why the rollout has failed; empty if it has not."""
+    for condition in (deployment.get("status") or {}).get("conditions", ()):
+        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
+            return str(condition.get("message", "no pod can be made"))
+        if condition["type"] == "Progressing" and condition["status"] == "False":
+            return str(condition.get("message", "it makes no progress"))
+    return ""
