@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+from kapsa.cli.target import TargetError
+
 __all__ = ["write"]
 
 
@@ -22,6 +24,9 @@ def write(text: str, path: Path | None, *, check: bool = False) -> None:
             raise typer.Exit(1)
         return
     if current != text:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise TargetError(f"{path} cannot be written: {error.strerror}") from error
     typer.echo(f"{path}{'' if current != text else ' (unchanged)'}", err=True)

@@ -6,6 +6,7 @@ anywhere: an `Operator` takes instances.
 
 from __future__ import annotations
 
+import inspect
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
@@ -40,6 +41,8 @@ class Requeue(msgspec.Struct, frozen=True):
     """Seconds until the next run. An event for the resource in between runs it earlier."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.after, int | float):
+            raise TypeError(f"Requeue(after={self.after!r}): say it in seconds")
         if self.after < 0:
             raise ValueError(f"Requeue(after={self.after}): no run can start in the past")
 
@@ -194,3 +197,43 @@ def _rbac_kind(kind: Kind) -> GroupVersionKind | type[CustomResource[Any, Any]]:
     if isinstance(kind, type) and issubclass(kind, CustomResource):
         return kind
     return kind_of(kind)
+
+
+def check_declaration(controller: Any) -> None:
+    """Refuse a declaration that could not work, now instead of at the first event. `Operator` asks for it."""
+    if not isinstance(controller, Controller):
+        name = controller.__name__ if isinstance(controller, type) else type(controller).__name__
+        raise TypeError(f"{controller!r} is no controller: an operator takes instances, such as {name}()")
+    name = type(controller).__name__
+    for attribute in ("owns", "watches", "reads", "predicates", "rules"):
+        value = getattr(controller, attribute)
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise TypeError(f"{name}.{attribute} must be a tuple or list: write {attribute} = (...,)")
+    for attribute, declared in (
+        ("owns", controller.owned),
+        ("watches", controller.watches),
+        ("reads", controller.read),
+    ):
+        for each in declared:
+            try:
+                kind_of(each.kind)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"{name}.{attribute}: {error}") from None
+    for method in ("reconcile", *(["finalize"] if controller.has_finalize else [])):
+        _check_method(controller, method)
+
+
+def _check_method(controller: Controller[Any], name: str) -> None:
+    method = getattr(type(controller), name)
+    called = f"{type(controller).__name__}.{name}"
+    if method is getattr(Controller, name):
+        raise TypeError(f"{type(controller).__name__} defines no {name}")
+    plain = inspect.isfunction(method) and not hasattr(method, "__wrapped__")
+    if plain and not inspect.iscoroutinefunction(method):
+        raise TypeError(f"{called} must be asynchronous: async def {name}(self, resource, ctx)")
+    try:
+        inspect.signature(getattr(controller, name)).bind(None, None)
+    except TypeError:
+        raise TypeError(
+            f"{called} must take the resource and the context: async def {name}(self, resource, ctx)"
+        ) from None

@@ -127,7 +127,10 @@ class Kubeconfig:
         paths = list(dict.fromkeys(paths))
         found = [(path, _read(path)) for path in paths if path.exists()]
         if not found:
-            raise ConfigError(f"no kubeconfig: {', '.join(map(str, paths)) or 'nothing'} does not exist")
+            raise ConfigError(
+                f"no kubeconfig: {', '.join(map(str, paths)) or 'nothing'} does not exist; set KUBECONFIG, or name "
+                "another file"
+            )
         return cls(found)
 
     @property

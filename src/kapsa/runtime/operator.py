@@ -20,7 +20,7 @@ from prometheus_client.core import Metric
 
 from kapsa.runtime.cache import Cache
 from kapsa.runtime.client import Client
-from kapsa.runtime.controller import Controller
+from kapsa.runtime.controller import Controller, check_declaration
 from kapsa.runtime.election import LeaderElection
 from kapsa.runtime.rbac import OperatorRights, WebhookRights
 from kapsa.runtime.resource import CustomResource
@@ -71,6 +71,8 @@ class Operator:
         :param loop_limit: seconds without a turn after which the event loop is reported as blocked.
         """
         self.controllers = tuple(controllers)
+        for controller in self.controllers:
+            check_declaration(controller)
         if isinstance(leader_election, str):
             leader_election = LeaderElection(name=leader_election)
         self.leader_election = leader_election

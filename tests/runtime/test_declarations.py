@@ -1,0 +1,81 @@
+"""A controller that is declared wrongly is refused when the operator is made, with what to write instead."""
+
+from __future__ import annotations
+
+import functools
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kapsa.runtime import Context, Controller, Operator, Requeue, Watch, generation_changed
+from tests.runtime.shop import App
+
+
+class Good(Controller[App]):
+    async def reconcile(self, resource: App, ctx: Context[App]) -> Requeue | None:
+        return None
+
+
+class Silent(Controller[App]):
+    """It does nothing."""
+
+
+class Synchronous(Controller[App]):
+    def reconcile(self, resource: App, ctx: Context[App]) -> None:  # type: ignore[override]
+        return None
+
+
+class Short(Controller[App]):
+    async def reconcile(self, resource: App) -> None:  # type: ignore[override]
+        return None
+
+
+class SynchronousEnd(Good):
+    def finalize(self, resource: App, ctx: Context[App]) -> None:  # type: ignore[override]
+        return None
+
+
+def declared(**attributes: Any) -> Good:
+    controller = Good()
+    for name, value in attributes.items():
+        setattr(controller, name, value)
+    return controller
+
+
+@pytest.mark.parametrize(
+    ("controller", "message"),
+    [
+        (Good, r"is no controller: an operator takes instances, such as Good\(\)"),
+        ("good", "'good' is no controller"),
+        (declared(owns="v1/Service"), r"Good.owns must be a tuple or list: write owns = \(...,\)"),
+        (declared(predicates=generation_changed), "Good.predicates must be a tuple or list"),
+        (declared(watches=Watch("v1/Secret", map=lambda secret: [])), "Good.watches must be a tuple or list"),
+        (declared(owns=["Service"]), "Good.owns: 'Service' does not name a kind"),
+        (declared(reads=[int]), "Good.reads: int does not say which kind it is"),
+        (Silent(), "Silent defines no reconcile"),
+        (Synchronous(), "Synchronous.reconcile must be asynchronous"),
+        (Short(), "Short.reconcile must take the resource and the context"),
+        (SynchronousEnd(), "SynchronousEnd.finalize must be asynchronous"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_could_not_work_is_refused_at_once(controller: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        Operator(controllers=[controller])
+
+
+def test_a_decorated_reconcile_is_as_good_as_any() -> None:
+    @functools.wraps(Good.reconcile)
+    def traced(self: Good, resource: App, ctx: Context[App]) -> Any:
+        return Good.reconcile(self, resource, ctx)
+
+    controller = type("Decorated", (Good,), {"reconcile": traced})()
+    assert Operator(controllers=[controller]).controllers
+
+
+def test_a_requeue_is_told_in_seconds() -> None:
+    with pytest.raises(
+        TypeError, match=r"Requeue\(after=datetime.timedelta\(seconds=3\)\): say it in seconds"
+    ):
+        Requeue(after=timedelta(seconds=3))  # type: ignore[arg-type]
