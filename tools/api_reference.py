@@ -20,7 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "API.md"
-COMMAND = "python tools/api_reference.py"
+COMMAND = ".venv/bin/python tools/api_reference.py"
 WIDTH = 100
 
 MODULES: tuple[tuple[str, str], ...] = (
