@@ -130,6 +130,7 @@ class RunningOperator:
         self._declare_health()
         if self._serve:
             await self.probes.start()
+            _log.info("served", **{f"{what}_port": port for what, port in self.probes.ports.items()})
         if isinstance(self._clock, SystemClock):  # on a virtual clock, standing still is what a loop does
             self._watch_loop()
         self.cache.start()
