@@ -22,7 +22,10 @@ HEADERS_THAT_MATTER = ("content-type", "warning", "retry-after", "allow", "vary"
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 GENERATED = re.compile(r"(?<=gen-)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
-CURRENT = re.compile(r"current: \d+")
+CURRENT = re.compile(
+    r"(?<=current: )\d+|(?<=in record \()\d+|(?<=\"resourceVersion\":\")\d+|(?<=\\\"resourceVersion\\\":\\\")\d+"
+)
+"""Revisions inside messages."""
 AGE = re.compile(r"^\d+[smhd](\d+[smhd])?$")
 
 
@@ -71,7 +74,7 @@ class Marks:
     def text(self, value: str) -> str:
         value = value.replace(self._namespace, "<ns>").replace(self._origin, "<server>")
         value = UUID.sub(lambda match: self.mark("uid", match[0]), value)
-        value = CURRENT.sub("current: <revision>", GENERATED.sub("<suffix>", value))
+        value = CURRENT.sub("<revision>", GENERATED.sub("<suffix>", value))
         return TIME.sub("<time>", value)
 
     def body(self, value: Any, path: tuple[str, ...] = ()) -> Any:

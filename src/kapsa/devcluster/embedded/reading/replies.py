@@ -150,6 +150,8 @@ class Writer:
     def _bytes(self, code: int, body: bytes) -> Reply:
         if not self.form.is_plain and (self.form.media != "json" or self.form.pretty):
             body = _reformat(body, self.form)
+        elif body[-1:] != b"\n":
+            body += b"\n"
         return Reply(status=code, headers=self.headers(), body=body)
 
 

@@ -40,7 +40,7 @@ class ConfigMaps(BuiltIn):
             errors += [invalid(f"binaryData[{key}]", key, problem) for problem in key_problems(key)]
             size += len(value) * 3 // 4
         if size > _SIZE:
-            errors.append(too_long("", _SIZE))
+            errors.append(too_long("[]", _SIZE))
         return errors
 
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import msgspec
@@ -75,7 +76,20 @@ def _json(body: bytes) -> Any:
     except RecursionError:
         raise _MalformedError("exceeded max depth") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _MalformedError(go_json.syntax_error(body) or str(error)) from None
+        problem = go_json.syntax_error(body)
+        if problem:
+            raise _MalformedError(problem) from None
+        return _forgiving(body, error)
+
+
+def _forgiving(body: bytes, error: Exception) -> Any:
+    """JSON with text that is no Unicode, of which Go makes the replacement character."""
+    try:
+        lenient = json.dumps(json.loads(body.decode(errors="replace")), ensure_ascii=False)
+        text = lenient.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return _decode_json(text.encode())
+    except (ValueError, RecursionError):
+        raise _MalformedError(str(error)) from None
 
 
 def _yaml(body: bytes) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kapsa.devcluster.embedded import field_errors
 from kapsa.devcluster.embedded.errors import bad_request
-from kapsa.devcluster.embedded.field_errors import FieldError
+from kapsa.devcluster.embedded.field_errors import FieldError, GoStruct
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.writing import names
 
@@ -195,7 +195,8 @@ def _owners(references: list[dict[str, Any]]) -> list[FieldError]:
     errors = []
     controller = ""
     references = [
-        {field: reference[field] for field in _OWNER_ORDER if field in reference} for reference in references
+        GoStruct({field: reference[field] for field in _OWNER_ORDER if field in reference})
+        for reference in references
     ]
     for reference in references:
         api_version = reference.get("apiVersion", "")
@@ -218,9 +219,7 @@ def _owners(references: list[dict[str, Any]]) -> list[FieldError]:
                     'Only one reference can have Controller set to true. Found "true" in references for '
                     f"{controller} and {current}"
                 )
-                errors.append(
-                    field_errors.invalid(path, [_as_go_writes(each) for each in references], detail)
-                )
+                errors.append(field_errors.invalid(path, references, detail))
             else:
                 controller = current
     return errors
@@ -267,9 +266,3 @@ def _validate_update(obj: Object, old: Object) -> list[FieldError]:
             shown = after or "" if field in ("name", "namespace", "uid") else after
             errors += _invalid(field, shown, ["field is immutable"])
     return errors
-
-
-def _as_go_writes(reference: dict[str, Any]) -> dict[str, Any]:
-    """The reference with its fields in the order of the Go struct, as messages quote it."""
-    order = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
-    return {field: reference[field] for field in order if field in reference}

@@ -110,6 +110,10 @@ def _checked(patched: Any, live: Object, write: Write) -> Object:
         raise errors.bad_request(
             f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
         )
+    if not write.info.is_custom and patched.get("kind") != live["kind"]:
+        group = write.info.group.partition(".")[0] or "core"
+        what = f"({write.info.version}.{patched.get('kind')}) to ({group}.{write.info.kind})"
+        raise cannot_decode(write, patched, f"converting {what}: unknown conversion")
     metadata = patched.get("metadata")
     if metadata is None:
         patched["metadata"] = {}

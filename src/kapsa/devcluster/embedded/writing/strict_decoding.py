@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -17,10 +18,11 @@ def duplicate_fields(body: bytes, decoded: Any, content_type: str) -> list[str]:
     if is_yaml(content_type):
         return yaml_duplicates(body)
     # Almost no body has any: one that is as long without its spaces as what was read of it lost nothing.
-    if len(msgspec.json.format(body, indent=-1)) == len(msgspec.json.encode(decoded)):
-        return []
+    with contextlib.suppress(msgspec.DecodeError):  # for text that is no Unicode
+        if len(msgspec.json.format(body, indent=-1)) == len(msgspec.json.encode(decoded)):
+            return []
     found: list[str] = []
-    _walk(json.loads(body, object_pairs_hook=_Pairs), "", found)
+    _walk(json.loads(body.decode(errors="replace"), object_pairs_hook=_Pairs), "", found)
     return [f'duplicate field "{path}"' for path in found]
 
 
