@@ -135,6 +135,14 @@ async def test_contradicting_options_are_refused(api: Api):
     assert 'Unsupported value: "Sideways"' in unknown.message
 
 
+@pytest.mark.parametrize("seconds", ["--5", "x", "9" * 5000])
+async def test_a_grace_that_is_no_number_is_refused(api: Api, seconds: str):
+    await api.configmap("one")
+    refused = await api.delete(ONE, gracePeriodSeconds=seconds)
+    assert refused.status == 400
+    assert refused.message.startswith("strconv.ParseInt: parsing")
+
+
 async def test_a_deletion_raises_the_generation_of_a_kind_that_counts(api: Api):
     await api.post(CRDS, WIDGET_DEFINITION)
     body = {

@@ -98,6 +98,8 @@ def token(**fields: object) -> str:
     ("query", "status", "message"),
     [
         ({"limit": "abc"}, 400, 'strconv.ParseInt: parsing "abc": invalid syntax'),
+        ({"limit": "9" * 5000}, 400, "strconv.ParseInt: parsing"),
+        ({"resourceVersion": "9" * 5000}, 400, "value out of range"),
         ({"resourceVersion": "abc"}, 400, "invalid resource version: resourceVersion: Invalid value"),
         ({"continue": "%%%"}, 400, "invalid continue token: continue key is not valid: illegal base64"),
         ({"continue": "abc"}, 400, "invalid continue token: continue key is not valid: invalid character"),

@@ -37,6 +37,8 @@ _EXPIRED_CONTINUE = (
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
 _INCONSISTENT = -1
+_LONGEST_REVISION = 19
+"""Digits of a number that surely fits 64 bits."""
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
@@ -188,7 +190,7 @@ def _expired_continue(token: _Token) -> ApiError:
 
 def parse_revision(text: str) -> int:
     """A resourceVersion of a request as a number."""
-    if not text.isascii() or not text.isdigit() or int(text) >= 2**64:
+    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_REVISION:
         problem = "value out of range" if text.isdigit() else "invalid syntax"
         raise bad_request(
             f"invalid resource version: resourceVersion: Invalid value: {quote(text)}: "

@@ -17,6 +17,7 @@ from kapsa.devcluster.embedded.storage.stored_form import with_revision
 __all__ = ["Watch", "single_event", "too_old", "watch_revision"]
 
 BOOKMARK_SECONDS = 60.0
+_LONGEST_REVISION = 19
 _END_OF_LIST = "k8s.io/initial-events-end"
 
 View = Callable[[Stored], bytes]
@@ -171,7 +172,7 @@ def watch_revision(text: str) -> int:
     """The revision a watch starts after; the real server's words for one that is none."""
     if not text:
         return 0
-    if not text.isascii() or not text.isdigit():
+    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_REVISION:
         quoted = quote(text)
         message = (
             f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -259,7 +260,7 @@ def options_of_query(values: dict[str, list[str]]) -> DeleteOptions:
     """The options of a deletion that has no body."""
     grace = values.get("gracePeriodSeconds", [""])[0]
     orphan = values.get("orphanDependents", [""])[0]
-    if grace and not grace.lstrip("-").isdigit():
+    if grace and not re.fullmatch("[+-]?[0-9]{1,18}", grace):
         text = field_errors.quote(grace)
         raise errors.bad_request(f"strconv.ParseInt: parsing {text}: invalid syntax")
     return DeleteOptions(

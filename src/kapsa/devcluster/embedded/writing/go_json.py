@@ -5,6 +5,8 @@ from __future__ import annotations
 __all__ = ["syntax_error"]
 
 _SPACE = " \t\r\n"
+_DIGITS = frozenset("0123456789")
+_NUMBER_STARTS = _DIGITS | {"-"}
 _HEX = "0123456789abcdefABCDEF"
 _ESCAPED = '"\\/bfnrt'
 MAXIMUM_DEPTH = 10_000
@@ -121,7 +123,7 @@ class _Scanner:
     def _scalar(self, character: str, context: str) -> None:
         if character == '"':
             self._string()
-        elif character == "-" or character.isdigit():
+        elif character in _NUMBER_STARTS:
             self._number()
         elif character in "tfn":
             self._literal({"t": "true", "f": "false", "n": "null"}[character])
@@ -166,7 +168,7 @@ class _Scanner:
     def _number(self) -> None:
         if self._next() == "-":
             self._at += 1
-            if not self._next().isdigit():
+            if self._next() not in _DIGITS:
                 raise self._fail("in numeric literal")
         if self._next() == "0":
             self._at += 1
@@ -174,14 +176,14 @@ class _Scanner:
             self._digits()
         if self._here() == ".":
             self._at += 1
-            if not self._next().isdigit():
+            if self._next() not in _DIGITS:
                 raise self._fail("after decimal point in numeric literal")
             self._digits()
         if self._here() in ("e", "E"):
             self._at += 1
             if self._next() in "+-":
                 self._at += 1
-            if not self._next().isdigit():
+            if self._next() not in _DIGITS:
                 raise self._fail("in exponent of numeric literal")
             self._digits()
 
@@ -189,5 +191,5 @@ class _Scanner:
         return self._text[self._at] if self._at < len(self._text) else ""
 
     def _digits(self) -> None:
-        while self._here().isdigit():
+        while self._here() in _DIGITS:
             self._at += 1
