@@ -23,6 +23,9 @@ class Other(CustomResource[ThingSpec, Status], group="example.com", version="v1"
 class ThingController(Controller[Thing]):
     owns = ("v1/ConfigMap",)
 
+    async def reconcile(self, thing, ctx):
+        ...
+
 operator = Operator(controllers=[ThingController()], leader_election="thing-operator")
 '''
 

@@ -94,6 +94,9 @@ class _Demo:
             await self._until("its Deployment and pods are gone", lambda: self._gone(client))
 
     async def _keep(self, cluster: DevCluster, client: Client, kubeconfig: Path) -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await client.create(_SITE)
         kubeconfig.touch(mode=0o600)
         kubeconfig.write_text(cluster.kubeconfig.read_text())
@@ -101,9 +104,6 @@ class _Demo:
             f"\nIt goes on running. In another terminal:\n\n  export KUBECONFIG={kubeconfig.absolute()}\n"
             "  kubectl get sites,deployments,pods\n\nCtrl-C ends it."
         )
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         try:
             await stop.wait()
         finally:

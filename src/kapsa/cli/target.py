@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,8 @@ def load_module(name: str) -> ModuleType:
         sys.path.insert(0, here)
     if name.endswith(".py"):
         return _load_file(Path(name))
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise TargetError(f"{name!r} is no module name: it is something like myapp, or shop.operators")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -34,8 +37,8 @@ def load_module(name: str) -> ModuleType:
                 "run this in the folder that holds it, or give a path such as myapp/myapp.py"
             ) from None
         raise TargetError(f"{name} cannot be imported: {error}") from error
-    except ValueError as error:
-        raise TargetError(f"{name!r} is no module name: {error}") from None
+    except Exception as error:
+        raise _broken(name, error) from error
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -46,8 +49,21 @@ def _load_file(path: Path) -> ModuleType:
         raise TargetError(f"{path} is not a Python module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise _broken(str(path), error) from error
     return module
+
+
+def _broken(name: str, error: Exception) -> TargetError:
+    """A module that is there and fails when it is imported: the line of it that failed."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename
+    ]
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    what = f"{type(error).__name__}: {error}{where}"
+    return TargetError(f"{name} cannot be imported: {what}; KAPSA_DEBUG=1 shows the whole traceback")
 
 
 def find(target: str) -> tuple[ModuleType, Any]:
