@@ -58,8 +58,11 @@ def _load_file(path: Path) -> ModuleType:
 
 def _broken(name: str, error: Exception) -> TargetError:
     """A module that is there and fails when it is imported: the line of it that failed."""
+    ours = ("importlib", __file__)
     frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(part in frame.filename for part in ours)
     ]
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     what = f"{type(error).__name__}: {error}{where}"
