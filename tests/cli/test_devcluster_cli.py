@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.devcluster.real.watching import is_running, program, until, until_gone
+from tests.process_table import process_table
 
 KAPSA = [sys.executable, "-c", "from kapsa.cli import main; main()"]
 
@@ -267,8 +268,7 @@ def test_a_real_one_that_loses_a_component_ends_with_one_line(terminal: Terminal
 
 
 def _descendants(ancestor: int) -> list[int]:
-    answer = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
-    parents = {int(pid): int(parent) for pid, parent in (line.split() for line in answer.stdout.splitlines())}
+    parents = {process.pid: process.parent for process in process_table()}
     found: list[int] = []
     generation = [ancestor]
     while generation := [pid for pid, parent in parents.items() if parent in generation]:

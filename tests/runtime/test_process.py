@@ -150,7 +150,8 @@ def test_a_users_mistake_is_one_line(
     monkeypatch.setenv("KUBECONFIG", str(project / "missing"))
     monkeypatch.delenv("KAPSA_DEBUG", raising=False)
     assert main(["things:operator"]) == 1
-    assert capsys.readouterr().err == f"kapsa: no kubeconfig: {project / 'missing'} does not exist\n"
+    told = f"no kubeconfig: {project / 'missing'} does not exist; set KUBECONFIG, or name another file"
+    assert capsys.readouterr().err == f"kapsa: {told}\n"
 
 
 def test_the_command_becomes_the_program(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import pytest
 from kapsa.devcluster.errors import ComponentFailed, DevClusterError
 from kapsa.devcluster.processes import DIRECTORY_PREFIX, Supervisor, telling_line
 from tests.devcluster.real.watching import is_empty, is_running, until, until_gone
+from tests.process_table import process_table
 
 ENV = dict(os.environ)
 SLEEP = ["sleep", "600"]
@@ -68,9 +69,7 @@ def test_a_killed_parent_leaves_no_process_and_no_directory(tmp_path: Path, how:
 
 
 def _group(leader: int) -> list[int]:
-    answer = subprocess.run(["ps", "-eo", "pid=,pgid="], capture_output=True, text=True, check=True)
-    pairs = (line.split() for line in answer.stdout.splitlines())
-    return [int(pid) for pid, group in pairs if int(group) == leader]
+    return [process.pid for process in process_table() if process.group == leader]
 
 
 async def test_a_killed_supervisor_takes_its_processes_along_and_close_removes_the_directory(
