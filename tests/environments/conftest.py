@@ -11,6 +11,7 @@ import pytest_asyncio
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
 from kapsa.runtime.clock import SystemClock
 from kapsa.runtime.testing import Harness
+from tests.environments.servers.fixtures import git_repository, git_server, registry_server  # noqa: F401 - fixtures
 from tests.environments.stage import Stage
 
 

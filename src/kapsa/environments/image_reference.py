@@ -1,0 +1,103 @@
+"""Names of images: `registry.example.com/team/app:1.0@sha256:…`, taken apart and put together."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from kapsa.environments.outside import Refused
+
+__all__ = ["DOCKER_HUB", "ImageReference", "is_digest"]
+
+DOCKER_HUB = "docker.io"
+_HUB_NAMES = ("docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
+_LONGEST = 512
+
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?|\[[0-9a-fA-F:.]+\](:[0-9]{1,5})?")
+_PATH = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+
+
+class ImageReference(msgspec.Struct, frozen=True):
+    """One image, or all images of a repository if it has neither tag nor digest."""
+
+    registry: str
+    """Its host, with a port if need be; `docker.io` where none is written."""
+    path: str
+    """The repository inside the registry, such as `team/app`."""
+    tag: str = ""
+    digest: str = ""
+
+    @classmethod
+    def parse(cls, text: str, *, registry: str = DOCKER_HUB) -> ImageReference:
+        """Read a reference as container runtimes do; `registry` is where a name without a host is.
+
+        :raises Refused: it is none.
+        """
+        if not text or len(text) > _LONGEST or not text.isascii():
+            raise _refused(text)
+        rest, _, digest = text.partition("@")
+        if "@" in text and not is_digest(digest):
+            raise _refused(text)
+        host, rest = _split_host(rest, registry)
+        path, colon, tag = rest.partition(":")
+        if host == DOCKER_HUB and "/" not in path:
+            path = f"library/{path}"
+        if not _PATH.fullmatch(path) or not _HOST.fullmatch(host) or (colon and not _TAG.fullmatch(tag)):
+            raise _refused(text)
+        return cls(host, path, tag, digest)
+
+    @property
+    def repository(self) -> str:
+        """The repository with its host, as manifests name it."""
+        return f"{self.registry}/{self.path}"
+
+    def with_tag(self, tag: str) -> ImageReference:
+        """The image of this tag in the same repository.
+
+        :raises Refused: it is no tag.
+        """
+        if not _TAG.fullmatch(tag):
+            raise Refused(f"{tag[:80]!r} is not the tag of an image")
+        return ImageReference(self.registry, self.path, tag)
+
+    def with_digest(self, digest: str) -> ImageReference:
+        """Exactly this image in the same repository.
+
+        :raises Refused: it is no digest.
+        """
+        if not is_digest(digest):
+            raise Refused(f"{digest[:80]!r} is not the digest of an image")
+        return ImageReference(self.registry, self.path, self.tag, digest)
+
+    @property
+    def pinned(self) -> str:
+        """What a container runs: by digest if there is one, which no later push can change."""
+        return f"{self.repository}@{self.digest}" if self.digest else str(self)
+
+    def __str__(self) -> str:
+        return f"{self.repository}{self.tag and f':{self.tag}'}{self.digest and f'@{self.digest}'}"
+
+
+def is_digest(text: str) -> bool:
+    """Whether this is a digest such as `sha256:…`."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def _split_host(text: str, default: str) -> tuple[str, str]:
+    first, slash, rest = text.partition("/")
+    # What container runtimes go by: a first part with a dot or a colon, or localhost, is a host.
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        host = first
+    else:
+        host, rest = default, text
+    return (DOCKER_HUB if host in _HUB_NAMES else host), rest
+
+
+def _refused(text: str) -> Refused:
+    return Refused(
+        f"{text[:120]!r} is not the name of an image",
+        hint="Write it as registry.example.com/team/app, all in lower case",
+    )

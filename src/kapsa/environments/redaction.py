@@ -1,0 +1,82 @@
+"""Text without the secrets in it: what is shown to people, kept in status or logged, cut to a size.
+
+Two nets: the secrets that we know of are replaced wherever they appear, in each form they travel in, and what looks like
+a secret (passwords in URLs, Authorization headers, keys, well-known tokens) is replaced although nobody told us.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from urllib.parse import quote
+
+__all__ = ["HIDDEN", "printable", "redact", "tail"]
+
+HIDDEN = "***"
+_SHORTEST_SECRET = 4
+"""Shorter ones are in every text by chance, and hiding them would tell where."""
+
+_LOOKS_SECRET = (
+    # One letter in front, not a run of them: a run would be tried from each of its letters, again and again.
+    (re.compile(r"(?<=[A-Za-z]://)[^/\s@'\"]{1,1024}@"), f"{HIDDEN}@"),
+    (
+        re.compile(r"(?i)\b(authorization[\"']?\s{0,9}[:=]\s{0,9}[\"']?(?:(?:basic|bearer|token)\s{1,9})?)[^\s\"',]+"),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"(?i)\b(bearer\s{1,9})[A-Za-z0-9._~+/=-]{8,}"), rf"\1{HIDDEN}"),
+    (
+        re.compile(
+            r"(?i)((?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key)[\"']?\s{0,9}[:=]\s{0,9})"
+            r"(?![\s\"']*\*\*\*)(\"[^\"\n]*\"|'[^'\n]*'|[^\s\"',;&]+)"
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (
+        re.compile(r"-----BEGIN [A-Z0-9 ]{0,64}PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]{0,64}PRIVATE KEY-----|\Z)", re.DOTALL),
+        HIDDEN,
+    ),
+    (re.compile(r"\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA|ASIA|dckr_pat_|npm_)[A-Za-z0-9_-]{10,}"), HIDDEN),
+    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"), HIDDEN),
+)  # fmt: skip
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
+_OTHER_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text with every secret in it replaced: the given ones, and what looks like one."""
+    forms = {form for secret in secrets for form in _forms(secret)}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, HIDDEN)
+    for pattern, replacement in _LOOKS_SECRET:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def printable(text: str) -> str:
+    """The text without what steers a terminal or forges a log line: escape sequences, control and bidi characters."""
+    text = _ESCAPE_SEQUENCE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _OTHER_CONTROL.sub("", text)
+
+
+def tail(text: str, *, secrets: Iterable[str] = (), lines: int = 40, characters: int = 4096) -> str:
+    """The end of a log, made fit to be kept: its last lines, printable, without secrets."""
+    # A little more than needed is looked at: a secret that the cut goes through would not be recognised.
+    safe = redact(printable(text[-8 * characters :]), secrets)
+    kept = "\n".join([line.rstrip() for line in safe.splitlines() if line.strip()][-lines:])
+    if len(kept) <= characters:
+        return kept
+    return "…" + kept[1 - characters :]
+
+
+def _forms(secret: str) -> Iterable[str]:
+    """A secret as it is, and as it looks in URLs, in base64 and line by line."""
+    if len(secret.strip()) < _SHORTEST_SECRET:
+        return
+    yield secret
+    yield quote(secret, safe="")
+    yield quote(secret)
+    yield base64.b64encode(secret.encode()).decode()
+    for line in secret.splitlines():
+        if len(line.strip()) >= 2 * _SHORTEST_SECRET:
+            yield line.strip()
