@@ -4,20 +4,23 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from kapsa.runtime import (
+    Cache,
     Context,
     Controller,
     CustomResource,
     Field,
+    Key,
     Operator,
+    Owns,
     Part,
     Requeue,
     Spec,
     Status,
+    StoredObject,
+    Watch,
     printer_column,
     rule,
 )
-
-DEPENDENCY_POLL_SECONDS = 5.0
 
 
 class Dependency(Part):
@@ -83,9 +86,28 @@ class Application(
     """An application with its dependencies and its address."""
 
 
+def dependencies_of(stored: StoredObject) -> list[str]:
+    """What an application depends on, to find it by."""
+    dependencies = stored.to_dict().get("spec", {}).get("dependencies", [])
+    return [f"{each.get('kind', 'Application')} {stored.namespace}/{each['name']}" for each in dependencies]
+
+
+def dependants(changed: StoredObject, cache: Cache) -> list[Key]:
+    """The applications that depend on an object."""
+    kind = changed.to_dict()["kind"]
+    return [app.key for app in cache.by_index(Application, "dependency", f"{kind} {changed.key}")]
+
+
 class ApplicationController(Controller[Application]):
-    owns = ("apps/v1/Deployment", "v1/Service", "networking.k8s.io/v1/Ingress")
-    reads = ("apps/v1/StatefulSet",)
+    owns = (
+        Owns("apps/v1/Deployment", deletes=False),
+        Owns("v1/Service", deletes=False),
+        "networking.k8s.io/v1/Ingress",
+    )
+    watches = tuple(
+        Watch(kind, map=dependants) for kind in (Application, "apps/v1/Deployment", "apps/v1/StatefulSet")
+    )
+    indexes = {"dependency": dependencies_of}  # noqa: RUF012 - read only
     max_concurrent_reconciles = 5
 
     async def reconcile(self, app: Application, ctx: Context[Application]) -> Requeue | None:
@@ -94,7 +116,7 @@ class ApplicationController(Controller[Application]):
             names = ", ".join(f"{each.kind} {each.name}" for each in missing)
             ctx.status.phase = "Waiting"
             ctx.condition("Ready", False, reason="DependencyNotReady", message=f"waiting for {names}")
-            return Requeue(after=DEPENDENCY_POLL_SECONDS)
+            return None  # a change of what it waits for runs it again
         deployment = await ctx.apply(deployment_for(app))
         await ctx.apply(service_for(app))
         await reconcile_ingress(app, ctx)

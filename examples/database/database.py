@@ -12,6 +12,7 @@ from kapsa.runtime import (
     CustomResource,
     Field,
     Operator,
+    Owns,
     Part,
     Quantity,
     Requeue,
@@ -86,7 +87,11 @@ class Database(
 
 
 class DatabaseController(Controller[Database]):
-    owns = ("apps/v1/StatefulSet", "v1/Service", "batch/v1/CronJob")
+    owns = (
+        Owns("apps/v1/StatefulSet", deletes=False),
+        Owns("v1/Service", deletes=False),
+        "batch/v1/CronJob",
+    )
     # The claims have no owner, so that they stay; a label leads from one to its database.
     watches = (
         Watch(

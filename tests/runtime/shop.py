@@ -7,7 +7,7 @@ from typing import Any
 
 from kapsa.runtime import Context, Controller, CustomResource, Requeue, Spec, Status
 
-__all__ = ["App", "Recorder", "app", "config_map"]
+__all__ = ["App", "AppStatus", "Recorder", "app", "config_map"]
 
 
 class AppSpec(Spec):

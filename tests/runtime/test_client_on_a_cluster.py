@@ -96,6 +96,8 @@ async def test_a_list_in_pages_is_the_whole_list_of_one_revision(client: Client)
     listed = await client.list(KIND, namespace=client.namespace, limit=3)
     names = [item["metadata"]["name"] for item in listed.items if item["metadata"]["name"].startswith("c")]
     assert names == [f"c{number}" for number in range(7)]
+    assert [item["metadata"]["name"] for item in listed if item["metadata"]["name"].startswith("c")] == names
+    assert len(listed) == len(listed.items)
     assert listed.items[0]["kind"] == "ConfigMap"
     assert listed.resource_version
     pages = [page async for page in client.pages(KIND, namespace=client.namespace, limit=3)]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_type
 
 import msgspec
 import pytest
 
 from kapsa.devcluster.faults import Drop, FaultPlan, Rule
 from kapsa.runtime import Backoff, Context, Operator, Owns, Requeue
+from kapsa.runtime.rbac import grants
 from kapsa.runtime.testing import Harness
-from tests.runtime.shop import App, Recorder, Work, app, config_map
+from tests.runtime.shop import App, AppStatus, Recorder, Work, app, config_map
 
 pytestmark = pytest.mark.virtual_time
 
@@ -463,3 +464,46 @@ async def test_a_resource_that_deletes_itself_is_finalized(harness: Harness) -> 
     await harness.settle()
     assert controller.cleaned == ["web"]
     assert await harness.get(App, "web") is None
+
+
+async def test_a_controller_that_never_deletes_a_kind_has_no_right_to_and_is_told(harness: Harness) -> None:
+    caught: list[str] = []
+
+    async def work(resource: App, ctx: Context[App]) -> None:
+        await ctx.apply(config_map(resource.name))
+        try:
+            await ctx.delete("v1/ConfigMap", resource.name)
+        except TypeError as error:
+            caught.append(str(error))
+
+    controller = Recorder(work, owns=[Owns("v1/ConfigMap", deletes=False)])
+    verbs = {
+        verb
+        for grant in grants(Operator(controllers=[controller]).rights(), namespace="default")
+        for rule in grant.rules
+        if "configmaps" in rule.resources
+        for verb in rule.verbs
+    }
+    assert verbs == {"get", "list", "watch", "create", "patch"}
+    await harness.install(App)
+    await harness.start(Operator(controllers=[controller]))
+    await harness.apply(app("web"))
+    await harness.settle()
+    assert caught == [
+        "Recorder declares that it deletes no ConfigMap: leave deletes=False out of its Owns('v1/ConfigMap')"
+    ]
+    assert await harness.get("v1/ConfigMap", "web") is not None
+
+
+async def test_a_type_checker_knows_the_status_fields(harness: Harness) -> None:
+    async def work(resource: App, ctx: Context[App]) -> None:
+        assert_type(ctx.status, AppStatus)
+        ctx.status.ready = 3
+        with pytest.raises(AttributeError):
+            ctx.status.redy = 4  # type: ignore[attr-defined]  # a slip that no run is needed to find
+
+    await harness.install(App)
+    await harness.start(Operator(controllers=[Recorder(work)]))
+    await harness.apply(app("web"))
+    await harness.settle()
+    assert (await harness.get(App, "web")).status.ready == 3

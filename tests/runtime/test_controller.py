@@ -10,6 +10,7 @@ import pytest
 from kapsa.devcluster.faults import Answer, FaultPlan, Rule
 from kapsa.runtime import (
     Backoff,
+    Cache,
     Change,
     Context,
     Controller,
@@ -305,6 +306,53 @@ async def test_a_watch_maps_the_old_and_the_new_object(harness: Harness) -> None
     )
     await harness.settle()
     assert sorted(controller.runs) == ["a", "b"]
+
+
+async def test_a_watch_can_look_for_whom_an_object_concerns(harness: Harness) -> None:
+    def users(changed: StoredObject, cache: Cache) -> list[Key]:
+        return [each.key for each in cache.by_index(App, "image", changed.name)]
+
+    controller = Recorder(
+        watches=[Watch("v1/ConfigMap", users)],
+        indexes={"image": lambda stored: [stored.to_dict()["spec"]["image"]]},
+    )
+    await start(harness, controller)
+    await harness.apply(app("a", image="one"), app("b", image="two"), app("c", image="one"))
+    await harness.settle()
+    controller.runs.clear()
+    await harness.client.create(config_map("one"), namespace="default")
+    await harness.settle()
+    assert sorted(controller.runs) == ["a", "c"]
+
+
+async def test_a_map_made_in_a_loop_is_not_handed_the_cache(harness: Harness) -> None:
+    watches = [
+        Watch(kind, map=lambda stored, name=name: [(stored.namespace, name)])  # type: ignore[misc]
+        for kind, name in (("v1/ConfigMap", "a"), ("v1/Secret", "b"))
+    ]
+    controller = Recorder(watches=watches)
+    await start(harness, controller)
+    await harness.apply(app("a"), app("b"))
+    await harness.settle()
+    controller.runs.clear()
+    await harness.client.create(config_map("x"), namespace="default")
+    await harness.settle()
+    assert controller.runs == ["a"]
+
+
+async def test_an_index_that_cannot_read_one_object_still_finds_the_others(harness: Harness) -> None:
+    found: list[str] = []
+
+    async def look(resource: App, ctx: Context[App]) -> None:
+        found[:] = [each.name for each in ctx.find(App, "team", "blue")]
+
+    def team_of(stored: StoredObject) -> list[str]:
+        return [stored.labels["team"]]
+
+    await start(harness, Recorder(look, indexes={"team": team_of}))
+    await harness.apply(app("a", labels={"team": "blue"}), app("b"), app("c", labels={"team": "blue"}))
+    await harness.settle()
+    assert found == ["a", "c"]
 
 
 async def test_an_optional_kind_is_not_waited_for_and_is_seen_once_it_is_served(harness: Harness) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.runtime import Context, Controller, Operator, Requeue, Watch, generation_changed
+from kapsa.runtime import Context, Controller, Key, Operator, Requeue, Watch, generation_changed
 from tests.runtime.shop import App
 
 
@@ -51,6 +51,14 @@ def declared(**attributes: Any) -> Good:
         (declared(owns="v1/Service"), r"Good.owns must be a tuple or list: write owns = \(...,\)"),
         (declared(predicates=generation_changed), "Good.predicates must be a tuple or list"),
         (declared(watches=Watch("v1/Secret", map=lambda secret: [])), "Good.watches must be a tuple or list"),
+        (
+            declared(watches=[Watch("v1/Secret", map=lambda: [Key("default", "web")])]),
+            "must take the object, or the object and the",
+        ),  # type: ignore[arg-type,misc]
+        (
+            declared(watches=[Watch("v1/Secret", map="web")]),
+            "the map of v1/Secret must be a function, not 'web'",
+        ),  # type: ignore[arg-type]
         (declared(owns=["Service"]), "Good.owns: 'Service' does not name a kind"),
         (declared(reads=[int]), "Good.reads: int does not say which kind it is"),
         (Silent(), "Silent defines no reconcile"),

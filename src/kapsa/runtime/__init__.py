@@ -26,6 +26,7 @@ from kapsa.runtime.admission import (
     allow,
     deny,
 )
+from kapsa.runtime.cache import Cache
 from kapsa.runtime.client import Client
 from kapsa.runtime.context import Context
 from kapsa.runtime.controller import Controller, Owns, Reads, Requeue, TerminalError, Watch
@@ -71,6 +72,7 @@ __all__ = [
     "AdmissionRequest",
     "AdmissionResponse",
     "Backoff",
+    "Cache",
     "Change",
     "Client",
     "Condition",

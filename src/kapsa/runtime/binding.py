@@ -5,7 +5,7 @@ that msgspec can decode and that says which kind it is.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -42,6 +42,12 @@ class ResourceList(msgspec.Struct, Generic[T], frozen=True):
     resource_version: str = ""
     continue_token: str = ""
     """Where the next page starts; empty on the last."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
 
 
 class _RawList(msgspec.Struct, frozen=True):

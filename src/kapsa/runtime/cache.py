@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from kapsa.runtime.binding import kind_of
 from kapsa.runtime.client import Client
@@ -135,6 +135,20 @@ class Cache:
             for each in store.owned_by(owner) if owner else store.select(namespace=namespace):
                 if (matches is None or matches(each.labels)) and namespace in ("", each.namespace):
                     found.setdefault(each.key, each)
+        return list(found.values())
+
+    def by_index(self, kind: Kind, index: str, value: Hashable) -> list[StoredObject]:
+        """The objects that an index, declared by the kind's controller, files under this value, each once."""
+        found = {
+            each.key: each
+            for informer in self.of_kind(kind_of(kind))
+            if informer.store.has_index(index)
+            for each in informer.store.by_index(index, value)
+        }
+        if not found and not any(each.store.has_index(index) for each in self.of_kind(kind_of(kind))):
+            raise LookupError(
+                f"{kind_of(kind)} has no index {index!r}: declare it in its controller's indexes"
+            )
         return list(found.values())
 
     # -- our own writes ----------------------------------------------------------------------------------------

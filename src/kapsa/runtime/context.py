@@ -6,9 +6,9 @@ this process may no longer write.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 import structlog
@@ -31,13 +31,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "NotOursError"]
 
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 
 
 class NotOursError(TerminalError):
     """An object that we would have to take from its owner is in the way."""
+
+
+class HasStatus(Protocol[S_co]):
+    """A resource whose class says what its status is."""
+
+    def draft_status(self) -> S_co: ...
 
 
 class Context(Generic[R]):
@@ -107,6 +115,15 @@ class Context(Generic[R]):
         """Objects from the cache: in the resource's namespace, in another, or in all of them with namespace=""."""
         place = self.key.namespace if namespace is None else namespace
         found = self._runner.cache.select(kind_of(kind), namespace=place, labels=labels)
+        return [_read(each, kind) for each in sorted(found, key=_by_key)]
+
+    @overload
+    def find(self, kind: type[T], index: str, value: Hashable) -> Sequence[T]: ...
+    @overload
+    def find(self, kind: str, index: str, value: Hashable) -> Sequence[dict[str, Any]]: ...
+    def find(self, kind: Kind, index: str, value: Hashable) -> Any:
+        """The objects, in all namespaces, that an index of the kind's controller files under a value."""
+        found = self._runner.cache.by_index(kind, index, value)
         return [_read(each, kind) for each in sorted(found, key=_by_key)]
 
     @overload
@@ -199,6 +216,11 @@ class Context(Generic[R]):
         else:
             kind, place, uid = target, self.key.namespace if namespace is None else namespace, ""
         gvk = kind_of(kind)
+        if any(not owned.deletes and kind_of(owned.kind) == gvk for owned in self._runner.controller.owned):
+            raise TypeError(
+                f"{type(self._runner.controller).__name__} declares that it deletes no {gvk.kind}: "
+                f"leave deletes=False out of its Owns({str(gvk)!r})"
+            )
         if not uid:
             cached = self._runner.cache.get(gvk, Key(place, name)) or self._runner.cache.get(
                 gvk, Key("", name)
@@ -222,16 +244,10 @@ class Context(Generic[R]):
     # -- status ------------------------------------------------------------------------------------------------
 
     @property
-    def status(self) -> Any:
+    def status(self: Context[HasStatus[S]]) -> S:
         """The status to be: change it freely. One write follows after the run, if it differs from what is there."""
-        if self._draft is None:
-            if not isinstance(self.resource, CustomResource):
-                raise TypeError(
-                    f"{self._runner.controller.gvk} has no status class; write its status with ctx.patch(..., "
-                    "subresource='status')"
-                )
-            self._draft = self.resource.draft_status()
-        return self._draft
+        draft: S = self._open_draft()
+        return draft
 
     @property
     def draft(self) -> Any:
@@ -247,7 +263,7 @@ class Context(Generic[R]):
         message: str = "",
     ) -> None:
         """Set a condition of the status. Its transition time moves only when its status does."""
-        self.status.set_condition(
+        self._open_draft().set_condition(
             type,
             status,
             reason=reason,
@@ -273,6 +289,16 @@ class Context(Generic[R]):
         )
 
     # -- inside ------------------------------------------------------------------------------------------------
+
+    def _open_draft(self) -> Any:
+        if self._draft is None:
+            if not isinstance(self.resource, CustomResource):
+                raise TypeError(
+                    f"{self._runner.controller.gvk} has no status class; write its status with ctx.patch(..., "
+                    "subresource='status')"
+                )
+            self._draft = self.resource.draft_status()
+        return self._draft
 
     def _noted(self, gvk: GroupVersionKind, raw: bytes) -> None:
         """Let all readers see what we wrote, and know its echo when the watch brings it."""

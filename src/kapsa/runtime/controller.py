@@ -24,14 +24,17 @@ from kapsa.runtime.store import Index, Key, StoredObject, Transform
 from kapsa.runtime.workqueue import Backoff
 
 if TYPE_CHECKING:
+    from kapsa.runtime.cache import Cache
     from kapsa.runtime.context import Context
 
 __all__ = ["Controller", "Owns", "Reads", "Requeue", "TerminalError", "Watch"]
 
 R = TypeVar("R")
 
-Mapper: TypeAlias = Callable[[StoredObject], Iterable[Key | tuple[str, str]]]
-"""Which resources an object concerns, as (namespace, name)."""
+Concerned: TypeAlias = Iterable[Key | tuple[str, str]]
+"""Resources, as (namespace, name)."""
+Mapper: TypeAlias = Callable[[StoredObject], Concerned] | Callable[[StoredObject, "Cache"], Concerned]
+"""Which resources an object concerns: from the object alone, or from the object and what the operator knows."""
 
 
 class Requeue(msgspec.Struct, frozen=True):
@@ -64,6 +67,8 @@ class Owns(msgspec.Struct, frozen=True):
     metadata_only: bool = False
     """Keep their metadata only. Their spec and status cannot be read then, nor drift be seen."""
     transform: Transform | None = None
+    deletes: bool = True
+    """Whether the controller deletes children itself. False leaves out the right: they go with their owner."""
 
 
 class Watch(msgspec.Struct, frozen=True):
@@ -71,7 +76,11 @@ class Watch(msgspec.Struct, frozen=True):
 
     kind: Kind
     map: Mapper
-    """Called for the old and for the new object: a resource that is no longer concerned runs too."""
+    """Called for the old and for the new object: a resource that is no longer concerned runs too.
+
+    With a second parameter it is handed the cache, to look for the resources that refer to the object; `indexes` of
+    the controller make that quick.
+    """
     predicates: tuple[Predicate, ...] = ()
     labels: LabelSelector = None
     fields: str = ""
@@ -168,7 +177,8 @@ class Controller(Generic[R]):
             resource=Target.of(_rbac_kind(self.resource)),
             status=isinstance(self.resource, type) and issubclass(self.resource, CustomResource),
             finalizer=self.has_finalize,
-            owns=tuple(Target.of(_rbac_kind(each.kind)) for each in self.owned),
+            owns=tuple(Target.of(_rbac_kind(each.kind)) for each in self.owned if each.deletes),
+            keeps=tuple(Target.of(_rbac_kind(each.kind)) for each in self.owned if not each.deletes),
             watches=tuple(
                 Target.of(_rbac_kind(kind))
                 for kind in [*(watch.kind for watch in self.watches), *(read.kind for read in self.read)]
@@ -219,8 +229,22 @@ def check_declaration(controller: Any) -> None:
                 kind_of(each.kind)
             except (TypeError, ValueError) as error:
                 raise type(error)(f"{name}.{attribute}: {error}") from None
+    for watch in controller.watches:
+        _check_mapper(name, watch)
     for method in ("reconcile", *(["finalize"] if controller.has_finalize else [])):
         _check_method(controller, method)
+
+
+def _check_mapper(name: str, watch: Watch) -> None:
+    if not callable(watch.map):
+        raise TypeError(f"{name}.watches: the map of {watch.kind} must be a function, not {watch.map!r}")
+    if not takes_cache(watch.map):
+        try:
+            inspect.signature(watch.map).bind(None)
+        except TypeError:
+            raise TypeError(
+                f"{name}.watches: the map of {watch.kind} must take the object, or the object and the cache"
+            ) from None
 
 
 def _check_method(controller: Controller[Any], name: str) -> None:
@@ -237,3 +261,13 @@ def _check_method(controller: Controller[Any], name: str) -> None:
         raise TypeError(
             f"{called} must take the resource and the context: async def {name}(self, resource, ctx)"
         ) from None
+
+
+def takes_cache(mapper: Callable[..., Concerned]) -> bool:
+    """Whether a watch's mapping function asks for the cache beside the object.
+
+    A parameter with a default does not count: it is how a function made in a loop remembers its variable.
+    """
+    asked = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(mapper).parameters.values()
+    return sum(each.kind in asked and each.default is each.empty for each in parameters) == 2

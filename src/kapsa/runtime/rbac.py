@@ -30,7 +30,8 @@ __all__ = [
 
 Scope = Literal["auto", "Role", "ClusterRole"]
 READ = ("get", "list", "watch")
-OWN = (*READ, "create", "patch", "delete")
+KEEP = (*READ, "create", "patch")
+OWN = (*KEEP, "delete")
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _IRREGULAR = {"Endpoints": "endpoints", "PodMetrics": "pods", "NodeMetrics": "nodes"}
 _CLUSTER_SCOPED = {
@@ -140,6 +141,8 @@ class ControllerRights(msgspec.Struct, frozen=True, kw_only=True):
     finalizer: bool = False
     """It puts a finalizer on its resources."""
     owns: tuple[Target, ...] = ()
+    keeps: tuple[Target, ...] = ()
+    """Owned as well, and never deleted by the controller itself."""
     watches: tuple[Target, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
     """Rights beyond these, such as reading a secret."""
@@ -219,11 +222,12 @@ def _controller_rules(controller: ControllerRights) -> list[PolicyRule]:
         rules.append(_rule(resource, ("patch",)))
     if controller.status:
         rules.append(_rule(resource, ("patch",), "status"))
-    if controller.owns:
+    if controller.owns or controller.keeps:
         # An owner reference that blocks the owner's deletion is checked against this right, where the
         # OwnerReferencesPermissionEnforcement admission plugin is on.
         rules.append(_rule(resource, ("update",), "finalizers"))
     rules += [_rule(target, OWN) for target in controller.owns]
+    rules += [_rule(target, KEEP) for target in controller.keeps]
     rules += [_rule(target, READ) for target in controller.watches]
     return [*rules, *controller.rules]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
+import structlog
+
 from kapsa.runtime.selector import LabelSelector, matcher
 from kapsa.runtime.stored import (
     Change,
@@ -27,6 +29,8 @@ __all__ = [
     "by_label",
 ]
 
+_log = structlog.get_logger(__name__)
+
 Index = Callable[[StoredObject], Iterable[Hashable]]
 """The values under which an object is found by `Store.by_index`."""
 
@@ -45,6 +49,19 @@ def by_label(name: str) -> Index:
     def values(stored: StoredObject) -> Iterable[Hashable]:
         value = stored.labels.get(name)
         return () if value is None else (value,)
+
+    return values
+
+
+def _guarded(name: str, indexer: Index) -> Index:
+    """An index that files an object it cannot read under nothing, instead of stopping the watch for all others."""
+
+    def values(stored: StoredObject) -> Iterable[Hashable]:
+        try:
+            return tuple(indexer(stored))
+        except Exception as error:
+            _log.error("object not indexed", index=name, object=str(stored.key), error=repr(error))
+            return ()
 
     return values
 
@@ -108,6 +125,8 @@ class Store:
         self._told = -1
         """Up to which version the watch has told everything."""
         self._indexers: dict[str, Index] = {self.OWNER: _by_owner, self.NAMESPACE: _by_namespace}
+        self._given: dict[str, Index] = {}
+        """The indexes of others, as they gave them."""
         self._indexes: dict[str, _Table] = {self.OWNER: _Table(), self.NAMESPACE: _Table()}
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -160,6 +179,9 @@ class Store:
                 found.append(stored)
         return found
 
+    def has_index(self, index: str) -> bool:
+        return index in self._indexers
+
     def owned_by(self, uid: str) -> list[StoredObject]:
         """The objects with an owner reference to this UID."""
         return self.by_index(self.OWNER, uid)
@@ -167,11 +189,12 @@ class Store:
     def add_index(self, name: str, indexer: Index) -> None:
         """File all objects under one more index, now and from now on."""
         if name in self._indexers:
-            if self._indexers[name] is not indexer:
+            if self._given.get(name) is not indexer:
                 raise ValueError(f"there is another index {name!r} here already")
             return
-        self._indexers[name] = indexer
-        self._indexes[name] = _Table.of(indexer, self._objects)
+        self._given[name] = indexer
+        self._indexers[name] = guarded = _guarded(name, indexer)
+        self._indexes[name] = _Table.of(guarded, self._objects)
 
     # -- what the watch says -----------------------------------------------------------------------------------
 

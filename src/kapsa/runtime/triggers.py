@@ -7,9 +7,9 @@ from typing import Any
 
 from kapsa.runtime.binding import kind_of
 from kapsa.runtime.cache import Cache
-from kapsa.runtime.controller import Controller, Owns, Watch
+from kapsa.runtime.controller import Concerned, Controller, Owns, Watch, takes_cache
 from kapsa.runtime.informer import Informer
-from kapsa.runtime.store import Change, Key
+from kapsa.runtime.store import Change, Key, StoredObject
 from kapsa.runtime.workqueue import Priority
 
 __all__ = ["Triggers", "Wake"]
@@ -130,17 +130,24 @@ class Triggers:
 
     def _mapped_handler(self, watch: Watch) -> Callable[[Change], None]:
         kind = kind_of(watch.kind).kind
+        concerned = self._mapper(watch)
 
         def changed(change: Change) -> None:
             if not self.enabled or not all(predicate(change) for predicate in watch.predicates):
                 return
             keys = dict.fromkeys(
-                Key(*key) for side in (change.old, change.new) if side is not None for key in watch.map(side)
+                Key(*key) for side in (change.old, change.new) if side is not None for key in concerned(side)
             )
             for key in keys:
                 self._tell(key, change, kind, Priority.EVENT)
 
         return changed
+
+    def _mapper(self, watch: Watch) -> Callable[[StoredObject], Concerned]:
+        mapper: Any = watch.map
+        if not takes_cache(mapper):
+            return mapper  # type: ignore[no-any-return]  # its signature has just been looked at
+        return lambda stored: mapper(stored, self._cache)
 
     def _tell(self, key: Key, change: Change, kind: str, priority: Priority) -> None:
         self._wake(key, change, kind, Priority.BACKGROUND if change.initial else priority)
