@@ -1,0 +1,281 @@
+"""Environments: from a commit to something that runs at an address, step by step, and back to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from kapsa.environments.deletion import Deletion
+from kapsa.environments.dependencies import Domains, Prober, Renders, ResolvesCommits
+from kapsa.environments.git_address import is_commit
+from kapsa.environments.interests import Interests
+from kapsa.environments.listings import Listings
+from kapsa.environments.metrics import EnvironmentMetrics
+from kapsa.environments.names import FINALIZER, OWNER, OWNER_UID, namespace_name
+from kapsa.environments.namespaces import NAMESPACE, owners
+from kapsa.environments.outside import OutsideError
+from kapsa.environments.repository_access import RepositoryAccess
+from kapsa.environments.resources import DomainPool, Environment, Project, Registry
+from kapsa.environments.routes import CERTIFICATE, HTTP_ROUTE
+from kapsa.environments.settings import Settings
+from kapsa.environments.steps.apply import ApplyStep
+from kapsa.environments.steps.build import BuildStep
+from kapsa.environments.steps.children import KPACK_IMAGE, POLICY_KINDS, RENDERED_KINDS
+from kapsa.environments.steps.copies import CONFIG_MAP, SECRET, Copies
+from kapsa.environments.steps.host import HostStep
+from kapsa.environments.steps.namespace import NamespaceStep
+from kapsa.environments.steps.policy import PolicyStep
+from kapsa.environments.steps.render import RenderStep
+from kapsa.environments.steps.route import RouteStep
+from kapsa.environments.steps.secrets import SecretsStep
+from kapsa.environments.steps.step import Failed, Step, Visit, Waiting, advance, from_outside, report
+from kapsa.environments.steps.tls import TlsStep
+from kapsa.environments.steps.verify import VerifyStep
+from kapsa.environments.trust import is_trusted, needs_refs
+from kapsa.runtime import (
+    Context,
+    Controller,
+    Key,
+    PolicyRule,
+    Requeue,
+    StoredObject,
+    Watch,
+    generation_changed,
+    rule_for,
+)
+
+__all__ = ["EnvironmentController"]
+
+_COPIED = (SECRET, CONFIG_MAP)
+_TRUST_LISTING_SECONDS = 60.0
+
+
+class EnvironmentController(Controller[Environment]):
+    """Reconciles Environments."""
+
+    finalizer = FINALIZER
+    rules = (
+        rule_for(Environment, "delete"),
+        rule_for(NAMESPACE, "create", "patch", "delete"),
+        *(
+            rule_for(kind, "create", "patch", "delete")
+            for kind in dict.fromkeys([*POLICY_KINDS, *RENDERED_KINDS, HTTP_ROUTE, KPACK_IMAGE])
+        ),
+        rule_for("v1/Pod", "list"),
+        PolicyRule(resources=("pods/log",), verbs=("get",)),
+    )
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        listings: Listings,
+        commits: ResolvesCommits,
+        access: RepositoryAccess,
+        renderer: Renders,
+        build: BuildStep,
+        domains: Domains,
+        prober: Prober,
+        metrics: EnvironmentMetrics | None = None,
+    ) -> None:
+        self.settings = settings
+        self.metrics = metrics or EnvironmentMetrics()
+        self.max_concurrent_reconciles = settings.max_concurrent_reconciles
+        self.reconcile_timeout = settings.reconciliation_timeout
+        self.interests = Interests()
+        self._listings = listings
+        self._commits = commits
+        self._access = access
+        self._copies = Copies()
+        self._deletion = Deletion(settings, domains)
+        self.steps: Sequence[Step] = (
+            NamespaceStep(),
+            PolicyStep(),
+            SecretsStep(self._copies),
+            build,
+            HostStep(domains),
+            RenderStep(renderer, access),
+            ApplyStep(),
+            RouteStep(self._copies),
+            TlsStep(),
+            VerifyStep(prober),
+        )
+        self.watches = self._watches()
+        super().__init__()
+
+    def _watches(self) -> tuple[Watch, ...]:
+        interests = self.interests
+        children = dict.fromkeys([*POLICY_KINDS, *RENDERED_KINDS])
+        return (
+            # All namespaces: a stranger's has none of our labels and stands in the way nonetheless.
+            Watch(NAMESPACE, map=self._concerned(NAMESPACE)),
+            # All Secrets and ConfigMaps, without what they hold: the sources of copies have no mark of ours.
+            *(Watch(kind, map=self._concerned(kind), metadata_only=True) for kind in _COPIED),
+            *(Watch(kind, map=owners, labels=OWNER_UID) for kind in children if kind not in _COPIED),
+            *(Watch(kind, map=owners, labels=OWNER_UID, optional=True) for kind in (HTTP_ROUTE, KPACK_IMAGE)),
+            Watch(CERTIFICATE, map=interests.readers(CERTIFICATE), optional=True),
+            *(
+                Watch(kind, map=interests.readers(kind), predicates=(generation_changed,))
+                for kind in (Project, Registry, DomainPool)
+            ),
+        )
+
+    def _concerned(self, kind: str) -> Any:
+        readers = self.interests.readers(kind)
+
+        def concerned(stored: StoredObject) -> Iterable[Key | tuple[str, str]]:
+            return [*owners(stored), *readers(stored)]
+
+        return concerned
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
+        project = self._project(environment, ctx)
+        if project is None:
+            return self._orphaned(environment, ctx)
+        try:
+            commit = await self._commit(environment, project, ctx)
+            _note_commit(commit, environment, ctx)
+            if (expires := ctx.status.expires_at) is not None and ctx.now() >= expires:
+                await self._expire(environment, ctx)
+                return None
+            visit = await self._visit(environment, project, commit, ctx)
+        except OutsideError as error:
+            return self._stopped(environment, project, ctx, error)
+        outcome = await advance(self.steps, visit)
+        self._finish(environment, ctx, outcome)
+        return _requeue(outcome, ctx.status.expires_at, ctx.now())
+
+    async def finalize(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
+        left = await self._deletion.run(environment, ctx)
+        if left is None:
+            self.interests.forget(ctx.key)
+            self._copies.forget(environment.metadata.uid)
+        return left
+
+    # -- before the steps --------------------------------------------------------------------------------------
+
+    def _project(self, environment: Environment, ctx: Context[Environment]) -> Project | None:
+        """The Project whose namespace this environment lives in: by the namespace's owner, never by a tenant's word."""
+        home = environment.namespace
+        self.interests.note(ctx.key, NAMESPACE, home)
+        namespace = ctx.get(NAMESPACE, home, namespace="")
+        if namespace is None:
+            return None
+        metadata = namespace["metadata"]
+        team, _, name = (metadata.get("annotations") or {}).get(OWNER, "").partition("/")
+        if not name or name != environment.spec.project_ref.name:
+            return None
+        self.interests.note(ctx.key, Project, name, namespace=team)
+        project = ctx.get(Project, name, namespace=team)
+        owner = (metadata.get("labels") or {}).get(OWNER_UID)
+        return project if project is not None and project.metadata.uid == owner else None
+
+    def _orphaned(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
+        wanted = environment.spec.project_ref.name
+        message = (
+            f"namespace {environment.namespace} is not that of a Project {wanted}: create the Project, and the "
+            f"Environment in the namespace that it makes, such as {namespace_name('team', wanted)}"
+        )
+        ctx.condition("Ready", False, reason="ProjectMissing", message=message)
+        if environment.status.namespace is None:
+            ctx.status.phase = "Pending"
+        return _requeue(None, ctx.status.expires_at, ctx.now())
+
+    async def _commit(self, environment: Environment, project: Project, ctx: Context[Environment]) -> str:
+        """The full name of the commit that is asked for."""
+        source = environment.spec.source
+        wanted = source.commit_sha.removesuffix("...").lower()
+        if is_commit(wanted):
+            return wanted
+        known = environment.status.seen_commit
+        if known is not None and known.startswith(wanted):
+            return known
+        return await self._commits.complete(
+            project.spec.source.repository_url,
+            wanted,
+            credentials=await self._access.credentials(ctx, project, self.interests),
+            branch=source.branch,
+            pull_request=source.pr_number,
+        )
+
+    async def _visit(
+        self, environment: Environment, project: Project, commit: str, ctx: Context[Environment]
+    ) -> Visit:
+        refs = None
+        if needs_refs(environment, project, commit):
+            known = self._listings.known(project)
+            if known is None or commit not in known.refs.branches.values():
+                known = await self._listings.at_most(_TRUST_LISTING_SECONDS, ctx, project, self.interests)
+            refs = known.refs
+        registry = None
+        if project.spec.registry is not None and project.spec.registry.name is not None:
+            self.interests.note(ctx.key, Registry, project.spec.registry.name)
+            registry = ctx.get(Registry, project.spec.registry.name, namespace="")
+        return Visit(
+            environment=environment,
+            project=project,
+            ctx=ctx,
+            settings=self.settings,
+            interests=self.interests,
+            metrics=self.metrics,
+            commit=commit,
+            trusted=is_trusted(environment, project, commit, refs),
+            registry=registry,
+        )
+
+    # -- after them --------------------------------------------------------------------------------------------
+
+    def _stopped(
+        self, environment: Environment, project: Project, ctx: Context[Environment], error: OutsideError
+    ) -> Requeue | None:
+        """The repository could not say what the commit is: nothing is done, and what is there stays."""
+        visit = Visit(
+            environment=environment,
+            project=project,
+            ctx=ctx,
+            settings=self.settings,
+            interests=self.interests,
+            metrics=self.metrics,
+            commit="",
+        )
+        outcome = from_outside(error)
+        report(visit, next(step for step in self.steps if step.name == "render"), outcome)
+        return _requeue(outcome, ctx.status.expires_at, ctx.now())
+
+    def _finish(
+        self, environment: Environment, ctx: Context[Environment], outcome: Waiting | Failed | None
+    ) -> None:
+        if outcome is None:
+            ctx.status.phase = "Ready"
+            where = f"it serves at {ctx.status.url}" if ctx.status.url else "it runs"
+            ctx.condition("Ready", True, reason="Ready", message=where)
+            seen = ctx.status.commit_seen_at
+            if environment.status.phase != "Ready" and seen is not None:
+                self.metrics.ready_seconds.observe(max(0.0, (ctx.now() - seen).total_seconds()))
+        elif outcome.reason == "Suspended":
+            ctx.status.phase = "Pending"
+
+    async def _expire(self, environment: Environment, ctx: Context[Environment]) -> None:
+        if await ctx.delete(environment):
+            await ctx.event("Normal", "Expired", f"deleted {environment.spec.ttl} after its last commit")
+
+
+def _note_commit(commit: str, environment: Environment, ctx: Context[Environment]) -> None:
+    """Remember when a commit was seen first, and work out when the environment's time is up."""
+    status = ctx.status
+    if status.seen_commit != commit or status.commit_seen_at is None:
+        status.seen_commit = commit
+        status.commit_seen_at = ctx.now().replace(microsecond=0)
+    ttl = environment.spec.ttl
+    status.expires_at = status.commit_seen_at + ttl.delta if ttl is not None else None
+
+
+def _requeue(outcome: Waiting | Failed | None, expires: datetime | None, now: datetime) -> Requeue | None:
+    """When to look again although nothing has changed."""
+    due = [outcome.after] if outcome is not None and outcome.after is not None else []
+    if expires is not None:
+        due.append(max(0.0, (expires - now).total_seconds()))
+    return Requeue(after=min(due)) if due else None

@@ -1,0 +1,61 @@
+"""The end of an environment: what was made for it goes, and only that, whether or not its Project is still there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kapsa.environments.dependencies import Domains
+from kapsa.environments.names import OWNER_UID
+from kapsa.environments.namespaces import NAMESPACE, release
+from kapsa.environments.resources import Environment
+from kapsa.environments.settings import Settings
+from kapsa.environments.steps.children import BUILD_KINDS
+from kapsa.runtime import Context, Requeue
+
+__all__ = ["Deletion"]
+
+
+class Deletion:
+    """Takes an environment down: its builds, its namespace, then its host."""
+
+    def __init__(self, settings: Settings, domains: Domains) -> None:
+        self._settings = settings
+        self._domains = domains
+
+    async def run(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
+        """One look at how far it is. None once nothing is left."""
+        await self._end_builds(environment, ctx)
+        for name in await self._namespaces(environment, ctx):
+            waits_for = await release(ctx, name)
+            if waits_for:
+                return await self._wait(environment, ctx, waits_for)
+        await self._domains.release(ctx, environment.metadata.uid)
+        return None
+
+    async def _namespaces(self, environment: Environment, ctx: Context[Environment]) -> Iterable[str]:
+        """The one in the status, and any other that has our mark: the status may never have been written."""
+        remembered = environment.status.namespace
+        selector = {OWNER_UID: environment.metadata.uid}
+        listed = await ctx.client.list(NAMESPACE, label_selector=selector)
+        found = [each["metadata"]["name"] for each in listed.items]
+        return dict.fromkeys([*([remembered.name] if remembered is not None else []), *found])
+
+    async def _end_builds(self, environment: Environment, ctx: Context[Environment]) -> None:
+        selector = {OWNER_UID: environment.metadata.uid}
+        for kind in BUILD_KINDS:
+            for found in ctx.list(kind, namespace=self._settings.build_namespace, labels=selector):
+                if not found["metadata"].get("deletionTimestamp"):
+                    await ctx.delete(
+                        kind, found["metadata"]["name"], namespace=self._settings.build_namespace
+                    )
+
+    async def _wait(self, environment: Environment, ctx: Context[Environment], waits_for: str) -> Requeue:
+        ctx.condition("NamespaceReady", False, reason="Terminating", message=waits_for)
+        ctx.condition("Ready", False, reason="Terminating", message=waits_for)
+        asked = environment.metadata.deletion_timestamp
+        late = self._settings.deletion_report_after
+        waited = (ctx.now() - asked).total_seconds() if asked is not None else 0.0
+        if waited >= late:
+            await ctx.event("Warning", "DeletionBlocked", waits_for, action="Delete")
+            return Requeue(after=late)
+        return Requeue(after=max(1.0, late - waited))

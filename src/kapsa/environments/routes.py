@@ -1,0 +1,108 @@
+"""Routes: from a host to a Service, as an Ingress or as an HTTPRoute, by one writer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = ["CERTIFICATE", "HTTP_ROUTE", "INGRESS", "Route", "refused_annotations"]
+
+INGRESS = "networking.k8s.io/v1/Ingress"
+HTTP_ROUTE = "gateway.networking.k8s.io/v1/HTTPRoute"
+CERTIFICATE = "cert-manager.io/v1/Certificate"
+
+_REFUSED_ENDINGS = ("-snippet", "/server-alias", "/server-snippets", "/auth-tls-secret", "/auth-secret")
+_REFUSED_PREFIXES = (
+    "cert-manager.io/",
+    "acme.cert-manager.io/",
+    "catalyst.dev/",
+    "kubernetes.io/",
+    "applyset.",
+)
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One host, and where its requests go."""
+
+    name: str
+    """The name of the object."""
+    host: str
+    service: str
+    port: int
+    path: str = "/"
+    kind: Literal["Ingress", "HTTPRoute"] = "Ingress"
+    class_name: str = ""
+    """The ingress class; the cluster's default if empty."""
+    gateway: str = ""
+    """The Gateway of an HTTPRoute, as namespace/name."""
+    tls: bool = True
+    """Whether over https. At an HTTPRoute that is the Gateway's business."""
+    tls_secret: str = ""
+    """The Secret with the certificate; if empty, the controller uses its default certificate."""
+    issuer: tuple[str, str] | None = None
+    """The kind and name of the cert-manager issuer that fills the Secret."""
+    annotations: Mapping[str, str] = {}
+
+    @property
+    def url(self) -> str:
+        """Where people find it."""
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://{self.host}{self.path if self.path != '/' else ''}"
+
+    def manifest(self) -> dict[str, Any]:
+        """The object that makes the route."""
+        return self._http_route() if self.kind == "HTTPRoute" else self._ingress()
+
+    def _ingress(self) -> dict[str, Any]:
+        backend = {"service": {"name": self.service, "port": {"number": self.port}}}
+        rule = {
+            "host": self.host,
+            "http": {"paths": [{"path": self.path, "pathType": "Prefix", "backend": backend}]},
+        }
+        spec: dict[str, Any] = {"rules": [rule]}
+        if self.class_name:
+            spec["ingressClassName"] = self.class_name
+        if self.tls:
+            spec["tls"] = [
+                {"hosts": [self.host], **({"secretName": self.tls_secret} if self.tls_secret else {})}
+            ]
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": {"name": self.name, "annotations": {**self.annotations, **self._issuer_annotation()}},
+            "spec": spec,
+        }
+
+    def _issuer_annotation(self) -> dict[str, str]:
+        if not self.tls or self.issuer is None:
+            return {}
+        kind, name = self.issuer
+        return {f"cert-manager.io/{'cluster-issuer' if kind == 'ClusterIssuer' else 'issuer'}": name}
+
+    def _http_route(self) -> dict[str, Any]:
+        namespace, _, gateway = self.gateway.partition("/")
+        rule = {
+            "matches": [{"path": {"type": "PathPrefix", "value": self.path}}],
+            "backendRefs": [{"name": self.service, "port": self.port}],
+        }
+        return {
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "HTTPRoute",
+            "metadata": {"name": self.name, "annotations": dict(self.annotations)},
+            "spec": {
+                "parentRefs": [{"name": gateway, "namespace": namespace}],
+                "hostnames": [self.host],
+                "rules": [rule],
+            },
+        }
+
+
+def refused_annotations(annotations: Mapping[str, str]) -> list[str]:
+    """Those that a tenant may not set: they configure the controller itself, take other hosts or certificates."""
+    return sorted(
+        name
+        for name in annotations
+        if name.endswith(_REFUSED_ENDINGS) or name.startswith(_REFUSED_PREFIXES) or "snippet" in name
+    )

@@ -1,0 +1,140 @@
+"""The apply step: what was rendered is in the namespace, what is no longer rendered is gone, and all of it is healthy."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import msgspec
+
+from kapsa.environments.health import Health, health
+from kapsa.environments.resources import Rollout
+from kapsa.environments.resources.environment import Phase
+from kapsa.environments.steps.children import (
+    PART_OF,
+    RENDERED_KINDS,
+    apply_set,
+    kind_string,
+    marked,
+    shown,
+)
+from kapsa.environments.steps.pods import trouble_of
+from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting
+from kapsa.runtime.errors import BadRequest, Forbidden, Invalid
+
+__all__ = ["ApplyStep"]
+
+_ORDER = {kind: number for number, kind in enumerate(RENDERED_KINDS)}
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class ApplyStep:
+    """Needs the rendered objects. Writes them, and deletes what earlier commits had and this one has not."""
+
+    name: ClassVar[str] = "apply"
+    condition: ClassVar[str] = "DeploymentReady"
+    phase: ClassVar[Phase] = "Deploying"
+
+    async def run(self, visit: Visit) -> Outcome:
+        members = {PART_OF: apply_set(visit)}
+        desired = [marked(visit, each, members) for each in sorted(visit.objects, key=_rank)]
+        _note_rollout(visit, desired)
+        applied: list[Manifest] = []
+        for each in desired:
+            try:
+                applied.append(await visit.ctx.apply(each, owner=False))
+            except (Invalid, Forbidden, BadRequest) as error:
+                if isinstance(error, Invalid) and each["kind"] == "Job":
+                    return await self._replace_job(visit, each)
+                return _rejected(visit, each, error)
+        await self._prune(visit, desired)
+        visit.ctx.status.commit_sha = visit.commit
+        visit.ctx.status.image = visit.image
+        return await self._judge(visit, applied)
+
+    async def _replace_job(self, visit: Visit, job: Manifest) -> Outcome:
+        """A Job cannot be changed: the old one goes, and its end brings the run that makes the new one."""
+        await visit.ctx.delete(kind_string(job), job["metadata"]["name"], namespace=visit.place)
+        return Waiting(message=f"{shown(job)} is made anew", reason="ReplacingJob", after=5.0)
+
+    async def _prune(self, visit: Visit, desired: Sequence[Manifest]) -> None:
+        """Delete the members of the ApplySet that are no longer rendered."""
+        kept = {(kind_string(each), each["metadata"]["name"]) for each in desired}
+        for kind in reversed(RENDERED_KINDS):
+            for found in visit.ctx.list(kind, namespace=visit.place, labels={PART_OF: apply_set(visit)}):
+                name = found["metadata"]["name"]
+                if (kind, name) not in kept and not found["metadata"].get("deletionTimestamp"):
+                    await visit.ctx.delete(kind, name, namespace=visit.place)
+                    kind_name = kind.rpartition("/")[2]
+                    await visit.ctx.event("Normal", "Pruned", f"{kind_name} {name} is no longer rendered")
+
+    async def _judge(self, visit: Visit, applied: Sequence[Manifest]) -> Outcome:
+        judged = [(each, health(each)) for each in applied]
+        for each, found in judged:
+            if found.state == "Failed":
+                return await _unhealthy(visit, each, found)
+        waiting = [(each, found) for each, found in judged if found.state != "Current"]
+        if visit.environment.spec.suspended:
+            if waiting:
+                return Waiting(message=_words(waiting), reason="FallingAsleep")
+            return Waiting(message="it sleeps: set suspended to false to wake it", reason="Suspended")
+        if not waiting:
+            return Done(f"{len(applied)} objects are healthy", reason="Healthy")
+        left = _time_left(visit)
+        if left <= 0:
+            each, found = waiting[0]
+            return await _unhealthy(visit, each, Health("Failed", found.message, "RolloutTimedOut"))
+        return Waiting(message=_words(waiting), reason="RollingOut", after=left)
+
+
+def _rank(manifest: Manifest) -> tuple[int, str]:
+    return _ORDER[kind_string(manifest)], manifest["metadata"]["name"]
+
+
+def _words(waiting: Sequence[tuple[Manifest, Health]]) -> str:
+    return "; ".join(f"{shown(each)}: {found.message}" for each, found in waiting[:3])
+
+
+def _note_rollout(visit: Visit, desired: Sequence[Manifest]) -> None:
+    """Another set of objects is another rollout, whose deadline begins now."""
+    digest = hashlib.sha256(_encode(desired)).hexdigest()[:16]
+    known = visit.ctx.status.rollout
+    if known is None or known.digest != digest:
+        visit.ctx.status.rollout = Rollout(digest=digest, started_at=visit.ctx.now().replace(microsecond=0))
+
+
+def _time_left(visit: Visit) -> float:
+    rollout = visit.ctx.status.rollout
+    assert rollout is not None  # noted before anything was applied
+    deadline = rollout.started_at + timedelta(seconds=visit.settings.rollout_timeout)
+    return (deadline - visit.ctx.now()).total_seconds()
+
+
+async def _unhealthy(visit: Visit, found: Manifest, why: Health) -> Failed:
+    trouble = await trouble_of(visit.ctx.client, found)
+    message = f"{shown(found)}: {why.message or why.reason}"
+    return Failed(
+        reason=why.reason or "Unhealthy",
+        message=f"{message} ({trouble.message})" if trouble.message else message,
+        object=shown(found),
+        log_tail=trouble.log_tail,
+        hint=trouble.hint,
+        after=None if visit.environment.spec.suspended else 300.0,
+    )
+
+
+def _rejected(visit: Visit, manifest: Manifest, error: Any) -> Failed:
+    text = str(error)
+    quota = "exceeded quota" in text
+    return Failed(
+        reason="QuotaExceeded" if quota else "Rejected",
+        message=f"{shown(manifest)} was not accepted: {text}",
+        object=shown(manifest),
+        hint=(
+            "Ask for less, or raise resources.defaultQuota of the project."
+            if quota
+            else "Change it in the repository so that the API server accepts it."
+        ),
+    )

@@ -1,0 +1,85 @@
+"""What every object that is made in an environment's namespace carries, and the kinds that it may be of."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from kapsa.environments.names import OWNER, OWNER_UID
+from kapsa.environments.steps.step import Manifest, Visit
+
+__all__ = [
+    "BUILD_KINDS",
+    "KPACK_IMAGE",
+    "PART_OF",
+    "POLICY_KINDS",
+    "RENDERED_KINDS",
+    "apply_set",
+    "kind_string",
+    "marked",
+    "shown",
+]
+
+PART_OF = "applyset.kubernetes.io/part-of"
+"""The label of an ApplySet's members: what has it and is no longer rendered is pruned."""
+
+POLICY_KINDS = (
+    "v1/ResourceQuota",
+    "v1/LimitRange",
+    "networking.k8s.io/v1/NetworkPolicy",
+    "v1/ServiceAccount",
+)
+
+RENDERED_KINDS = (
+    "v1/ServiceAccount",
+    "v1/ConfigMap",
+    "v1/Secret",
+    "v1/PersistentVolumeClaim",
+    "v1/Service",
+    "apps/v1/Deployment",
+    "apps/v1/StatefulSet",
+    "apps/v1/DaemonSet",
+    "batch/v1/Job",
+    "batch/v1/CronJob",
+    "autoscaling/v2/HorizontalPodAutoscaler",
+    "policy/v1/PodDisruptionBudget",
+    "networking.k8s.io/v1/Ingress",
+)
+"""What may be rendered, in the order in which it is applied."""
+
+KPACK_IMAGE = "kpack.io/v1alpha2/Image"
+BUILD_KINDS = ("batch/v1/Job", KPACK_IMAGE, "v1/Secret", "v1/ServiceAccount")
+"""What a build may consist of, in the namespace of builds."""
+
+
+def marked(visit: Visit, manifest: Manifest, labels: Mapping[str, str] | None = None) -> Manifest:
+    """The object with the marks of its owner, in the environment's namespace."""
+    metadata: dict[str, Any] = dict(manifest.get("metadata") or {})
+    metadata["namespace"] = visit.place
+    metadata["labels"] = {
+        **(metadata.get("labels") or {}),
+        **(labels or {}),
+        OWNER_UID: visit.environment.metadata.uid,
+    }
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), OWNER: str(visit.ctx.key)}
+    return {**manifest, "metadata": metadata}
+
+
+def apply_set(visit: Visit) -> str:
+    """The identity of the environment's ApplySet, as its specification computes it from the parent."""
+    gvk = visit.environment.gvk
+    parent = f"{visit.environment.name}.{visit.environment.namespace}.{gvk.kind}.{gvk.group}"
+    digest = base64.urlsafe_b64encode(hashlib.sha256(parent.encode()).digest()).decode().rstrip("=")
+    return f"applyset-{digest}-v1"
+
+
+def kind_string(manifest: Mapping[str, Any]) -> str:
+    """The kind of an object as the client takes it."""
+    return f"{manifest['apiVersion']}/{manifest['kind']}"
+
+
+def shown(manifest: Mapping[str, Any]) -> str:
+    """An object in words for people."""
+    return f"{manifest.get('kind', 'object')} {(manifest.get('metadata') or {}).get('name', '(unnamed)')}"

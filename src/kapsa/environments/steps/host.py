@@ -1,0 +1,34 @@
+"""The host step: the environment's host, before anything is rendered that has to know it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kapsa.environments.dependencies import Domains
+from kapsa.environments.resources import DomainPool
+from kapsa.environments.resources.environment import Phase
+from kapsa.environments.steps.step import Done, Outcome, Visit
+
+__all__ = ["HostStep"]
+
+
+class HostStep:
+    """Needs the project's domain. Writes the host's allocation into its DomainPool."""
+
+    name: ClassVar[str] = "route"
+    condition: ClassVar[str] = "IngressReady"
+    phase: ClassVar[Phase] = "Deploying"
+
+    def __init__(self, domains: Domains) -> None:
+        self._domains = domains
+
+    async def run(self, visit: Visit) -> Outcome:
+        environment, pool = visit.environment, visit.project.spec.domain.domain_pool_ref
+        if pool is not None:
+            visit.interests.note(visit.ctx.key, DomainPool, pool.name)
+        if not environment.spec.ingress.enabled:
+            await self._domains.release(visit.ctx, environment.metadata.uid)
+            return Done("it has no host")
+        grant = await self._domains.allocate(visit.ctx, environment, visit.project)
+        visit.host, visit.issuer, visit.wildcard_secret = grant.host, grant.issuer, grant.wildcard_secret
+        return Done(f"host {grant.host}")

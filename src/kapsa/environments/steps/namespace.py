@@ -1,0 +1,70 @@
+"""The namespace step: a namespace that is this environment's and nobody else's."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kapsa.environments.names import (
+    BRANCH,
+    ENVIRONMENT,
+    MANAGED_BY,
+    OPERATOR,
+    PROJECT,
+    TEAM,
+    label_value,
+    namespace_name,
+)
+from kapsa.environments.namespaces import NAMESPACE, ForeignNamespaceError, NamespaceChangingError, claim
+from kapsa.environments.resources.environment import Phase
+from kapsa.environments.steps.step import Done, Failed, Outcome, Visit, Waiting
+
+__all__ = ["NamespaceStep", "identity_labels"]
+
+
+class NamespaceStep:
+    """Needs the project's place and name. Writes the Namespace, and its name and UID into the status."""
+
+    name: ClassVar[str] = "namespace"
+    condition: ClassVar[str] = "NamespaceReady"
+    phase: ClassVar[Phase] = "Pending"
+
+    async def run(self, visit: Visit) -> Outcome:
+        environment, project = visit.environment, visit.project
+        name = namespace_name(project.namespace, project.name, environment.name)
+        visit.interests.note(visit.ctx.key, NAMESPACE, name)
+        level = visit.settings.pod_security
+        labels = {
+            **identity_labels(visit),
+            "pod-security.kubernetes.io/enforce": level,
+            "pod-security.kubernetes.io/warn": "restricted",
+        }
+        branch = environment.spec.source.branch
+        try:
+            visit.namespace = await claim(
+                visit.ctx, name, labels=labels, annotations={BRANCH: branch} if branch else {}
+            )
+        except ForeignNamespaceError as error:
+            return Failed(
+                reason=error.reason,
+                message=str(error),
+                object=f"Namespace {name}",
+                hint="Rename the environment, or have an administrator delete that namespace.",
+                after=None,
+            )
+        except NamespaceChangingError as error:
+            made_anew = visit.ctx.status.namespace is None
+            return Waiting(message=str(error), reason=error.reason, after=0 if made_anew else None)
+        return Done(f"namespace {name}", reason="NamespaceReady")
+
+
+def identity_labels(visit: Visit) -> dict[str, str]:
+    """What tells whose a namespace is, for people and selectors. Who owns it is told by its UID alone."""
+    environment, project = visit.environment, visit.project
+    labels = {
+        MANAGED_BY: OPERATOR,
+        TEAM: label_value(project.namespace),
+        PROJECT: label_value(project.name),
+        ENVIRONMENT: label_value(environment.name),
+        BRANCH: label_value(environment.spec.source.branch or ""),
+    }
+    return {name: value for name, value in labels.items() if value}

@@ -1,0 +1,147 @@
+"""The policy step: how much an environment may use, whom it may talk to, and that it is nobody to the API server.
+
+All of it is applied before anything runs, and put back when somebody changes it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from kapsa.environments.names import MANAGED_BY, OPERATOR
+from kapsa.environments.resources.environment import Phase
+from kapsa.environments.settings import Settings
+from kapsa.environments.steps.children import marked
+from kapsa.environments.steps.secrets import pull_secret_name
+from kapsa.environments.steps.step import Done, Manifest, Outcome, Visit
+from kapsa.runtime import Quantity
+
+__all__ = ["LIMIT_RANGE", "QUOTA", "PolicyStep"]
+
+QUOTA = "kapsa-quota"
+LIMIT_RANGE = "kapsa-limits"
+_DEFAULT_LIMITS = {"cpu": Quantity("500m"), "memory": Quantity("512Mi")}
+_DEFAULT_REQUESTS = {"cpu": Quantity("100m"), "memory": Quantity("128Mi")}
+# None of these is the internet: other tenants' pods, nodes, link-local and with it the metadata services.
+_NOT_THE_INTERNET = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
+_NOT_THE_INTERNET_6 = ("fc00::/7", "fe80::/10")
+_NODE_LOCAL_DNS = "169.254.20.10/32"
+_SOLVER_PORT = 8089
+
+
+class PolicyStep:
+    """Needs the namespace. Writes ResourceQuota, LimitRange, NetworkPolicies and the default ServiceAccount."""
+
+    name: ClassVar[str] = "policy"
+    condition: ClassVar[str] = "NamespaceReady"
+    phase: ClassVar[Phase] = "Pending"
+
+    async def run(self, visit: Visit) -> Outcome:
+        quota = resource_quota(visit)
+        if quota is None:
+            await visit.ctx.delete("v1/ResourceQuota", QUOTA, namespace=visit.place)
+        objects = [limit_range(visit), *network_policies(visit.settings), service_account(visit)]
+        for manifest in [quota, *objects] if quota is not None else objects:
+            await visit.ctx.apply(marked(visit, manifest, {MANAGED_BY: OPERATOR}), owner=False)
+        return Done("quota, limits and network policies are in place", reason="PolicyInPlace")
+
+
+def resource_quota(visit: Visit) -> Manifest | None:
+    """What all pods together may use; None if the project sets no limit."""
+    quota = visit.project.spec.resources.default_quota
+    if quota is None:
+        return None
+    hard: dict[str, str] = {}
+    for resource, amount in (("cpu", quota.cpu), ("memory", quota.memory)):
+        if amount is not None:
+            hard[f"requests.{resource}"] = hard[f"limits.{resource}"] = str(amount)
+    if quota.pods is not None:
+        hard["pods"] = str(quota.pods)
+    return _object("v1", "ResourceQuota", QUOTA, {"hard": hard}) if hard else None
+
+
+def limit_range(visit: Visit) -> Manifest:
+    """What containers get that ask for nothing: under a quota they would not be admitted otherwise."""
+    resources = visit.project.spec.resources
+    limits = dict(_DEFAULT_LIMITS)
+    for resource in limits:
+        chosen = getattr(resources.limits, resource) if resources.limits is not None else None
+        quota = getattr(resources.default_quota, resource) if resources.default_quota is not None else None
+        limits[resource] = min(
+            [amount for amount in (chosen or limits[resource], quota) if amount is not None]
+        )
+    requests = {resource: min(_DEFAULT_REQUESTS[resource], limit) for resource, limit in limits.items()}
+    container = {
+        "type": "Container",
+        "default": {resource: str(amount) for resource, amount in limits.items()},
+        "defaultRequest": {resource: str(amount) for resource, amount in requests.items()},
+    }
+    return _object("v1", "LimitRange", LIMIT_RANGE, {"limits": [container]})
+
+
+def network_policies(settings: Settings) -> list[Manifest]:
+    """First nothing may come in or go out; then what an environment needs may."""
+    everyone: dict[str, Any] = {}
+    ingress_controller = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": settings.ingress_namespace}}
+    }
+    solver = {"matchLabels": {"acme.cert-manager.io/http01-solver": "true"}}
+    dns_ports = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
+    dns = [
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
+        {"ipBlock": {"cidr": _NODE_LOCAL_DNS}},
+    ]
+    return [
+        _policy("kapsa-default-deny", policyTypes=["Ingress", "Egress"]),
+        _policy(
+            "kapsa-same-namespace",
+            policyTypes=["Ingress", "Egress"],
+            ingress=[{"from": [{"podSelector": everyone}]}],
+            egress=[{"to": [{"podSelector": everyone}]}],
+        ),
+        _policy("kapsa-dns", policyTypes=["Egress"], egress=[{"to": dns, "ports": dns_ports}]),
+        _policy(
+            "kapsa-ingress-controller", policyTypes=["Ingress"], ingress=[{"from": [ingress_controller]}]
+        ),
+        _policy(
+            "kapsa-acme-solver",
+            podSelector=solver,
+            policyTypes=["Ingress"],
+            ingress=[{"ports": [{"protocol": "TCP", "port": _SOLVER_PORT}]}],
+        ),
+        _policy(
+            "kapsa-internet",
+            policyTypes=["Egress"],
+            egress=[{"to": _internet(settings.api_server_cidrs)}],
+        ),
+    ]
+
+
+def service_account(visit: Visit) -> Manifest:
+    """The account that pods have which name none: no token of it is mounted, and it can pull the project's images."""
+    pull_secret = pull_secret_name(visit)
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "default"},
+        "automountServiceAccountToken": False,
+        "imagePullSecrets": [{"name": pull_secret}] if pull_secret else [],
+    }
+
+
+def _internet(api_server: Sequence[str]) -> list[dict[str, Any]]:
+    networks = [ipaddress.ip_network(cidr) for cidr in api_server]
+    blocks = []
+    for cidr, version, private in (("0.0.0.0/0", 4, _NOT_THE_INTERNET), ("::/0", 6, _NOT_THE_INTERNET_6)):
+        forbidden = {*private, *(str(network) for network in networks if network.version == version)}
+        blocks.append({"ipBlock": {"cidr": cidr, "except": sorted(forbidden)}})
+    return blocks
+
+
+def _policy(name: str, **spec: Any) -> Manifest:
+    return _object("networking.k8s.io/v1", "NetworkPolicy", name, {"podSelector": {}, **spec})
+
+
+def _object(api_version: str, kind: str, name: str, spec: dict[str, Any]) -> Manifest:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}

@@ -1,0 +1,97 @@
+"""The render step: from a commit to objects, with image, host and variables put in."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import ClassVar
+
+from kapsa.environments.dependencies import RenderRequest, Renders
+from kapsa.environments.repository_access import RepositoryAccess
+from kapsa.environments.resources.environment import Phase
+from kapsa.environments.steps.children import RENDERED_KINDS, kind_string, shown
+from kapsa.environments.steps.copies import COPIED_FROM
+from kapsa.environments.steps.secrets import env_from
+from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit
+
+__all__ = ["RenderStep", "asleep"]
+
+SUSPENDED_NODES = "catalyst.dev/suspended"
+
+
+class RenderStep:
+    """Needs commit, image, host and namespace. Writes nothing."""
+
+    name: ClassVar[str] = "render"
+    condition: ClassVar[str] = "DeploymentReady"
+    phase: ClassVar[Phase] = "Deploying"
+
+    def __init__(self, renderer: Renders, access: RepositoryAccess) -> None:
+        self._renderer = renderer
+        self._access = access
+
+    async def run(self, visit: Visit) -> Outcome:
+        request = RenderRequest(
+            environment=visit.environment,
+            project=visit.project,
+            commit=visit.commit,
+            namespace=visit.place,
+            credentials=await self._access.credentials(visit.ctx, visit.project, visit.interests),
+            image=visit.image,
+            host=visit.host,
+            env_from=env_from(visit),
+        )
+        rendered = [copy.deepcopy(each) for each in await self._renderer.render(request)]
+        refusal = _refusal(visit, rendered)
+        if refusal is not None:
+            return refusal
+        if visit.environment.spec.suspended:
+            rendered = [asleep(each) for each in rendered]
+        visit.objects = rendered
+        return Done(f"{len(rendered)} objects of commit {visit.commit[:12]}")
+
+
+def _refusal(visit: Visit, rendered: Iterable[Manifest]) -> Failed | None:
+    """What must not be applied although the renderer let it pass: kinds that are not pruned, names that are taken."""
+    seen: set[tuple[str, str]] = set()
+    for each in rendered:
+        place = (kind_string(each), each["metadata"]["name"])
+        why = ""
+        if place[0] not in RENDERED_KINDS:
+            why = f"{place[0]} is not among the kinds that an environment may have"
+        elif place in seen:
+            why = "it is rendered twice"
+        elif _is_taken(visit, *place):
+            why = "an object of this name is kept there by the operator itself"
+        if why:
+            return Failed(
+                reason="ObjectRefused",
+                message=f"{shown(each)}: {why}",
+                object=shown(each),
+                hint="Take it out of what is deployed, or rename it.",
+                after=None,
+            )
+        seen.add(place)
+    return None
+
+
+def _is_taken(visit: Visit, kind: str, name: str) -> bool:
+    if kind == "v1/ServiceAccount" and name == "default":
+        return True
+    found = visit.ctx.get(kind, name, namespace=visit.place)
+    return found is not None and COPIED_FROM in (found["metadata"].get("labels") or {})
+
+
+def asleep(manifest: Manifest) -> Manifest:
+    """The object so that nothing runs of it, and everything else stays."""
+    match manifest["kind"]:
+        case "Deployment" | "StatefulSet":
+            return {**manifest, "spec": {**manifest["spec"], "replicas": 0}}
+        case "CronJob" | "Job":
+            return {**manifest, "spec": {**manifest["spec"], "suspend": True}}
+        case "DaemonSet":
+            spec = copy.deepcopy(manifest["spec"])
+            pod = spec["template"].setdefault("spec", {})
+            pod["nodeSelector"] = {**(pod.get("nodeSelector") or {}), SUSPENDED_NODES: "true"}
+            return {**manifest, "spec": spec}
+    return manifest

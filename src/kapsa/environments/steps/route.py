@@ -1,0 +1,198 @@
+"""The route step: requests for the environment's host reach its Service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from kapsa.environments.names import MANAGED_BY, OPERATOR
+from kapsa.environments.resources import ServiceTarget
+from kapsa.environments.resources.environment import Phase
+from kapsa.environments.routes import HTTP_ROUTE, INGRESS, Route, refused_annotations
+from kapsa.environments.steps.children import marked, shown
+from kapsa.environments.steps.copies import SECRET, Copies, Copy, MissingSourceError
+from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit
+from kapsa.runtime.errors import BadRequest, Forbidden, Invalid, UnknownKind
+
+__all__ = ["ROUTE", "TLS_SECRET", "WILDCARD_SECRET", "RouteStep"]
+
+ROUTE = "kapsa"
+"""The name of the route's object in the environment's namespace."""
+TLS_SECRET = "kapsa-tls"  # noqa: S105 - a name
+WILDCARD_SECRET = "kapsa-wildcard-tls"  # noqa: S105 - a name
+
+
+class RouteStep:
+    """Needs the host and the Services that were rendered. Writes an Ingress or an HTTPRoute, and the url."""
+
+    name: ClassVar[str] = "route"
+    condition: ClassVar[str] = "IngressReady"
+    phase: ClassVar[Phase] = "Deploying"
+
+    def __init__(self, copies: Copies) -> None:
+        self._copies = copies
+
+    async def run(self, visit: Visit) -> Outcome:
+        if visit.host is None:
+            await self._remove(visit)
+            _tell(visit, [])
+            return Done("it is not reached from outside", reason="NotRequested")
+        refused = refused_annotations(visit.environment.spec.ingress.annotations)
+        if refused:
+            return Failed(
+                reason="AnnotationRefused",
+                message=f"ingress.annotations may not set {', '.join(refused)}",
+                hint="Take it out: it would configure the ingress controller itself, or take what is not given.",
+                after=None,
+            )
+        if (rendered := _rendered_route(visit)) is not None:
+            await self._remove(visit)
+            scheme = "https" if _covers_tls(rendered, visit.host) else "http"
+            _tell(visit, [f"{scheme}://{visit.host}"])
+            return Done(f"{shown(rendered)} of the project itself leads to it", reason="RenderedRoute")
+        target = _target(visit)
+        if isinstance(target, Failed):
+            return target
+        return await self._write(visit, *target)
+
+    async def _write(self, visit: Visit, service: str, port: int) -> Outcome:
+        try:
+            secret, issuer = await self._certificate(visit)
+        except MissingSourceError as error:
+            return Failed(
+                reason="WildcardMissing",
+                message=f"the DomainPool's wildcard certificate: {error}",
+                object=f"Secret {error.copy.name}",
+                hint="Have an administrator create it, or take wildcardSecretName out of the DomainPool.",
+                after=None,
+            )
+        assert visit.host is not None
+        wanted, settings = visit.environment.spec.ingress, visit.settings
+        route = Route(
+            name=ROUTE,
+            host=visit.host,
+            service=service,
+            port=port,
+            path=wanted.path,
+            kind=settings.route_kind,
+            class_name=wanted.class_name or settings.ingress_class,
+            gateway=settings.gateway,
+            tls=wanted.tls.enabled,
+            tls_secret=secret,
+            issuer=issuer,
+            annotations=wanted.annotations,
+        )
+        try:
+            made = await visit.ctx.apply(marked(visit, route.manifest(), {MANAGED_BY: OPERATOR}), owner=False)
+        except (Invalid, Forbidden, BadRequest, UnknownKind) as error:
+            return Failed(
+                reason="Rejected",
+                message=f"the {route.kind} was not accepted: {error}",
+                object=f"{route.kind} {ROUTE}",
+                hint="Look at ingress of the Environment and at the operator's KAPSA_ROUTE_KIND.",
+            )
+        await self._remove(visit, other_than=route.kind)
+        _tell(visit, [route.url])
+        return _accepted(made) or Done(f"{route.host} leads to Service {service}", reason="RouteReady")
+
+    async def _certificate(self, visit: Visit) -> tuple[str, tuple[str, str] | None]:
+        """The Secret of the certificate (none: the controller's default one), and who fills it."""
+        tls = visit.environment.spec.ingress.tls
+        is_ingress = visit.settings.route_kind == "Ingress"
+        # A fork must not get hold of a key that is good for everybody's host.
+        wildcard = visit.wildcard_secret if tls.enabled and is_ingress and visit.trusted else None
+        wanted = (
+            [
+                Copy(
+                    kind=SECRET,
+                    namespace=visit.settings.namespace,
+                    name=wildcard,
+                    origin="domain-pool",
+                    target=WILDCARD_SECRET,
+                )
+            ]
+            if wildcard is not None and tls.secret_name is None
+            else []
+        )
+        await self._copies.keep(visit, wanted, ["domain-pool"])
+        if wanted:
+            return WILDCARD_SECRET, None
+        if not tls.enabled or not is_ingress:
+            return "", None
+        if visit.wildcard_secret is not None and tls.secret_name is None:
+            return "", None
+        return tls.secret_name or (TLS_SECRET if visit.issuer else ""), visit.issuer
+
+    async def _remove(self, visit: Visit, *, other_than: str = "") -> None:
+        for kind in (INGRESS, HTTP_ROUTE):
+            if kind.rpartition("/")[2] != other_than:
+                await visit.ctx.delete(kind, ROUTE, namespace=visit.place)
+
+
+def _tell(visit: Visit, urls: list[str]) -> None:
+    visit.ctx.status.urls = urls
+    visit.ctx.status.url = urls[0] if urls else None
+
+
+def _rendered_route(visit: Visit) -> Manifest | None:
+    """An Ingress of the project's own that is about the host."""
+    for each in visit.objects:
+        if each["kind"] == "Ingress" and any(
+            rule.get("host") == visit.host for rule in (each.get("spec") or {}).get("rules") or ()
+        ):
+            return each
+    return None
+
+
+def _covers_tls(ingress: Manifest, host: str) -> bool:
+    return any(host in (each.get("hosts") or ()) for each in ingress["spec"].get("tls") or ())
+
+
+def _target(visit: Visit) -> tuple[str, int] | Failed:
+    """The Service and the port that requests go to."""
+    wanted = visit.project.spec.deployment.service or ServiceTarget()
+    services = [
+        each
+        for each in visit.objects
+        if each["kind"] == "Service" and (each.get("spec") or {}).get("ports") and _is_reachable(each)
+    ]
+    chosen = [each for each in services if wanted.name in ("", each["metadata"]["name"])]
+    if len(chosen) != 1:
+        return _no_target(wanted.name, services)
+    ports = chosen[0]["spec"]["ports"]
+    return chosen[0]["metadata"]["name"], wanted.port or int(ports[0]["port"])
+
+
+def _is_reachable(service: Manifest) -> bool:
+    spec: dict[str, Any] = service["spec"]
+    return spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName"
+
+
+def _no_target(name: str, services: Sequence[Manifest]) -> Failed:
+    names = ", ".join(each["metadata"]["name"] for each in services)
+    if name:
+        message = f"there is no Service {name} among those that are deployed ({names or 'none'})"
+    elif services:
+        message = f"there are several Services: {names}"
+    else:
+        message = "no Service is deployed that requests could go to"
+    return Failed(
+        reason="ServiceUnclear",
+        message=message,
+        hint="Name one in deployment.service of the project, or set ingress.enabled to false.",
+        after=None,
+    )
+
+
+def _accepted(route: Manifest) -> Failed | None:
+    """What a Gateway says against the route, if anything."""
+    for parent in (route.get("status") or {}).get("parents") or ():
+        for condition in parent.get("conditions") or ():
+            if condition.get("type") in ("Accepted", "ResolvedRefs") and condition.get("status") == "False":
+                return Failed(
+                    reason="RouteNotAccepted",
+                    message=f"the Gateway says: {condition.get('message') or condition.get('reason', '')}",
+                    object=f"HTTPRoute {ROUTE}",
+                    after=None,
+                )
+    return None

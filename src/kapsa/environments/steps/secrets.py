@@ -1,0 +1,111 @@
+"""The secrets step: what an environment is trusted with, and no more.
+
+A commit of a fork gets none of it until that very commit is approved, and what it had goes when the approval does.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import ClassVar
+
+from kapsa.environments.registry_credentials import RegistryCredentials, docker_config
+from kapsa.environments.resources import Registry
+from kapsa.environments.resources.environment import Phase
+from kapsa.environments.steps.copies import CONFIG_MAP, SECRET, Copies, Copy, MissingSourceError
+from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit
+
+__all__ = ["SecretsStep", "env_from", "pull_secret_name"]
+
+
+class SecretsStep:
+    """Needs the namespace and the trust in the commit. Writes copies of Secrets and ConfigMaps, and the pull secret."""
+
+    name: ClassVar[str] = "secrets"
+    condition: ClassVar[str] = "NamespaceReady"
+    phase: ClassVar[Phase] = "Pending"
+
+    def __init__(self, copies: Copies) -> None:
+        self._copies = copies
+
+    async def run(self, visit: Visit) -> Outcome:
+        try:
+            await self._copies.keep(visit, _wanted(visit), ("project", "environment", "registry"))
+        except MissingSourceError as error:
+            kind = error.copy.kind.rpartition("/")[2]
+            return Failed(
+                reason=f"{kind}Missing",
+                message=str(error),
+                object=f"{kind} {error.copy.name}",
+                hint=f"Create the {kind} in namespace {error.copy.namespace}, or take its name out.",
+                after=None,
+            )
+        if not visit.trusted:
+            return Done(
+                "secrets are withheld: the commit comes from a fork and is not approved",
+                reason="SecretsWithheld",
+            )
+        return Done(f"namespace {visit.place}", reason="NamespaceReady")
+
+
+def env_from(visit: Visit) -> list[Manifest]:
+    """What containers take their environment from: the Secrets and ConfigMaps that the environment names."""
+    config = visit.environment.spec.config
+    secrets = config.secret_refs if visit.trusted else ()
+    return [
+        *({"configMapRef": {"name": each.name}} for each in config.config_refs),
+        *({"secretRef": {"name": each.name}} for each in secrets),
+    ]
+
+
+def pull_secret_name(visit: Visit) -> str:
+    """The Secret that images are pulled with; empty if there is none."""
+    registry = visit.registry
+    if registry is None:
+        return ""
+    pull = registry.spec.image_pull_secret
+    if not pull.generate_per_namespace:
+        return pull.name
+    return pull.name if registry.spec.auth is not None and visit.trusted else ""
+
+
+def _wanted(visit: Visit) -> list[Copy]:
+    environment, project = visit.environment, visit.project
+    found = [
+        Copy(kind=CONFIG_MAP, namespace=environment.namespace, name=each.name, origin="environment")
+        for each in environment.spec.config.config_refs
+    ]
+    if not visit.trusted:
+        return found
+    found += [
+        Copy(kind=SECRET, namespace=project.namespace, name=each.name, origin="project")
+        for each in project.spec.secrets
+    ]
+    taken = {copy.name for copy in found if copy.kind == SECRET}
+    found += [
+        Copy(kind=SECRET, namespace=environment.namespace, name=each.name, origin="environment")
+        for each in environment.spec.config.secret_refs
+        if each.name not in taken  # then it means the project's, which every environment gets
+    ]
+    registry = visit.registry
+    if registry is not None and registry.spec.auth is not None and pull_secret_name(visit):
+        reference = registry.spec.auth.secret_ref
+        if registry.spec.image_pull_secret.generate_per_namespace:
+            found.append(
+                Copy(
+                    kind=SECRET,
+                    namespace=reference.namespace,
+                    name=reference.name,
+                    origin="registry",
+                    target=registry.spec.image_pull_secret.name,
+                    content=lambda source: _pull_secret(source, registry),
+                )
+            )
+    return found
+
+
+def _pull_secret(source: Manifest, registry: Registry) -> Manifest:
+    """The registry's credentials in the form in which the kubelet takes them, and those of no other registry."""
+    endpoint = registry.spec.endpoint
+    config = docker_config(endpoint, RegistryCredentials.from_secret(source, endpoint))
+    encoded = base64.b64encode(config.encode()).decode()
+    return {"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": encoded}}

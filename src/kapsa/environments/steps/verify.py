@@ -1,0 +1,41 @@
+"""The verify step: ready means reachable. Optional, by setting."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kapsa.environments.dependencies import Prober
+from kapsa.environments.outside import OutsideError
+from kapsa.environments.resources.environment import Phase
+from kapsa.environments.steps.step import Done, Outcome, Visit, Waiting
+
+__all__ = ["VerifyStep"]
+
+_AGAIN_SECONDS = 10.0
+
+
+class VerifyStep:
+    """Needs the url. Writes nothing: it asks the host for a page, through the ingress."""
+
+    name: ClassVar[str] = "verify"
+    condition: ClassVar[str] = "IngressReady"
+    phase: ClassVar[Phase] = "Deploying"
+
+    def __init__(self, prober: Prober) -> None:
+        self._prober = prober
+
+    async def run(self, visit: Visit) -> Outcome:
+        url = visit.ctx.status.url
+        if not visit.settings.verify_routes or url is None:
+            return Done(f"{url} is routed" if url else "it is not reached from outside", reason="RouteReady")
+        if visit.environment.status.is_true("Ready") and visit.environment.status.url == url:
+            return Done(f"{url} has answered", reason="Reachable")
+        try:
+            code = await self._prober.probe(url, address=visit.settings.verify_address)
+        except OutsideError as error:
+            return Waiting(
+                message=f"{url} does not answer: {error}", reason="Unreachable", after=_AGAIN_SECONDS
+            )
+        if code >= 500:
+            return Waiting(message=f"{url} answers with {code}", reason="Unreachable", after=_AGAIN_SECONDS)
+        return Done(f"{url} answers with {code}", reason="Reachable")
