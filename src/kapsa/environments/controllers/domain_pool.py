@@ -1,0 +1,85 @@
+"""DomainPools: their counts and conditions, and hosts taken back from environments that are no more.
+
+Hosts are given out and given back elsewhere (`kapsa.environments.domains`). What is done here is what nobody else can: an
+environment whose finalizer somebody removed by hand cannot give back anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kapsa.environments.domains import domain_counts, shared_domains
+from kapsa.environments.resources import Allocation, DomainPool, Environment
+from kapsa.runtime import (
+    Change,
+    Context,
+    Controller,
+    Key,
+    Requeue,
+    StoredObject,
+    Watch,
+    generation_changed,
+    rule_for,
+)
+from kapsa.runtime.cache import Cache
+from kapsa.runtime.errors import NotFound
+
+__all__ = ["DomainPoolController"]
+
+
+def _is_gone(change: Change) -> bool:
+    return change.new is None
+
+
+def _holding_pools(environment: StoredObject, cache: Cache) -> Iterable[Key]:
+    """The pools that name the environment."""
+    uid = environment.uid.encode()
+    return [pool.key for pool in cache.select(DomainPool.gvk) if uid in pool.raw]
+
+
+def _other_pools(changed: StoredObject, cache: Cache) -> Iterable[Key]:
+    """Whether a pool has its domains for itself depends on all the others."""
+    return [pool.key for pool in cache.select(DomainPool.gvk) if pool.uid != changed.uid]
+
+
+class DomainPoolController(Controller[DomainPool]):
+    """Reconciles DomainPools."""
+
+    # Every host that is given out changes the status: nothing follows from that here.
+    predicates = (generation_changed,)
+    watches = (
+        Watch(Environment, map=_holding_pools, predicates=(_is_gone,)),
+        Watch(DomainPool, map=_other_pools, predicates=(generation_changed,)),
+    )
+    rules = (rule_for(DomainPool, "create", "patch"),)
+    resync = 3600.0
+
+    async def reconcile(self, pool: DomainPool, ctx: Context[DomainPool]) -> Requeue | None:
+        held = [each for each in pool.status.allocations if await _is_alive(each, ctx)]
+        lost = len(pool.status.allocations) - len(held)
+        if lost:
+            ctx.status.allocations = held
+            await ctx.event("Normal", "HostsReleased", f"{lost} hosts of environments that are gone")
+        ctx.status.allocated = len(held)
+        ctx.status.domains = domain_counts(pool, held)
+        shared = shared_domains(pool, ctx.list(DomainPool, namespace=""))
+        if shared:
+            told = ", ".join(f"{domain} (DomainPool {other})" for domain, other in sorted(shared.items()))
+            ctx.condition("Ready", False, reason="DomainTaken", message=f"another pool gives out {told}")
+        else:
+            domains = ", ".join(pool.spec.base_domains)
+            ctx.condition("Ready", True, reason="GivesOutHosts", message=f"hosts below {domains}")
+        return None
+
+
+async def _is_alive(allocation: Allocation, ctx: Context[DomainPool]) -> bool:
+    """Whether the environment that holds a host is still there. The cache may lag: before a no, the server is asked."""
+    namespace, _, name = allocation.environment.partition("/")
+    known = ctx.get(Environment, name, namespace=namespace)
+    if known is not None and known.metadata.uid == allocation.uid:
+        return True
+    try:
+        found = await ctx.client.get(Environment, name, namespace=namespace)
+    except (NotFound, ValueError):
+        return False
+    return found.metadata.uid == allocation.uid

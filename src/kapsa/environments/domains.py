@@ -1,0 +1,398 @@
+"""Hosts: every environment gets one from a DomainPool, and no two ever hold the same.
+
+The pools' statuses are the only record. A host is taken by a write that the server refuses if the pool has changed since it
+was read; hosts of all pools are looked at first, since two pools may have the same domain. Whoever holds a host keeps it
+until its environment goes, whatever the pools say later about new ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from kapsa.environments.dependencies import Grant
+from kapsa.environments.metrics import EnvironmentMetrics
+from kapsa.environments.names import MANAGED_BY, OPERATOR, bounded, host_label, host_name
+from kapsa.environments.outside import Failed, NotFound, OutsideError, Refused
+from kapsa.environments.resources import (
+    Allocation,
+    DomainCount,
+    DomainPool,
+    Environment,
+    IssuerReference,
+    Project,
+)
+from kapsa.environments.settings import Settings
+from kapsa.runtime import Context
+from kapsa.runtime.errors import AlreadyExists, Conflict
+from kapsa.runtime.errors import NotFound as ObjectNotFound
+from kapsa.runtime.model import to_wire
+
+__all__ = [
+    "BUILT_IN",
+    "DEFAULT_POOL",
+    "DomainPools",
+    "HostRequest",
+    "choose",
+    "domain_counts",
+    "shared_domains",
+]
+
+BUILT_IN = "kapsa-built-in"
+"""The pool that is made while administrators have made none."""
+DEFAULT_POOL = "kapsa-project.io/default-pool"
+"""An annotation: the pool of projects that name none. Else it is the oldest one."""
+
+_ATTEMPTS = 20
+_SUFFIX_DIGITS = 5
+
+
+class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants a host, and which."""
+
+    uid: str
+    """The environment's identity."""
+    environment: str
+    """Its namespace and name."""
+    project: str = ""
+    """The project's namespace and name."""
+    host: str = ""
+    """Exactly this host, if one is asked for."""
+    labels: tuple[str, ...] = ()
+    """Else the first free of these, below a domain of the pool."""
+    pool: str = ""
+    """The pool to take it from; the default one if empty."""
+
+    @classmethod
+    def of(cls, environment: Environment, project: Project) -> HostRequest:
+        """What an environment of a project asks for."""
+        domain, name = project.spec.domain, environment.name
+        if domain.subdomain is not None:
+            labels = [(name, domain.subdomain), (name, domain.subdomain, project.namespace)]
+        else:
+            labels = [(name,), (name, project.name), (name, project.name, project.namespace)]
+        return cls(
+            uid=environment.metadata.uid,
+            environment=str(environment.metadata),
+            project=str(project.metadata),
+            host=environment.spec.ingress.host or "",
+            labels=tuple(host_label(*parts) for parts in labels),
+            pool=domain.domain_pool_ref.name if domain.domain_pool_ref is not None else "",
+        )
+
+    def candidates(self) -> Iterable[str]:
+        """Labels in the order in which they are tried; the last is this environment's own for sure."""
+        yield from self.labels
+        suffix = hashlib.sha256(self.uid.encode()).hexdigest()[:_SUFFIX_DIGITS]
+        yield f"{bounded(self.labels[-1], 63 - _SUFFIX_DIGITS - 1)}-{suffix}"
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A host that is free."""
+
+    pool: DomainPool
+    domain: str
+    host: str
+
+
+class DomainPools:
+    """Gives out hosts of all pools. One for each operator."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        metrics: EnvironmentMetrics | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics or EnvironmentMetrics()
+        self._rng = rng or random.Random()  # noqa: S311 - spreads hosts over domains
+        # The server decides; the lock only spares this process's environments from refusing each other.
+        self._lock = asyncio.Lock()
+
+    async def allocate(self, ctx: Context[Environment], environment: Environment, project: Project) -> Grant:
+        """The host of this environment: the same one every time.
+
+        :raises OutsideError: it is taken, reserved or under no domain of ours, or there is no such pool.
+        """
+        request = HostRequest.of(environment, project)
+        kept = _kept(ctx.list(DomainPool, namespace=""), request)
+        if kept is not None:
+            return self._grant(kept)
+        try:
+            async with self._lock:
+                choice = await self._take(ctx, request)
+        except OutsideError:
+            self._metrics.domain_allocations.labels("refused").inc()
+            raise
+        await self.release(ctx, request.uid, keep=choice.host)
+        return self._grant(choice)
+
+    async def release(self, ctx: Context[Environment], uid: str, *, keep: str = "") -> None:
+        """Give back whatever the environment of this UID holds, but for the host to keep."""
+        cached = ctx.list(DomainPool, namespace="")
+        # At the end the server is asked: the cache may not know of a write whose answer was lost.
+        if not ctx.resource.metadata.deleting and not any(_of(pool, uid, keep) for pool in cached):
+            return
+        async with self._lock:
+            for _ in range(_ATTEMPTS):
+                holding = [pool for pool in await self._live(ctx) if _of(pool, uid, keep)]
+                if not holding:
+                    return
+                for pool in holding:
+                    gone = _of(pool, uid, keep)
+                    kept = [each for each in pool.status.allocations if each not in gone]
+                    await self._write(ctx, pool, kept)
+        raise Failed(f"hosts of {uid} could not be given back: the pools kept changing", reason="PoolBusy")
+
+    async def _take(self, ctx: Context[Environment], request: HostRequest) -> Choice:
+        for _ in range(_ATTEMPTS):
+            pools = await self._all(ctx)
+            kept = _kept(pools, request)
+            if kept is not None:
+                return kept
+            choice = choose(pools, request, self._rng)
+            taken = Allocation(
+                host=choice.host,
+                project=request.project,
+                environment=request.environment,
+                uid=request.uid,
+            )
+            allocations = [*choice.pool.status.allocations, taken]
+            if await self._write(ctx, choice.pool, allocations, last_domain=choice.domain):
+                self._metrics.domain_allocations.labels("allocated").inc()
+                return choice
+        raise Failed("no host could be taken: the pools kept changing", reason="PoolBusy")
+
+    async def _write(
+        self,
+        ctx: Context[Environment],
+        pool: DomainPool,
+        allocations: list[Allocation],
+        *,
+        last_domain: str | None = None,
+    ) -> bool:
+        """Write who holds what, if nobody has written to the pool since it was read. False: look again."""
+        status: dict[str, Any] = {
+            "allocations": to_wire(allocations),
+            "allocated": len(allocations),
+            "domains": to_wire(domain_counts(pool, allocations)),
+        }
+        if last_domain is not None:
+            status["lastDomain"] = last_domain
+        version = {"resourceVersion": pool.metadata.resource_version, "uid": pool.metadata.uid}
+        try:
+            await ctx.patch(
+                DomainPool,
+                pool.name,
+                {"metadata": version, "status": status},
+                namespace="",
+                subresource="status",
+            )
+        except (Conflict, ObjectNotFound):
+            return False
+        return True
+
+    async def _all(self, ctx: Context[Environment]) -> Sequence[DomainPool]:
+        """The pools as the server has them, with the built-in one if there is no other."""
+        for _ in range(_ATTEMPTS):
+            pools = await self._live(ctx)
+            domain = self._settings.preview_domain
+            built_in = next((pool for pool in pools if pool.name == BUILT_IN), None)
+            if built_in is None and pools:
+                return pools
+            if built_in is not None and (len(pools) > 1 or built_in.spec.base_domains == (domain,)):
+                return pools
+            await self._make_built_in(ctx, domain, exists=built_in is not None)
+        raise Failed(f"DomainPool {BUILT_IN} could not be made", reason="PoolBusy")
+
+    async def _make_built_in(self, ctx: Context[Environment], domain: str, *, exists: bool) -> None:
+        spec = {"baseDomains": [domain]}
+        if exists:
+            await ctx.patch(DomainPool, BUILT_IN, {"spec": spec}, namespace="")
+            return
+        manifest = {
+            "apiVersion": DomainPool.api_version,
+            "kind": DomainPool.kind,
+            "metadata": {"name": BUILT_IN, "labels": {MANAGED_BY: OPERATOR}},
+            "spec": spec,
+        }
+        try:
+            await ctx.create(manifest, owner=False)
+        except AlreadyExists:
+            return  # somebody was faster; the next look shows it
+
+    async def _live(self, ctx: Context[Environment]) -> Sequence[DomainPool]:
+        return (await ctx.client.list(DomainPool)).items
+
+    def _grant(self, choice: Choice) -> Grant:
+        spec = choice.pool.spec
+        issuer = spec.cert_manager.issuer_ref if spec.cert_manager is not None else None
+        if issuer is None and self._settings.cluster_issuer:
+            issuer = IssuerReference(name=self._settings.cluster_issuer)
+        # A wildcard certificate covers one label and no more.
+        covered = "." not in choice.host.removesuffix(f".{choice.domain}")
+        return Grant(
+            host=choice.host,
+            issuer=(issuer.kind, issuer.name) if issuer is not None else None,
+            wildcard_secret=spec.wildcard_secret_name if covered else None,
+        )
+
+
+# -- choosing: pure functions over the pools as they were read -----------------------------------------------------
+
+
+def choose(pools: Sequence[DomainPool], request: HostRequest, rng: random.Random) -> Choice:
+    """A free host for the request.
+
+    :raises OutsideError: there is none for it.
+    """
+    named = [pool for pool in pools if pool.name == request.pool]
+    if request.pool and not named:
+        raise NotFound(
+            f"there is no DomainPool {request.pool}",
+            reason="DomainPoolNotFound",
+            hint="Name another in domain.domainPoolRef of the project, or have an administrator make it",
+        )
+    if request.host:
+        return _asked_for(pools, named or pools, request)
+    return _generated(pools, named[0] if named else _default(pools), request, rng)
+
+
+def _asked_for(pools: Sequence[DomainPool], allowed: Sequence[DomainPool], request: HostRequest) -> Choice:
+    owners = _owners(pools)
+    fitting = [domain for domain in owners if request.host.endswith(f".{domain}")]
+    domain = max(fitting, key=len, default="")
+    if not domain or owners[domain] not in allowed or request.host in owners:
+        names = ", ".join(sorted({each for pool in allowed for each in pool.spec.base_domains}))
+        raise Refused(
+            f"host {request.host} is not below a domain that is given out here ({names})",
+            reason="HostOutsidePools",
+            hint="Ask for a host below one of these, or have an administrator add the domain to a DomainPool",
+        )
+    choice = Choice(owners[domain], domain, request.host)
+    if _is_reserved(choice):
+        raise Refused(
+            f"host {request.host} is reserved by DomainPool {choice.pool.name}",
+            reason="HostReserved",
+            hint="Ask for another host",
+        )
+    holder = _holders(pools).get(request.host)
+    if holder is not None and holder.uid != request.uid:
+        raise Refused(
+            f"host {request.host} is taken by environment {holder.environment}",
+            reason="HostTaken",
+            hint="Ask for another host, or delete that environment first",
+        )
+    return choice
+
+
+def _generated(
+    pools: Sequence[DomainPool], pool: DomainPool, request: HostRequest, rng: random.Random
+) -> Choice:
+    owners, holders = _owners(pools), _holders(pools)
+    domains = [domain for domain in pool.spec.base_domains if owners[domain] is pool]
+    if not domains:
+        raise Refused(
+            f"DomainPool {pool.name} has no domain that no other pool has",
+            reason="DomainTaken",
+            hint="Have an administrator give it a domain of its own",
+        )
+    domain = _next_domain(pool, domains, rng)
+    for label in request.candidates():
+        choice = Choice(pool, domain, host_name(label, domain))
+        if not _is_reserved(choice) and choice.host not in holders and choice.host not in owners:
+            return choice
+    raise Refused(
+        f"every host for environment {request.environment} below {domain} is taken or reserved",
+        reason="NoFreeHost",
+        hint="Ask for a host in ingress.host",
+    )
+
+
+def _next_domain(pool: DomainPool, domains: Sequence[str], rng: random.Random) -> str:
+    """The domain of the next host, by the pool's strategy."""
+    strategy = pool.spec.allocation_policy.strategy
+    if strategy == "random":
+        return rng.choice(domains)
+    if strategy == "least-used":
+        counts = Counter(_domain_of(pool, each.host) for each in pool.status.allocations)
+        return min(domains, key=lambda domain: counts[domain])
+    last = pool.status.last_domain
+    return domains[(domains.index(last) + 1) % len(domains)] if last in domains else domains[0]
+
+
+def _kept(pools: Sequence[DomainPool], request: HostRequest) -> Choice | None:
+    """The host that the environment holds already, if that is still what it asks for."""
+    for pool in pools:
+        if request.pool not in ("", pool.name):
+            continue
+        for each in pool.status.allocations:
+            if each.uid != request.uid or request.host not in ("", each.host):
+                continue
+            if domain := _domain_of(pool, each.host):
+                return Choice(pool, domain, each.host)
+    return None
+
+
+def _default(pools: Sequence[DomainPool]) -> DomainPool:
+    marked = [pool for pool in pools if pool.metadata.annotations.get(DEFAULT_POOL) == "true"]
+    return min(marked or pools, key=_seniority)
+
+
+def _seniority(pool: DomainPool) -> tuple[bool, datetime, str]:
+    """Older pools come first; the built-in one gives way to any that an administrator makes."""
+    created = pool.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC)
+    return pool.name == BUILT_IN, created, pool.name
+
+
+def _owners(pools: Sequence[DomainPool]) -> dict[str, DomainPool]:
+    """Which pool gives out hosts below a domain: where several have it, the senior one."""
+    owners: dict[str, DomainPool] = {}
+    for pool in sorted(pools, key=_seniority):
+        for domain in pool.spec.base_domains:
+            owners.setdefault(domain, pool)
+    return owners
+
+
+def _holders(pools: Sequence[DomainPool]) -> dict[str, Allocation]:
+    return {each.host: each for pool in pools for each in pool.status.allocations}
+
+
+def _of(pool: DomainPool, uid: str, keep: str) -> list[Allocation]:
+    return [each for each in pool.status.allocations if each.uid == uid and each.host != keep]
+
+
+def _domain_of(pool: DomainPool, host: str) -> str:
+    """The pool's domain that a host is below; empty if it is below none."""
+    fitting = [domain for domain in pool.spec.base_domains if host.endswith(f".{domain}")]
+    return max(fitting, key=len, default="")
+
+
+def _is_reserved(choice: Choice) -> bool:
+    below = choice.host.removesuffix(f".{choice.domain}").rpartition(".")[2]
+    return below in choice.pool.spec.allocation_policy.reserved_subdomains
+
+
+def shared_domains(pool: DomainPool, pools: Sequence[DomainPool]) -> dict[str, str]:
+    """Domains of this pool that a senior one gives out, with that one's name."""
+    owners = _owners(pools)
+    return {
+        domain: owners[domain].name
+        for domain in pool.spec.base_domains
+        if owners[domain].metadata.uid != pool.metadata.uid
+    }
+
+
+def domain_counts(pool: DomainPool, allocations: Sequence[Allocation]) -> list[DomainCount]:
+    """How many hosts there are below each domain of a pool."""
+    counts = Counter(_domain_of(pool, each.host) for each in allocations)
+    return [DomainCount(domain=domain, allocated=counts[domain]) for domain in pool.spec.base_domains]
