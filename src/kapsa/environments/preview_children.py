@@ -10,7 +10,7 @@ from kapsa.environments.names import OWNER
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
 
-__all__ = ["APP_PORT", "MANAGED_LABELS", "PreviewChildren"]
+__all__ = ["APP_PORT", "MANAGED_LABELS", "PreviewChildren", "namespace_of"]
 
 MANAGED_LABELS = {"managed-by": "preview-operator"}
 APP_PORT = 8000
@@ -18,6 +18,11 @@ SERVICE_PORT = 80
 _PROBE = {"httpGet": {"path": "/", "port": APP_PORT}, "periodSeconds": 10, "timeoutSeconds": 5}
 _PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
 _PRIVATE_6 = ("fc00::/7", "fe80::/10")
+
+
+def namespace_of(preview: PreviewEnvironment) -> str:
+    """The namespace that is made for a preview."""
+    return f"preview-pr-{preview.spec.pr_number}"
 
 
 class PreviewChildren(msgspec.Struct, frozen=True):
@@ -32,7 +37,7 @@ class PreviewChildren(msgspec.Struct, frozen=True):
 
     @property
     def namespace(self) -> str:
-        return f"preview-{self.stem}"
+        return namespace_of(self.preview)
 
     @property
     def host(self) -> str:

@@ -21,10 +21,11 @@ from kapsa.environments.namespaces import (
     owners,
     release,
 )
-from kapsa.environments.preview_children import MANAGED_LABELS, PreviewChildren
+from kapsa.environments.preview_children import MANAGED_LABELS, PreviewChildren, namespace_of
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Context, Controller, Key, Requeue, StoredObject, Watch, rule_for
+from kapsa.runtime.cache import Cache
 from kapsa.runtime.errors import ClientError
 
 __all__ = ["PreviewEnvironmentController"]
@@ -37,10 +38,25 @@ CHILDREN = (NETWORK_POLICY, DEPLOYMENT, SERVICE, INGRESS)
 _LOOK_AGAIN_SECONDS = 60.0
 
 
+def _namespace_of(stored: StoredObject) -> Iterable[str]:
+    return [namespace_of(PreviewEnvironment.decode(stored.raw))]
+
+
+def _wanting_previews(namespace: StoredObject, cache: Cache) -> Iterable[Key]:
+    """Whoever has this namespace, or waits for its present owner to go."""
+    return [each.key for each in cache.by_index(PreviewEnvironment, "made namespace", namespace.name)]
+
+
 class PreviewEnvironmentController(Controller[PreviewEnvironment]):
     """Reconciles PreviewEnvironments."""
 
     finalizer = "devops.orima.com/finalizer"
+    indexes = {"made namespace": _namespace_of}  # noqa: RUF012 - a declaration
+    watches = (
+        # All namespaces: a stranger's has none of our labels and stands in the way nonetheless.
+        Watch(NAMESPACE, map=_wanting_previews),
+        *(Watch(kind, map=owners, labels=MANAGED_LABELS) for kind in CHILDREN),
+    )
     rules = (
         rule_for(PreviewEnvironment, "delete"),
         rule_for(NAMESPACE, "create", "patch", "delete"),
@@ -52,15 +68,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         self.metrics = metrics or PreviewMetrics()
         self.max_concurrent_reconciles = settings.max_concurrent_reconciles
         self.reconcile_timeout = settings.reconciliation_timeout
-        # Whoever found a namespace taken is told when that one goes, though nothing on it names him.
-        self._waiting: dict[str, set[Key]] = {}
-        # All namespaces: a stranger's has none of our labels and stands in the way nonetheless.
-        namespaces = Watch(NAMESPACE, map=self._concerned)
-        self.watches = (namespaces, *(Watch(kind, map=owners, labels=MANAGED_LABELS) for kind in CHILDREN))
         super().__init__()
-
-    def _concerned(self, namespace: StoredObject) -> Iterable[Key | tuple[str, str]]:
-        return [*owners(namespace), *self._waiting.get(namespace.name, ())]
 
     async def reconcile(
         self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]
@@ -75,14 +83,12 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         try:
             await self._provision(preview, ctx, children)
         except (ForeignNamespaceError, NamespaceChangingError) as obstacle:
-            return self._blocked(ctx, children, obstacle)
+            return self._blocked(ctx, obstacle)
         return _until(expires, ctx.now())
 
     async def finalize(self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]) -> Requeue | None:
-        name = PreviewChildren(preview, self.settings).namespace
-        waits_for = await release(ctx, name)
+        waits_for = await release(ctx, namespace_of(preview))
         if not waits_for:
-            self._stop_waiting(name, ctx.key)
             return None
         ctx.condition("Ready", False, reason="NamespaceTerminating", message=waits_for)
         return Requeue(after=self.settings.deletion_report_after)
@@ -100,7 +106,6 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         made = preview.status.ready_at is not None
         async with self._step("namespace"):
             await claim(ctx, children.namespace, labels=children.namespace_labels)
-            self._stop_waiting(children.namespace, ctx.key)
         async with self._step("networkpolicy"):  # before the pod: it never runs unprotected
             await ctx.apply(children.network_policy(), owner=False)
         async with self._step("update" if made else "deployment"):
@@ -145,13 +150,11 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
     def _blocked(
         self,
         ctx: Context[PreviewEnvironment],
-        children: PreviewChildren,
         obstacle: ForeignNamespaceError | NamespaceChangingError,
     ) -> Requeue | None:
         """Say what is in the way and come back: at once if it is gone, else when the watch or the clock says so."""
         ctx.condition("Ready", False, reason=obstacle.reason, message=str(obstacle))
         if isinstance(obstacle, ForeignNamespaceError):
-            self._waiting.setdefault(children.namespace, set()).add(ctx.key)
             if ctx.status.phase != "Failed":
                 self.metrics.failed.labels("namespace").inc()
             ctx.status.phase = "Failed"
@@ -161,13 +164,6 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
                 return Requeue(after=0)
         expires = _until(ctx.status.expires_at, ctx.now())
         return Requeue(after=min(_LOOK_AGAIN_SECONDS, expires.after if expires else _LOOK_AGAIN_SECONDS))
-
-    def _stop_waiting(self, namespace: str, key: Key) -> None:
-        keys = self._waiting.get(namespace)
-        if keys is not None:
-            keys.discard(key)
-            if not keys:
-                del self._waiting[namespace]
 
     @asynccontextmanager
     async def _step(self, name: str) -> AsyncIterator[None]:
