@@ -1,4 +1,4 @@
-"""The HTTP door: aiohttp's low-level server in front of :meth:`Server.handle`."""
+"""The HTTP door: a listener on the loopback that hands requests to whatever answers them."""
 
 from __future__ import annotations
 
@@ -6,27 +6,36 @@ import asyncio
 import contextlib
 import gzip
 import re
-import socket
-import ssl
+import time
 from collections.abc import AsyncIterator
-from typing import Protocol
-
-from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
-from multidict import CIMultiDict
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Protocol
 
 from kapsa.devcluster.embedded import errors
 from kapsa.devcluster.embedded.exchange import ConnectionDroppedError, Reply, Request
+from kapsa.devcluster.embedded.http_wire import (
+    MAXIMUM_HEAD,
+    Body,
+    Head,
+    WireError,
+    chunk,
+    parse_head,
+    response_head,
+)
 from kapsa.devcluster.embedded.writing.bodies import MAXIMUM_BYTES
 
-__all__ = ["HttpFront"]
+if TYPE_CHECKING:
+    import ssl
 
-_GZIP_FROM = 128 * 1024
-"""Smaller bodies are not worth the compression; the real server draws the line here too."""
+__all__ = ["CLIENT_HEADER", "HttpFront"]
+
 CLIENT_HEADER = "x-kapsa-client"
 """Names the client to the fault plan; a simulation sets it, others need not."""
+_GZIP_FROM = 128 * 1024
+"""Smaller bodies are not worth the compression; the real server draws the line here too."""
+_READ_AHEAD = 256 * 1024
+"""How much of the next request is kept while one is answered."""
 _NEXT_WARNING = re.compile(r', (?=299 - ")')
-_BODILESS = frozenset({"GET", "HEAD"})
 
 
 class Handler(Protocol):
@@ -41,11 +50,11 @@ class HttpFront:
     def __init__(
         self, server: Handler, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
     ) -> None:
-        self._server = server
+        self.handler = server
+        self.connections: set[_Connection] = set()
         self._host = host
         self._port = port
         self._tls = tls
-        self._front: web.Server | None = None
         self._listener: asyncio.Server | None = None
 
     @property
@@ -55,107 +64,232 @@ class HttpFront:
 
     async def start(self) -> None:
         """Listen; afterwards :attr:`url` says where."""
-        # Without handler cancellation, the watch of a client that went away would wait for its next event for ever.
-        self._front = web.Server(
-            self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=3600.0
-        )
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
-            self._front, self._host, self._port, ssl=self._tls, backlog=1024
+            lambda: _Connection(self), self._host, self._port, ssl=self._tls, backlog=1024
         )
-        bound: socket.socket = self._listener.sockets[0]
-        self._port = bound.getsockname()[1]
+        self._port = self._listener.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """Stop listening and end every request, watches included."""
         if self._listener is not None:
             self._listener.close()
-        if self._front is not None:
-            await self._front.shutdown(timeout=0.1)
+        await asyncio.gather(*(connection.end() for connection in list(self.connections)))
         if self._listener is not None:
             await self._listener.wait_closed()
 
-    async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
-        headers = {name.lower(): value for name, value in incoming.headers.items()}
-        body = b""
-        if incoming.method not in _BODILESS and incoming.body_exists:
-            read = await _read_limited(incoming)
-            if read is None:
-                return _plain(errors.too_large(MAXIMUM_BYTES).reply())
-            body = read
-        request = Request(
-            method=incoming.method,
-            path=incoming.rel_url.raw_path,
-            query=incoming.rel_url.raw_query_string,
-            headers=headers,
-            body=body,
-            client=headers.get(CLIENT_HEADER, ""),
-        )
+
+class _Connection(asyncio.Protocol):
+    """One client: a request is read, answered, and then the next one."""
+
+    def __init__(self, front: HttpFront) -> None:
+        self._front = front
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._buffer = b""
+        self._head: Head | None = None
+        self._body: Body | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._ended = False
+        self._streams = False
+
+    # The transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._front.connections.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._front.connections.discard(self)
+        self._transport = None
+        # Without this, the watch of a client that went away would wait for its next event for ever.
+        if self._task is not None:
+            self._task.cancel()
+        self.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if self._task is None:
+            self._advance()
+        elif len(self._buffer) > _READ_AHEAD and self._transport is not None:
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        # A client may end its side and still wait for the answer; of a stream nobody waits for the end.
+        self._ended = True
+        return self._task is not None and not self._streams
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    # Reading
+
+    def _advance(self) -> None:
+        """Read on; begin to answer once a request is whole."""
         try:
-            reply = await self._server.handle(request)
+            if self._head is None and not self._read_head():
+                return
+            assert self._body is not None
+            self._buffer = self._body.feed(self._buffer)
+        except WireError as error:
+            self._refuse(error)
+            return
+        if self._body.done:
+            self._task = self._loop.create_task(self._answer(self._head, self._body))  # type: ignore[arg-type]
+            self._head = self._body = None
+
+    def _read_head(self) -> bool:
+        # Empty lines before a request are forgiven, as old clients send them after a body.
+        if self._buffer[:2] == b"\r\n":
+            self._buffer = self._buffer.lstrip(b"\r\n")
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0:
+            if len(self._buffer) > MAXIMUM_HEAD:
+                raise WireError(431, "request header fields too large")
+            return False
+        self._head = parse_head(self._buffer[:end])
+        self._buffer = self._buffer[end + 4 :]
+        self._body = Body(self._head.length, MAXIMUM_BYTES)
+        if self._head.expects_continue and not self._body.done:
+            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return True
+
+    def _refuse(self, error: WireError) -> None:
+        body = f"{error.status} {error}\n".encode()
+        headers = [
+            ("content-type", "text/plain; charset=utf-8"),
+            ("connection", "close"),
+            ("content-length", str(len(body))),
+        ]
+        self._write(response_head(error.status, headers) + body)
+        if self._transport is not None:
+            self._transport.close()
+
+    # Answering
+
+    async def _answer(self, head: Head, body: Body) -> None:
+        try:
+            keeps_alive = await self._exchange(head, body)
         except ConnectionDroppedError:
-            return _drop(incoming)
+            if self._transport is not None:
+                self._transport.abort()
+            return
+        finally:
+            self._task = None
+        transport = self._transport
+        if transport is None:
+            return
+        if not keeps_alive or (self._ended and not self._buffer):
+            transport.close()
+            return
+        transport.resume_reading()
+        if self._buffer:
+            self._advance()
+
+    async def _exchange(self, head: Head, body: Body) -> bool:
+        """Answer one request; whether the connection can take another."""
+        if body.too_large:
+            reply = errors.too_large(MAXIMUM_BYTES).reply()
+        else:
+            reply = await self._front.handler.handle(
+                Request(
+                    method=head.method,
+                    path=head.path,
+                    query=head.query,
+                    headers=head.headers,
+                    body=body.value,
+                    client=head.headers.get(CLIENT_HEADER, ""),
+                )
+            )
         if isinstance(reply.body, bytes):
-            return _plain(reply, compress="gzip" in headers.get("accept-encoding", ""))
-        return await _stream(incoming, reply, reply.body)
+            self._send(head, reply, reply.body)
+            await self._drain()
+            return head.keeps_alive
+        return await self._stream(head, reply, reply.body)
+
+    def _send(self, head: Head, reply: Reply, body: bytes) -> None:
+        headers = _header_lines(reply.headers)
+        if len(body) > _GZIP_FROM and "gzip" in head.headers.get("accept-encoding", ""):
+            headers += [("content-encoding", "gzip"), ("vary", "Accept-Encoding")]
+            body = gzip.compress(body, compresslevel=1)
+        if reply.status != 304:
+            headers.append(("content-length", str(len(body))))
+        if not head.keeps_alive:
+            headers.append(("connection", "close"))
+        start = response_head(reply.status, headers)
+        if head.method == "HEAD":
+            self._write(start)
+        elif len(body) < _GZIP_FROM:
+            self._write(start + body)
+        else:
+            self._write(start)
+            self._write(body)
+
+    async def _stream(self, head: Head, reply: Reply, frames: AsyncIterator[bytes]) -> bool:
+        """Send frames as they come. An old client gets them plain, and the end of the connection as their end."""
+        keeps_alive = head.keeps_alive and not head.is_old
+        framing = ("connection", "close") if head.is_old else ("transfer-encoding", "chunked")
+        self._write(response_head(reply.status, [*_header_lines(reply.headers), framing]))
+        self._streams = True
+        try:
+            async for frame in frames:
+                if not frame:
+                    # An empty chunk would say that this is the end.
+                    continue
+                self._write(frame if head.is_old else chunk(frame))
+                await self._drain()
+            if not head.is_old:
+                self._write(chunk(b""))
+        finally:
+            self._streams = False
+            closing = getattr(frames, "aclose", None)
+            if closing is not None:
+                with contextlib.suppress(RuntimeError):
+                    await closing()
+        return keeps_alive
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def _drain(self) -> None:
+        if self._writable is not None:
+            await self._writable
+
+    async def end(self) -> None:
+        """Close the connection, whatever it is doing."""
+        task = self._task
+        if self._transport is not None:
+            self._transport.abort()
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
-def _drop(incoming: web.BaseRequest) -> web.Response:
-    """Close the connection; what is returned to aiohttp reaches nobody."""
-    if incoming.transport is not None:
-        incoming.transport.abort()
-    return web.Response(status=500)
-
-
-async def _read_limited(incoming: web.BaseRequest) -> bytes | None:
-    """The body, or None when it is longer than an API server reads."""
-    declared = incoming.content_length
-    if declared is not None and declared > MAXIMUM_BYTES:
-        return None
-    chunks, size = [], 0
-    async for chunk in incoming.content.iter_any():
-        size += len(chunk)
-        if size > MAXIMUM_BYTES:
-            return None
-        chunks.append(chunk)
-    return b"".join(chunks)
-
-
-def _plain(reply: Reply, *, compress: bool = False) -> web.Response:
-    assert isinstance(reply.body, bytes)
-    headers, body = reply.headers, reply.body
-    if compress and len(body) > _GZIP_FROM:
-        headers = {**headers, "content-encoding": "gzip", "vary": "Accept-Encoding"}
-        body = gzip.compress(body, compresslevel=1)
-    return web.Response(status=reply.status, headers=_headers(headers), body=body)
-
-
-def _headers(headers: dict[str, str]) -> CIMultiDict[str]:
+def _header_lines(headers: dict[str, str]) -> list[tuple[str, str]]:
     """Headers as they are sent: each warning is one of its own."""
-    found = CIMultiDict(headers)
-    warnings = _NEXT_WARNING.split(headers.get("warning", ""))
-    if len(warnings) > 1:
-        del found["warning"]
-        found.extend([("warning", warning) for warning in warnings])
-    return found
+    lines = [("date", _date()), *headers.items()]
+    warnings = headers.get("warning")
+    if warnings is not None and ", " in warnings:
+        lines.remove(("warning", warnings))
+        lines += [("warning", warning) for warning in _NEXT_WARNING.split(warnings)]
+    return lines
 
 
-async def _stream(
-    incoming: web.BaseRequest, reply: Reply, frames: AsyncIterator[bytes]
-) -> web.StreamResponse:
-    response = web.StreamResponse(status=reply.status, headers=reply.headers)
-    response.enable_chunked_encoding()
-    try:
-        await response.prepare(incoming)
-        async for frame in frames:
-            await response.write(frame)
-        await response.write_eof()
-    except (ConnectionResetError, HttpProcessingError):
-        # The client went away; there is nobody left to tell.
-        pass
-    finally:
-        closing = getattr(frames, "aclose", None)
-        if closing is not None:
-            with contextlib.suppress(RuntimeError):
-                await closing()
-    return response
+_told: tuple[int, str] = (0, "")
+
+
+def _date() -> str:
+    """The Date header, made once a second."""
+    global _told  # noqa: PLW0603  a cache of one
+    now = int(time.time())
+    if _told[0] != now:
+        _told = (now, formatdate(now, usegmt=True))
+    return _told[1]
