@@ -236,8 +236,13 @@ def environment(name: str, namespace: str, host: str = "", shard: str = "") -> d
     }
 
 
+async def start(stage: Stage) -> None:
+    """Run an operator on the environments of this test alone, with the pool that it made."""
+    await stage.start(make_operator(pool=f"pool-{stage.unique}", shard=stage.unique))
+
+
 async def ask(stage: Stage, name: str, host: str = "", *, namespace: str = "", shard: str = "") -> None:
-    await stage.harness.apply(environment(name, namespace or stage.namespace, host, shard))
+    await stage.harness.apply(environment(name, namespace or stage.namespace, host, shard or stage.unique))
 
 
 async def host_of(stage: Stage, name: str) -> str:
@@ -289,7 +294,7 @@ async def test_a_pool_that_comes_later_is_used_for_new_hosts_only(stage: Stage) 
 
 async def test_many_environments_at_once_get_a_host_each(stage: Stage) -> None:
     domain = await make_pool(stage, certManager={"issuerRef": {"name": "le"}}, wildcardSecretName="wild")
-    await stage.start(make_operator(pool=f"pool-{stage.unique}"))
+    await start(stage)
     names = [f"pr-{number}" for number in range(20)]
     for name in names:
         await ask(stage, name)
@@ -304,13 +309,13 @@ async def test_many_environments_at_once_get_a_host_each(stage: Stage) -> None:
 
 async def test_hosts_survive_a_restart_and_cost_no_write_then(stage: Stage) -> None:
     domain = await make_pool(stage)
-    await stage.start(make_operator(pool=f"pool-{stage.unique}"))
+    await start(stage)
     await ask(stage, "one")
     assert await host_of(stage, "one") == f"one.{domain}"
     await stage.at_rest()
     await stage.harness.stop()
     before = len(stage.writes())
-    await stage.start(make_operator(pool=f"pool-{stage.unique}"))
+    await start(stage)
     await stage.clock.sleep(5)
     assert await host_of(stage, "one") == f"one.{domain}"
     assert stage.writes()[before:] == []
@@ -318,7 +323,7 @@ async def test_hosts_survive_a_restart_and_cost_no_write_then(stage: Stage) -> N
 
 async def test_a_host_is_free_again_once_its_environment_is_gone(stage: Stage) -> None:
     domain = await make_pool(stage)
-    await stage.start(make_operator(pool=f"pool-{stage.unique}"))
+    await start(stage)
     wanted = f"shop.{domain}"
     await ask(stage, "one", wanted)
     assert await host_of(stage, "one") == wanted
@@ -332,7 +337,7 @@ async def test_a_host_is_free_again_once_its_environment_is_gone(stage: Stage) -
 
 async def test_a_host_that_is_changed_is_swapped(stage: Stage) -> None:
     domain = await make_pool(stage)
-    await stage.start(make_operator(pool=f"pool-{stage.unique}"))
+    await start(stage)
     await ask(stage, "one", f"old.{domain}")
     assert await host_of(stage, "one") == f"old.{domain}"
     await ask(stage, "one", f"new.{domain}")
@@ -342,7 +347,7 @@ async def test_a_host_that_is_changed_is_swapped(stage: Stage) -> None:
 
 async def test_a_host_is_taken_back_from_an_environment_that_could_not_give_it_back(stage: Stage) -> None:
     domain = await make_pool(stage)
-    await stage.start(make_operator(pool=f"pool-{stage.unique}"))
+    await start(stage)
     await ask(stage, "one")
     assert await host_of(stage, "one") == f"one.{domain}"
     await stage.harness.stop()
@@ -352,7 +357,7 @@ async def test_a_host_is_taken_back_from_an_environment_that_could_not_give_it_b
     )
     await stage.gone(Environment, "one")
     assert f"one.{domain}" in await hosts(stage)
-    await stage.start(make_operator(pool=f"pool-{stage.unique}"))
+    await start(stage)
 
     async def taken_back() -> bool:
         return f"one.{domain}" not in await hosts(stage)
@@ -365,12 +370,12 @@ async def test_two_operators_never_give_one_host_to_two(stage: Stage) -> None:
     other = f"{stage.namespace}-b"
     await stage.make_namespace(other)
     for shard in ("a", "b"):
-        keeper = HostKeeper(pool=f"pool-{stage.unique}", shard=shard)
+        keeper = HostKeeper(pool=f"pool-{stage.unique}", shard=f"{stage.unique}-{shard}")
         await stage.start(Operator(controllers=[keeper], name="kapsa"), name=shard)
     names = [f"pr-{number}" for number in range(8)]
     for name in names:
-        await ask(stage, name, shard="a")
-        await ask(stage, name, namespace=other, shard="b")
+        await ask(stage, name, shard=f"{stage.unique}-a")
+        await ask(stage, name, namespace=other, shard=f"{stage.unique}-b")
 
     async def all_have_one() -> bool:
         found = [host for host in await hosts(stage) if host.endswith(domain)]
@@ -399,7 +404,7 @@ async def test_a_write_that_fails_leaves_every_host_with_one_holder(
 ) -> None:
     domain = await make_pool(stage)
     faults.add(Rule(action=action, verb="patch", resource="domainpools", client="operator", nth=2, when=when))
-    await stage.start(make_operator(pool=f"pool-{stage.unique}"))
+    await start(stage)
     for name in ("one", "two", "three"):
         await ask(stage, name)
     for name in ("one", "two", "three"):
