@@ -7,6 +7,8 @@ certificates: 0.2 s, close to half of what a devcluster may take until it is rea
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import lru_cache
 from http import HTTPStatus
 
 import msgspec
@@ -35,7 +37,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     method: str
     path: str
     query: str
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     """Names in lower case; one that comes twice has its values joined."""
     keeps_alive: bool
     length: int
@@ -53,9 +55,8 @@ def parse_head(data: bytes) -> Head:
 
     :raises WireError: when it is none.
     """
-    # Headers are bytes of no particular encoding; latin-1 keeps each of them.
-    first, *lines = data.decode("latin-1").split("\r\n")
-    parts = first.split(" ")
+    first, _, rest = data.partition(b"\r\n")
+    parts = first.decode("latin-1").split(" ")
     if len(parts) != 3 or not _TOKEN.fullmatch(parts[0]):
         raise WireError(400, "malformed request line")
     method, target, version = parts
@@ -65,16 +66,19 @@ def parse_head(data: bytes) -> Head:
     if found is None:
         raise WireError(400, "malformed request target")
     path, _, query = found[1].partition("#")[0].partition("?")
-    headers = _headers(lines)
+    headers = _headers(rest)
     old = version == "HTTP/1.0"
     connection = headers.get("connection", "").lower()
     keeps_alive = "keep-alive" in connection if old else "close" not in connection
     return Head(method, path, query, headers, keeps_alive, _length(headers), old)
 
 
-def _headers(lines: list[str]) -> dict[str, str]:
+@lru_cache(maxsize=256)
+def _headers(data: bytes) -> Mapping[str, str]:
+    """Headers, remembered: a client sends the same ones again and again."""
     headers: dict[str, str] = {}
-    for line in lines:
+    # They are bytes of no particular encoding; latin-1 keeps each of them.
+    for line in data.decode("latin-1").split("\r\n") if data else ():
         name, colon, value = line.partition(":")
         if not colon or not _TOKEN.fullmatch(name) or _FORBIDDEN.search(value):
             raise WireError(400, "malformed header")
@@ -87,7 +91,7 @@ def _headers(lines: list[str]) -> dict[str, str]:
     return headers
 
 
-def _length(headers: dict[str, str]) -> int:
+def _length(headers: Mapping[str, str]) -> int:
     encoding, length = headers.get("transfer-encoding"), headers.get("content-length")
     if encoding is not None:
         # Two ways to tell a body's end are how requests get smuggled.
