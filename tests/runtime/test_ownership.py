@@ -120,3 +120,17 @@ def test_a_removed_field_is_asked_of_whoever_wrote_last() -> None:
         {"manager": "kubectl-edit", "time": "2026-01-02T00:00:00Z", "fieldsV1": {"f:spec": {"f:paused": {}}}},
     ]
     assert who_changed(managed, [".spec.replicas"], ours="us") == {"kubectl-edit": [".spec.replicas"]}
+
+
+def test_an_empty_map_or_list_that_the_server_does_not_keep_holds() -> None:
+    desired = {"metadata": {"name": "a", "annotations": {}}, "spec": {"replicas": 1, "args": []}}
+    live = {"metadata": {"name": "a"}, "spec": {"replicas": 1}}
+    recorded = {"f:metadata": {"f:annotations": {}}, "f:spec": {"f:replicas": {}, "f:args": {}}}
+    assert holds(recorded, desired, live)
+    assert holds(
+        {"f:metadata": {}, "f:spec": {"f:replicas": {}}},
+        {**desired, "metadata": {}},
+        {**live, "metadata": {}},
+    )
+    assert not holds(recorded, desired, {"metadata": {"annotations": {"a": "b"}}, "spec": {"replicas": 1}})
+    assert not holds(recorded, {**desired, "spec": {"replicas": 1, "args": ["x"]}}, live)

@@ -8,6 +8,7 @@ ownership that the server keeps tells as much, as long as the server spells the 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -78,8 +79,12 @@ class Applier:
         *,
         force: bool,
         manager: str,
+        before_change: Callable[[StoredObject], Awaitable[None]],
     ) -> Applied:
-        """Make the server have these fields, by a request only if it is needed."""
+        """Make the server have these fields, by a request only if it is needed.
+
+        `before_change` is asked before an object that is there is changed; it raises to prevent that.
+        """
         place = (gvk, key, manager)
         wanted = digest(_encode(desired))
         watched = self._cache.watches(gvk)
@@ -92,6 +97,7 @@ class Applier:
                 return Applied(live.raw, changed=False)
             if self._still_holds(place, record, wanted, desired, live):
                 return Applied(live.raw, changed=False)
+            await before_change(live)
             same_wish = record is not None and record.desired == wanted and record.uid == live.uid
             drifted = same_wish and self._cache.keeps_all_of(gvk)
         drift = await self._explain(client, gvk, key, desired, record) if drifted and record else None

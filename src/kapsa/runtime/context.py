@@ -29,7 +29,7 @@ from kapsa.runtime.workqueue import Reason
 if TYPE_CHECKING:
     from kapsa.runtime.reconciler import Reconciler
 
-__all__ = ["Context", "NotOursError"]
+__all__ = ["Context", "NotOursError", "OutdatedError"]
 
 R = TypeVar("R", covariant=True)
 S = TypeVar("S")
@@ -42,6 +42,10 @@ class NotOursError(TerminalError):
     """An object that we would have to take from its owner is in the way."""
 
 
+class OutdatedError(Exception):
+    """The resource has changed since what this run was given: what it wants may be wanted no longer."""
+
+
 class HasStatus(Protocol[S_co]):
     """A resource whose class says what its status is."""
 
@@ -51,7 +55,18 @@ class HasStatus(Protocol[S_co]):
 class Context(Generic[R]):
     """What a reconcile may use. Made for one run of one resource."""
 
-    __slots__ = ("_draft", "_log", "_runner", "client", "key", "own_writes", "reasons", "resource", "stored")
+    __slots__ = (
+        "_confirmed",
+        "_draft",
+        "_log",
+        "_runner",
+        "client",
+        "key",
+        "own_writes",
+        "reasons",
+        "resource",
+        "stored",
+    )
 
     def __init__(
         self, runner: Reconciler, stored: StoredObject, resource: R, reasons: Iterable[Reason] = ()
@@ -68,6 +83,7 @@ class Context(Generic[R]):
         """UID and version of what this run wrote: being told of it by the watch is no news."""
         self._runner = runner
         self._draft: Any = None
+        self._confirmed = False
         self._log: Any = None
 
     # -- knowing -----------------------------------------------------------------------------------------------
@@ -158,7 +174,12 @@ class Context(Generic[R]):
         if owner:
             self._check_owner(gvk, key)
         manager = field_manager or runner.applier.manager
-        applied = await runner.applier.apply(self.client, gvk, key, desired, force=force, manager=manager)
+        applied = await runner.applier.apply(
+            *(self.client, gvk, key, desired),
+            force=force,
+            manager=manager,
+            before_change=self._confirm,
+        )
         found: dict[str, Any] = msgspec.json.decode(applied.raw)
         metadata = found["metadata"]
         metadata.pop("managedFields", None)
@@ -228,6 +249,10 @@ class Context(Generic[R]):
             if cached is None:
                 return False
             uid, place = cached.uid, cached.namespace
+        if self._runner.cache.watches(gvk):
+            known = self._runner.cache.get(gvk, Key(place, name))
+            if known is not None:
+                await self._confirm(known)
         try:
             left = await self.client.delete_object(
                 kind, name, namespace=place, uid=uid, propagation=propagation
@@ -299,6 +324,19 @@ class Context(Generic[R]):
                 )
             self._draft = self.resource.draft_status()
         return self._draft
+
+    async def _confirm(self, child: StoredObject) -> None:
+        """Do not undo, after an old wish, what was made after a newer one.
+
+        Watches of two kinds do not run in step. A child that is newer than all we know of its owner may have been
+        made from a spec that we have not seen; then the server is asked for the owner, once in a run. A deletion is
+        never taken back, so there it does not matter.
+        """
+        if self._confirmed or self.stored.deletion_timestamp is not None:
+            return
+        if child.version > max(self.stored.version, self._runner.told_up_to()):
+            await self._runner.check_current(self)
+        self._confirmed = True
 
     def _noted(self, gvk: GroupVersionKind, raw: bytes) -> None:
         """Let all readers see what we wrote, and know its echo when the watch brings it."""

@@ -96,13 +96,21 @@ def holds(fields: FieldSet, desired: Any, live: Any) -> bool:
     return _holds(fields, desired, live, _IDENTITY, top=True)
 
 
+def _dropped(step: str, desired: Any, live: Any) -> bool:
+    """Whether an empty map or list was asked for, which the server does not keep: its absence is what it comes to."""
+    wanted = _child(step, desired)
+    return isinstance(wanted, (Mapping, list, tuple)) and not wanted and _child(step, live) is _ABSENT
+
+
 def _holds(fields: FieldSet, desired: Any, live: Any, ignored: set[str], *, top: bool = False) -> bool:
     steps = [step for step in fields if step != "."]
     if not steps:
         return bool(desired == live)
     if isinstance(desired, Mapping):
+        steps = [step for step in steps if not _dropped(step, desired, live)]
         owned = {step[2:] for step in steps if step.startswith("f:")}
-        if owned != desired.keys() - ignored or len(owned) != len(steps):
+        wanted_keys = {key for key in desired if not _dropped(f"f:{key}", desired, live)}
+        if owned != wanted_keys - ignored or len(owned) != len(steps):
             return False
     elif isinstance(desired, Sequence) and not isinstance(desired, str):
         if len(steps) != len(desired):

@@ -19,7 +19,7 @@ from kapsa.runtime.binding import resource_of
 from kapsa.runtime.cache import Cache
 from kapsa.runtime.client import Client
 from kapsa.runtime.clock import Clock
-from kapsa.runtime.context import Context
+from kapsa.runtime.context import Context, OutdatedError
 from kapsa.runtime.controller import Controller, Requeue, TerminalError
 from kapsa.runtime.errors import ClientError, Conflict, Invalid, NotFound, WriteRefused
 from kapsa.runtime.events import EventRecorder, ObjectReference
@@ -207,7 +207,7 @@ class Reconciler:
             return "timeout", None
         except WriteRefused:
             raise
-        except Conflict as error:
+        except (Conflict, OutdatedError) as error:
             _log.info("conflict, trying again", controller=self.name, object=str(item.key), error=str(error))
             return "conflict", None
         except (TerminalError, ModelMismatch) as error:
@@ -393,6 +393,17 @@ class Reconciler:
             return False
         ctx.stored = stored
         return True
+
+    def told_up_to(self) -> int:
+        """The version up to which every watch of the resource's kind has told everything."""
+        return min(informer.store.told for informer in self.cache.of_kind(self.gvk))
+
+    async def check_current(self, ctx: Context[Any]) -> None:
+        """Ask the server whether the resource still is what this run was given; if not, the next run has the new one."""
+        before = ctx.stored
+        if await self._look_again(ctx) and _fingerprint(before) == _fingerprint(ctx.stored):
+            return
+        raise OutdatedError(f"{self.gvk.kind} {ctx.key} has changed since this run began")
 
     async def _patch_metadata(self, ctx: Context[Any], patch: list[dict[str, Any]]) -> None:
         raw = await self.client.patch(

@@ -286,6 +286,11 @@ class Store:
             self._deleted[key] = uid
 
     @property
+    def told(self) -> int:
+        """Up to which version the watch has told everything; -1 before its first list."""
+        return self._told
+
+    @property
     def ahead(self) -> int:
         """How many of our own writes the watch has not told yet."""
         return len(self._written) + len(self._deleted)

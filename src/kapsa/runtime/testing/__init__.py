@@ -5,11 +5,13 @@
 - `scenario`: a story played on a cluster of its own, and how it ends.
 - `crashes`: `crash_at_every_write` kills the operator at each write and compares the ending.
 - `sweeps`: `disturb_every_call` and `disturb_every_watch` let each request and event go wrong in every way.
+- `absences`: `miss_every_step` and `restart_in_every_past` hide changes from the operator, or show it an old world.
 - `plugin`: the pytest fixtures, by `pytest_plugins = ["kapsa.runtime.testing.plugin"]`.
 """
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
 from kapsa.devcluster.clock import run as run_on_virtual_time
+from kapsa.runtime.testing.absences import miss_every_step, restart_in_every_past
 from kapsa.runtime.testing.crashes import CrashPoint, CrashReport, crash_at_every_write
 from kapsa.runtime.testing.harness import Harness, NotSettledError, RecordedCall
 from kapsa.runtime.testing.scenario import Ending, Scenario, SweepReport
@@ -33,5 +35,7 @@ __all__ = [
     "crash_at_every_write",
     "disturb_every_call",
     "disturb_every_watch",
+    "miss_every_step",
+    "restart_in_every_past",
     "run_on_virtual_time",
 ]

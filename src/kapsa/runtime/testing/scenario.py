@@ -18,7 +18,19 @@ from kapsa.devcluster.faults import Record
 from kapsa.runtime.operator import Operator
 from kapsa.runtime.testing.harness import Harness
 
-__all__ = ["CLIENT", "SIDE_WRITES", "Arm", "Ending", "Scenario", "SweepReport", "difference", "play"]
+__all__ = [
+    "CLIENT",
+    "SIDE_WRITES",
+    "Arm",
+    "Ending",
+    "Interlude",
+    "Scenario",
+    "Stage",
+    "SweepReport",
+    "difference",
+    "difference_in_the_end",
+    "play",
+]
 
 CLIENT = "operator"
 """The name under which the fault plan knows the operator of a scenario."""
@@ -41,6 +53,35 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """What people do to it, one after the other; the cluster settles after each."""
     ignore: Sequence[str] = ()
     """Resources (plurals) that do not belong to the end state."""
+
+
+class Stage(msgspec.Struct):
+    """Where a scenario is being played."""
+
+    harness: Harness
+    plan: FaultPlan
+    scenario: Scenario
+
+    async def start(self) -> None:
+        """The operator begins."""
+        await self.harness.start(self.scenario.operator(), name=CLIENT)
+
+    async def kill(self) -> None:
+        """The operator dies."""
+        await self.harness.kill(CLIENT)
+
+
+class Interlude:
+    """What happens around the steps of a scenario. The start is number 0, the first step number 1."""
+
+    async def before(self, number: int, stage: Stage) -> None:
+        """The step is about to be taken."""
+
+    async def after(self, number: int, stage: Stage) -> None:
+        """The step has been taken, and nobody has had time to do anything about it."""
+
+    async def settled(self, number: int, stage: Stage) -> None:
+        """Everything that the step caused is done."""
 
 
 class Ending(msgspec.Struct):
@@ -74,13 +115,20 @@ class SweepReport(msgspec.Struct, frozen=True):
         return f"{self.points} {self.what}: {verdict}{lines}"
 
 
-async def play(scenario: Scenario, arm: Arm | None = None, *, quiet: float = 30.0) -> Ending:
+async def play(
+    scenario: Scenario,
+    arm: Arm | None = None,
+    *,
+    quiet: float = 30.0,
+    interlude: Interlude | None = None,
+) -> Ending:
     """Play a scenario on a cluster of its own. Needs a virtual-time loop.
 
     `quiet` is how long nothing may change before a step counts as done: longer than any fault hides it.
     """
     plan = FaultPlan()
     clock = VirtualClock()
+    interlude = interlude or Interlude()
     async with DevCluster(clock=clock, faults=plan, http=False, seed=1) as cluster:
         harness = Harness(cluster, clock=clock)
         created, deleted = _count_life_cycles(cluster, {*SIDE_WRITES, *scenario.ignore})
@@ -89,11 +137,16 @@ async def play(scenario: Scenario, arm: Arm | None = None, *, quiet: float = 30.
             await scenario.prepare(harness)
             if arm is not None:
                 arm(plan, harness)
-            await harness.start(scenario.operator(), name=CLIENT)
+            stage = Stage(harness, plan, scenario)
+            await stage.start()
             await harness.settle(quiet=quiet)
-            for step in scenario.steps:
+            await interlude.settled(0, stage)
+            for number, step in enumerate(scenario.steps, start=1):
+                await interlude.before(number, stage)
                 await step(harness)
+                await interlude.after(number, stage)
                 await harness.settle(quiet=quiet)
+                await interlude.settled(number, stage)
             records = [record for record in plan.records if record.client == CLIENT]
             done = _work(plan)
             await clock.sleep(600)
@@ -186,6 +239,10 @@ def _is_time(value: Any) -> bool:
 
 def difference(reference: Ending, outcome: Ending) -> str:
     """What is different, in words; empty if nothing is."""
+    return _difference_in_life_cycles(reference, outcome) or difference_in_the_end(reference, outcome)
+
+
+def _difference_in_life_cycles(reference: Ending, outcome: Ending) -> str:
     for what, before, after in (
         ("created", reference.created, outcome.created),
         ("deleted", reference.deleted, outcome.deleted),
@@ -193,6 +250,11 @@ def difference(reference: Ending, outcome: Ending) -> str:
         for name in sorted({*before, *after}):
             if before[name] != after[name]:
                 return f"{name} was {what} {after[name]} times instead of {before[name]}"
+    return ""
+
+
+def difference_in_the_end(reference: Ending, outcome: Ending) -> str:
+    """What is different in the end, however it came about."""
     for name in sorted({*reference.state, *outcome.state}):
         old, new = reference.state.get(name), outcome.state.get(name)
         if old != new:
