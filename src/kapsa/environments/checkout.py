@@ -73,7 +73,7 @@ class Checkout(msgspec.Struct, frozen=True):
             found = (self.root / wanted).resolve(strict=True)
         except (OSError, RuntimeError):
             raise NotFound(
-                f"there is no {path!r} in commit {self.commit[:12]}",
+                f"there is no {str(wanted)!r} in commit {self.commit[:12]}",
                 hint="Check the path: it starts at the root of the repository",
                 reason="PathNotFound",
             ) from None

@@ -214,6 +214,9 @@ class Repositories:
             os.utime(descriptor)  # what was used last is removed last
             await self._prepare(repository)
             yield repository
+        except Failed:  # nobody knows why, so the cache may be broken: the next try begins with a new one
+            await asyncio.to_thread(shutil.rmtree, repository, ignore_errors=True)
+            raise
         finally:
             os.close(descriptor)
 
@@ -236,10 +239,8 @@ class Repositories:
             root = Path(tempfile.mkdtemp(prefix=f"{commit[:12]}-", dir=self._own_directory())).resolve()
             try:
                 return await export(self._git, repository, commit, root / "tree", self._limits)
-            except BaseException as error:
+            except BaseException:
                 await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
-                if isinstance(error, Failed):  # the cache is broken: the next try begins with a new one
-                    await asyncio.to_thread(shutil.rmtree, repository, ignore_errors=True)
                 raise
 
     async def _ensure(self, repository: Path, source: _Source, commit: str) -> None:

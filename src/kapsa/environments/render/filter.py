@@ -1,0 +1,215 @@
+"""The filter: what a repository may put into its environment's namespace. Everything else is refused, each thing by name.
+
+Nothing is quietly dropped or repaired: half an application is worse than none, and somebody meant what they wrote. Only the
+namespace is filled in, and what the API server owns (status, managedFields) is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kapsa.environments.outside import Refused
+from kapsa.environments.render.inputs import Manifest, shown
+from kapsa.environments.render.pod_security import Level, pod_violations
+from kapsa.environments.render.pod_templates import pod_metadata, pod_spec
+from kapsa.environments.render.routing import routing_refusals
+
+__all__ = ["ALLOWED_KINDS", "FilterRules", "ObjectsRefused", "Refusal", "filter_objects"]
+
+ALLOWED_KINDS = (
+    "v1/ServiceAccount",
+    "v1/ConfigMap",
+    "v1/Secret",
+    "v1/PersistentVolumeClaim",
+    "v1/Service",
+    "apps/v1/Deployment",
+    "apps/v1/StatefulSet",
+    "apps/v1/DaemonSet",
+    "batch/v1/Job",
+    "batch/v1/CronJob",
+    "autoscaling/v2/HorizontalPodAutoscaler",
+    "policy/v1/PodDisruptionBudget",
+    "networking.k8s.io/v1/Ingress",
+)
+"""The kinds that a repository may bring: namespaced, and nothing that grants rights or limits resources."""
+
+_WHY = {
+    "ResourceQuota": "quotas are the operator's",
+    "LimitRange": "limits are the operator's",
+    "NetworkPolicy": "network policies are the operator's",
+    "Role": "rights are not given by repositories",
+    "RoleBinding": "rights are not given by repositories",
+    "ClusterRole": "it is cluster-scoped, and rights are not given by repositories",
+    "ClusterRoleBinding": "it is cluster-scoped, and rights are not given by repositories",
+    "Namespace": "it is cluster-scoped; the environment's namespace is made for it",
+    "CustomResourceDefinition": "it is cluster-scoped; ask whoever runs the cluster to install it",
+    "PersistentVolume": "it is cluster-scoped; use a PersistentVolumeClaim",
+    "Pod": "use a Deployment or a Job",
+    "ReplicaSet": "use a Deployment",
+    "Endpoints": "it could lead requests anywhere",
+    "EndpointSlice": "it could lead requests anywhere",
+}
+_RESERVED = ("catalyst.dev/", "kapsa-project.io/", "applyset.kubernetes.io/", "pod-security.kubernetes.io/")
+_SERVER_OWNED = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_LARGEST_OBJECT = 1024 * 1024
+_LARGEST_TOTAL = 8 * 1024 * 1024
+_MOST_SHOWN = 20
+
+
+class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What is allowed in one environment."""
+
+    namespace: str
+    hosts: Collection[str] = ()
+    """The hosts that are allocated to it."""
+    pod_security: Level = "baseline"
+    kinds: Sequence[str] = ALLOWED_KINDS
+    protected: Collection[tuple[str, str]] = ()
+    """Kinds and names of what the operator itself keeps in the namespace."""
+    objects: int = 300
+    """How many objects there may be."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One thing that is refused."""
+
+    object: str
+    """Its kind and name."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.object}: {self.why}"
+
+
+class ObjectsRefused(Refused):
+    """The repository holds objects that are not allowed. `refusals` has them all."""
+
+    default_reason = "ObjectsRefused"
+
+    def __init__(self, refusals: Sequence[Refusal]) -> None:
+        told = "; ".join(str(refusal) for refusal in refusals[:_MOST_SHOWN])
+        more = f"; and {len(refusals) - _MOST_SHOWN} more" if len(refusals) > _MOST_SHOWN else ""
+        super().__init__(f"refused: {told}{more}", hint="Remove or change them in the repository")
+        self.refusals = tuple(refusals)
+
+
+def filter_objects(objects: Sequence[Manifest], rules: FilterRules) -> list[Manifest]:
+    """The objects, each in the environment's namespace, if all of them are allowed.
+
+    :raises ObjectsRefused: some are not; it names every one of them.
+    """
+    refusals: list[Refusal] = []
+    kept: list[Manifest] = []
+    seen: set[tuple[str, str]] = set()
+    total = 0
+    for each in objects:
+        problems = list(_problems(each, rules))
+        identity = (str(each.get("apiVersion")).rpartition("/")[0] + "/" + str(each.get("kind")), _name(each))
+        if identity in seen and identity[1]:
+            problems.append("it is there twice")
+        seen.add(identity)
+        size = _size(each)
+        total += size
+        if size > _LARGEST_OBJECT:
+            problems.append(f"it is larger than {_LARGEST_OBJECT // 1024} KB")
+        refusals += [Refusal(shown(each), problem) for problem in dict.fromkeys(problems)]
+        kept.append(_placed(each, rules.namespace))
+    if len(objects) > rules.objects or total > _LARGEST_TOTAL:
+        what = f"more than {rules.objects} objects, or {_LARGEST_TOTAL // 1024 // 1024} MB of them"
+        refusals.append(Refusal("repository", what))
+    if refusals:
+        raise ObjectsRefused(refusals)
+    return kept
+
+
+def _problems(manifest: Manifest, rules: FilterRules) -> Iterator[str]:
+    kind = f"{manifest.get('apiVersion')}/{manifest.get('kind')}"
+    if kind not in rules.kinds:
+        yield _why_not(kind, rules.kinds)
+        return
+    metadata = manifest["metadata"]
+    name = metadata.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 253:
+        yield "it has no name, or one that is not allowed; generateName does not work here"
+    if (kind.rpartition("/")[2], str(name)) in rules.protected:
+        yield "an object of this name belongs to the operator"
+    if metadata.get("namespace") not in (None, "", rules.namespace):
+        yield f"it is meant for namespace {metadata['namespace']!r}; leave metadata.namespace out"
+    yield from _metadata_problems(metadata)
+    yield from _kind_problems(manifest)
+    yield from routing_refusals(manifest, hosts=rules.hosts, namespace=rules.namespace)
+    if (spec := pod_spec(manifest)) is not None:
+        yield from _pod_problems(spec)
+        yield from pod_violations(spec, pod_metadata(manifest), rules.pod_security)
+
+
+def _why_not(kind: str, allowed: Sequence[str]) -> str:
+    group, _, name = kind.rpartition("/")
+    same = [each for each in allowed if each.rpartition("/")[2] == name]
+    if same and name not in _WHY:
+        return f"apiVersion {group} is not allowed; use {same[0].rpartition('/')[0]}"
+    return f"{name} is not allowed: {_WHY.get(name, 'it is not on the list of kinds that a repository may bring')}"
+
+
+def _metadata_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
+    for field in ("ownerReferences", "finalizers"):
+        if metadata.get(field):
+            yield f"metadata.{field} is not allowed"
+    for field in ("labels", "annotations"):
+        entries = metadata.get(field)
+        if entries is not None and not isinstance(entries, dict):
+            yield f"metadata.{field} is not a mapping"
+            continue
+        for key, value in (entries or {}).items():
+            if str(key).startswith(_RESERVED):
+                yield f"metadata.{field} holds {key}, which is the operator's"
+            if not isinstance(value, str):
+                yield f"metadata.{field}: {key} must be text; put quotes around {value!r}"
+
+
+def _kind_problems(manifest: Manifest) -> Iterator[str]:
+    kind = manifest.get("kind")
+    if kind == "Secret" and manifest.get("type") in (
+        "kubernetes.io/service-account-token",
+        "bootstrap.kubernetes.io/token",
+    ):
+        yield f"a Secret of type {manifest['type']} would hold a token of the cluster"
+    if kind == "ServiceAccount" and manifest.get("automountServiceAccountToken"):
+        yield "automountServiceAccountToken must not be true"
+    spec = manifest.get("spec")
+    if kind in ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob") and pod_spec(manifest) is None:
+        yield "it has no pod template"
+    if kind == "PersistentVolumeClaim" and isinstance(spec, dict):
+        if spec.get("volumeName"):
+            yield "spec.volumeName would bind a volume that may be another's"
+        reference = spec.get("dataSourceRef")
+        if isinstance(reference, dict) and reference.get("namespace"):
+            yield "spec.dataSourceRef names another namespace"
+
+
+def _pod_problems(spec: Mapping[str, Any]) -> Iterator[str]:
+    if spec.get("automountServiceAccountToken"):
+        yield "automountServiceAccountToken must not be true"
+    if spec.get("nodeName"):
+        yield "nodeName would go around the scheduler"
+    if str(spec.get("priorityClassName") or "").startswith("system-"):
+        yield f"priorityClassName {spec['priorityClassName']} is the system's own"
+
+
+def _placed(manifest: Manifest, namespace: str) -> Manifest:
+    metadata = {key: value for key, value in manifest["metadata"].items() if key not in _SERVER_OWNED}
+    kept = {key: value for key, value in manifest.items() if key != "status"}
+    return {**kept, "metadata": {**metadata, "namespace": namespace}}
+
+
+def _name(manifest: Manifest) -> str:
+    return str(manifest["metadata"].get("name") or "")
+
+
+def _size(manifest: Manifest) -> int:
+    return len(msgspec.json.encode(manifest))

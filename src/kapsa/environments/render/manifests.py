@@ -1,0 +1,56 @@
+"""Plain manifests: one file, or the YAML and JSON files of one directory, in the order of their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kapsa.environments.outside import TooLarge
+from kapsa.environments.render.inputs import Manifest, RenderFailed
+from kapsa.environments.render.kustomize import kustomization_file
+from kapsa.environments.render.yaml_documents import YamlLimits, load_objects
+
+__all__ = ["read_manifests"]
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_MOST_FILES = 500
+
+
+def read_manifests(root: Path, path: Path, *, limits: YamlLimits | None = None) -> list[Manifest]:
+    """The objects in a file, or in the files of a directory (not of those below it), of the checkout at `root`.
+
+    :raises RenderFailed: a file is not what it should be; the message names it.
+    :raises TooLarge: there is more than the limits allow.
+    """
+    limits = limits or YamlLimits()
+    if path.is_dir():
+        if kustomization_file(path) is not None:
+            raise RenderFailed(
+                f"{path.name!r} is a kustomization",
+                hint="Set deployment.type to kustomize",
+                reason="WrongType",
+            )
+        if (path / "Chart.yaml").is_file():
+            raise RenderFailed(
+                f"{path.name!r} is a Helm chart", hint="Set deployment.type to helm", reason="WrongType"
+            )
+        files = sorted(each for each in path.iterdir() if each.suffix in _SUFFIXES and each.is_file())
+    else:
+        files = [path]
+    if not files:
+        raise RenderFailed(
+            f"there are no YAML files in {path.name!r}", hint="Check deployment.path", reason="NoManifests"
+        )
+    if len(files) > _MOST_FILES or sum(each.stat().st_size for each in files) > limits.bytes:
+        raise TooLarge(
+            f"{path.name!r} holds more than {_MOST_FILES} manifests, or {limits.bytes // 1024} KB of them"
+        )
+    objects = [each for file in files for each in load_objects(file.read_bytes(), _name(root, file), limits)]
+    if not objects:
+        raise RenderFailed(
+            f"the files in {path.name!r} hold no objects", hint="Check deployment.path", reason="NoManifests"
+        )
+    return objects
+
+
+def _name(root: Path, file: Path) -> str:
+    return str(file.relative_to(root)) if file.is_relative_to(root) else file.name

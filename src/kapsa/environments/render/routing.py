@@ -1,0 +1,102 @@
+"""What routes requests: hosts must be the environment's own, and nothing may configure the controller that all share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+__all__ = ["annotation_refusal", "routing_refusals"]
+
+_CONFIGURES_ALL = re.compile(
+    r"snippet|server-alias|modsecurity|lua-|config-backend|auth-url|auth-signin|custom-headers"
+)
+"""What of an ingress controller's annotations is code, another's host, or sends requests elsewhere."""
+_OF_A_CONTROLLER = re.compile(r"(?:ingress|haproxy|traefik|konghq|nginx|contour|projectcontour)", re.I)
+_NAMES_HOSTS = (
+    "external-dns.alpha.kubernetes.io/hostname",
+    "external-dns.alpha.kubernetes.io/internal-hostname",
+)
+_ELSEWHERE = re.compile(r"external-dns\.alpha\.kubernetes\.io/(target|endpoints-type|controller)")
+
+
+def annotation_refusal(key: str, value: str, *, hosts: Collection[str] = (), namespace: str = "") -> str:
+    """Why an annotation of something that routes is refused; empty if it is not."""
+    name = key.rpartition("/")[2].lower()
+    if _OF_A_CONTROLLER.search(key.rpartition("/")[0]) and _CONFIGURES_ALL.search(name):
+        return f"annotation {key} would configure the ingress controller itself"
+    if key in _NAMES_HOSTS:
+        foreign = [host.strip() for host in value.split(",") if host.strip() not in hosts]
+        return f"annotation {key} names {foreign[0]!r}, a host that is not allocated to it" if foreign else ""
+    if _ELSEWHERE.match(key):
+        return f"annotation {key} would send requests elsewhere"
+    if name.endswith(("-secret", "-configmap")) and "/" in value and value.partition("/")[0] != namespace:
+        return f"annotation {key} names an object in another namespace"
+    return ""
+
+
+def routing_refusals(manifest: Mapping[str, Any], *, hosts: Collection[str], namespace: str) -> Iterator[str]:
+    """What an object breaks of the rules for routing."""
+    kind = manifest.get("kind")
+    spec = manifest.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    if kind == "Ingress":
+        yield from _ingress(spec, hosts)
+    elif kind == "HTTPRoute":
+        yield from _http_route(spec, hosts, namespace)
+    elif kind == "Service":
+        yield from _service(spec)
+    if kind in ("Ingress", "HTTPRoute", "Service"):
+        annotations = manifest["metadata"].get("annotations")
+        for key, value in annotations.items() if isinstance(annotations, dict) else ():
+            if refusal := annotation_refusal(str(key), str(value), hosts=hosts, namespace=namespace):
+                yield refusal
+
+
+def _ingress(spec: Mapping[str, Any], hosts: Collection[str]) -> Iterator[str]:
+    if spec.get("defaultBackend") or spec.get("backend"):
+        yield "spec.defaultBackend would take the requests of every host"
+    rules = _dicts(spec.get("rules"))
+    if not rules and not spec.get("defaultBackend"):
+        yield "spec.rules is empty"
+    for rule in rules:
+        yield from _foreign(rule.get("host"), hosts)
+    for entry in _dicts(spec.get("tls")):
+        listed = entry.get("hosts")
+        for host in listed if isinstance(listed, list) else ():
+            yield from _foreign(host, hosts)
+
+
+def _http_route(spec: Mapping[str, Any], hosts: Collection[str], namespace: str) -> Iterator[str]:
+    listed = spec.get("hostnames")
+    if not isinstance(listed, list) or not listed:
+        yield "spec.hostnames is empty, so it would take the requests of every host"
+    for host in listed if isinstance(listed, list) else ():
+        yield from _foreign(host, hosts)
+    for rule in _dicts(spec.get("rules")):
+        references = _dicts(rule.get("backendRefs"))
+        for filtered in _dicts(rule.get("filters")):
+            mirror = filtered.get("requestMirror")
+            references += _dicts([mirror.get("backendRef")] if isinstance(mirror, dict) else [])
+        for reference in references:
+            if reference.get("namespace") not in (None, "", namespace):
+                yield f"backendRefs names namespace {reference['namespace']}"
+
+
+def _service(spec: Mapping[str, Any]) -> Iterator[str]:
+    if (kind := spec.get("type") or "ClusterIP") != "ClusterIP":
+        yield f"spec.type is {kind}; only ClusterIP is allowed"
+    for field in ("externalIPs", "loadBalancerIP", "externalName"):
+        if spec.get(field):
+            yield f"spec.{field} is set"
+
+
+def _foreign(host: Any, hosts: Collection[str]) -> Iterator[str]:
+    if not host:
+        yield "a rule without a host would take the requests of every host"
+    elif host not in hosts:
+        yield f"host {str(host)[:253]!r} is not allocated to it"
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
