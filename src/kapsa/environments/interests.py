@@ -45,5 +45,9 @@ class Interests:
         gvk = kind_of(kind)
         return lambda stored: tuple(self._readers.get((gvk, stored.key), ()))
 
+    def who_reads(self, kind: Kind, name: str, *, namespace: str = "") -> Iterable[Key]:
+        """The readers of one object."""
+        return tuple(self._readers.get((kind_of(kind), Key(namespace, name)), ()))
+
     def __len__(self) -> int:
         return len(self._readers)

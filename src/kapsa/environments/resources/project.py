@@ -289,7 +289,7 @@ class TrackedBranch(Part):
     name: str
     """The name of its Environment."""
     branch: str = ""
-    """The branch; empty for a pull request."""
+    """The branch; of a pull request the one that is at its commit, and empty if that is in a fork."""
     pr_number: int | None = None
     """The pull request."""
     commit: str
@@ -314,6 +314,9 @@ class ProjectStatus(Status):
     """The environments there are."""
     queue: Annotated[list[QueuedPreview], Field(map_keys=["name"])] = field(default_factory=list)
     """The previews that wait for their turn."""
+    last_pull_request: int | None = None
+    """The highest number of a pull request that was ever listed. Servers list closed ones for ever: only those with a
+    higher number, and those at the head of a branch, are taken for open ones."""
     tracked: Annotated[list[TrackedBranch], Field(map_keys=["name"])] = field(default_factory=list)
     """The branches and pull requests that previews are for."""
 

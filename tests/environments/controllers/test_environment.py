@@ -1,0 +1,72 @@
+"""Environments: created, polled by their status, updated and deleted, as the web application does it."""
+
+from __future__ import annotations
+
+import pytest_asyncio
+
+from tests.environments.outside_world import commit_of, deployment, service
+from tests.environments.stage import Stage
+from tests.environments.team import Team
+
+
+@pytest_asyncio.fixture
+async def team(stage: Stage) -> Team:
+    made = Team(stage)
+    await made.start()
+    return made
+
+
+async def test_an_environment_becomes_ready_and_says_where_it_is_reached(team: Team) -> None:
+    await team.project()
+    await team.environment()
+    ready = await team.ready()
+    assert ready.status.phase == "Ready"
+    assert ready.status.url == "https://one.preview.catalyst.dev"
+    assert ready.status.namespace is not None
+    assert ready.status.namespace.name == team.place("one")
+    assert ready.status.commit_sha == commit_of("one")
+    assert {each.type: each.status for each in ready.status.conditions} == {
+        "NamespaceReady": "True",
+        "BuildReady": "True",
+        "DeploymentReady": "True",
+        "IngressReady": "True",
+        "TLSReady": "True",
+        "Ready": "True",
+    }
+
+
+async def test_another_commit_is_rolled_out(team: Team) -> None:
+    await team.project()
+    await team.environment()
+    await team.ready()
+    await team.environment(commit="two")
+    ready = await team.ready()
+    assert ready.status.commit_sha == commit_of("two")
+    web = await team.client.get("apps/v1/Deployment", "web", namespace=team.place("one"))
+    assert web["spec"]["template"]["spec"]["containers"][0]["image"] == f"app:{commit_of('two')[:12]}"
+
+
+async def test_a_deleted_environment_takes_namespace_and_host_along(team: Team) -> None:
+    await team.project()
+    await team.environment()
+    await team.ready()
+    await team.client.delete(type(await team.get()), "one", namespace=team.home)
+    await team.stage.gone(
+        type(await team.get()) if False else "catalyst.catalyst.dev/v1alpha1/Environment",
+        "one",
+        namespace=team.home,
+    )
+    assert await team.stage.get("v1/Namespace", team.place("one"), namespace="") is None
+    assert team.outside.domains.held == {}
+
+
+async def test_what_is_no_longer_rendered_is_pruned(team: Team) -> None:
+    await team.project()
+    team.outside.renderer.objects = [deployment("web", "app:1"), deployment("extra", "app:1"), service("web")]
+    await team.environment()
+    await team.ready()
+    team.outside.renderer.objects = [deployment("web", "app:2"), service("web")]
+    await team.environment(commit="two")
+    await team.stage.gone("apps/v1/Deployment", "extra", namespace=team.place("one"))
+    await team.ready()
+    assert await team.stage.get("apps/v1/Deployment", "web", namespace=team.place("one"))

@@ -1,0 +1,155 @@
+"""A team with a project: the environments operator on a stage, with the world outside in memory."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from kapsa.environments.controllers.environment import EnvironmentController
+from kapsa.environments.controllers.project import ProjectController
+from kapsa.environments.listings import Listings
+from kapsa.environments.metrics import EnvironmentMetrics
+from kapsa.environments.names import namespace_name
+from kapsa.environments.repository_access import RepositoryAccess
+from kapsa.environments.resources import Environment, Project
+from kapsa.environments.settings import Settings
+from kapsa.environments.steps.build import BuildStep
+from kapsa.runtime import Operator
+from tests.environments.outside_world import (
+    FakeBuilds,
+    FakeDomains,
+    FakeGit,
+    FakeImages,
+    FakeProber,
+    FakeRenderer,
+    commit_of,
+)
+from tests.environments.stage import Stage
+
+__all__ = ["Outside", "Team", "operator"]
+
+REPOSITORY = "https://git.example.com/org/app"
+
+
+class Outside:
+    """Everything outside the cluster."""
+
+    def __init__(self) -> None:
+        self.git = FakeGit()
+        self.images = FakeImages()
+        self.builds = FakeBuilds(self.images)
+        self.renderer = FakeRenderer()
+        self.domains = FakeDomains()
+        self.prober = FakeProber()
+
+
+def operator(outside: Outside, settings: Settings | None = None) -> Operator:
+    """The two controllers with this world around them; new ones each time, as a new process has them."""
+    settings = settings or Settings()
+    metrics, access = EnvironmentMetrics(), RepositoryAccess()
+    listings = Listings(outside.git, access, metrics)
+    environments = EnvironmentController(
+        settings,
+        listings=listings,
+        commits=outside.git,
+        access=access,
+        renderer=outside.renderer,
+        build=BuildStep(outside.builds, outside.images, access),
+        domains=outside.domains,
+        prober=outside.prober,
+        metrics=metrics,
+    )
+    projects = ProjectController(settings, listings=listings, metrics=metrics, rng=random.Random(1))
+    return Operator(
+        controllers=[projects, environments],
+        name="kapsa",
+        collect=metrics.collect,
+        metrics_port=None,
+        health_port=None,
+    )
+
+
+class Team:
+    """Its namespace is the stage's; its project is called app."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.client = stage.client
+        self.clock = stage.clock
+        self.outside = Outside()
+        self.name = stage.namespace
+        self.home = namespace_name(self.name, "app")
+        self.settings = Settings()
+
+    def place(self, environment: str) -> str:
+        """The namespace of an environment."""
+        return namespace_name(self.name, "app", environment)
+
+    async def start(self, settings: Settings | None = None) -> None:
+        if settings is not None:
+            self.settings = settings
+        await self.stage.start(operator(self.outside, self.settings))
+
+    async def restart(self) -> None:
+        await self.stage.harness.kill()
+        await self.start()
+
+    async def project(self, **spec: Any) -> Project:
+        """Ask for the project, and wait for the namespace of its environments."""
+        wanted = {
+            "source": {"repositoryUrl": REPOSITORY},
+            "deployment": {"type": "manifest", "path": "deploy"},
+            **spec,
+        }
+        made: Project = await self.stage.apply(Project, "app", wanted)
+        await self.stage.exists("v1/Namespace", self.home)
+        return made
+
+    async def environment(self, name: str = "one", commit: str = "one", **spec: Any) -> Environment:
+        """Ask for an environment, as the web application does."""
+        wanted = {
+            "projectRef": {"name": "app"},
+            "source": {"commitSha": commit_of(commit)},
+            **spec,
+        }
+        made: Environment = await self.stage.apply(Environment, name, wanted, namespace=self.home)
+        return made
+
+    async def get(self, name: str = "one") -> Environment:
+        found: Environment = await self.client.get(Environment, name, namespace=self.home)
+        return found
+
+    async def ready(self, name: str = "one", *, seconds: float = 120) -> Environment:
+        return await self.reaches(name, "Ready", "True", seconds=seconds)
+
+    async def reaches(
+        self, name: str, condition: str, status: str, reason: str = "", *, seconds: float = 120
+    ) -> Environment:
+        """Wait until an environment has this condition about its present spec."""
+        seen: list[Any] = []
+
+        async def holds() -> Any:
+            found = await self.stage.get(Environment, name, namespace=self.home)
+            if found is None:
+                return None
+            seen[:] = [found.status.conditions, found.status.failure]
+            current = found.status.condition(condition)
+            fits = (
+                current is not None
+                and current.status == status
+                and reason in ("", current.reason)
+                and found.status.observed_generation == found.metadata.generation
+            )
+            return found if fits else None
+
+        try:
+            reached: Environment = await self.stage.until(
+                holds, f"{name} has {condition}={status} {reason}", seconds=seconds
+            )
+        except AssertionError as error:
+            raise AssertionError(f"{error}; last seen {seen}") from None
+        return reached
+
+    async def project_now(self) -> Project:
+        found: Project = await self.client.get(Project, "app", namespace=self.name)
+        return found
