@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import ssl
 import time
 
 import aiohttp
@@ -28,6 +30,22 @@ async def test_a_cluster_has_a_url_and_a_kubeconfig_file_while_it_runs():
     with pytest.raises(aiohttp.ClientError):
         async with aiohttp.ClientSession() as http:
             await http.get(url)
+
+
+async def test_a_cluster_can_speak_https_with_an_authority_of_its_own():
+    async with DevCluster(tls=True, controllers=False) as cluster:
+        assert cluster.url.startswith("https://")
+        authority = cluster.kubeconfig_data["clusters"][0]["cluster"]["certificate-authority-data"]
+        trusting = ssl.create_default_context(cadata=base64.b64decode(authority).decode())
+        connector = aiohttp.TCPConnector(ssl=trusting)
+        async with aiohttp.ClientSession(cluster.url, connector=connector) as http:
+            async with http.get("/readyz") as ready:
+                assert await ready.text() == "ok"
+            async with http.get("/api/v1/namespaces", params={"watch": "true"}) as stream:
+                assert b"ADDED" in await stream.content.readline()
+        async with aiohttp.ClientSession() as distrustful:
+            with pytest.raises(aiohttp.ClientConnectorCertificateError):
+                await distrustful.get(f"{cluster.url}/readyz")
 
 
 async def test_a_stopped_cluster_leaves_no_task():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import contextlib
+import ssl
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,6 +45,7 @@ class DevCluster:
         clock: Clock | None = None,
         faults: FaultPlan | None = None,
         http: bool = True,
+        tls: bool = False,
         port: int = 0,
         controllers: bool = True,
         policy: Policy | None = None,
@@ -55,6 +59,7 @@ class DevCluster:
         :param clock: where the embedded engine reads the time; the system's by default.
         :param faults: what goes wrong, and when; with the real engine a proxy stands before it.
         :param http: whether the embedded engine listens on a socket at all. A simulation does not need one.
+        :param tls: whether the embedded engine speaks HTTPS, with an authority of its own in the kubeconfig.
         :param port: the port to listen on; any free one by default.
         :param controllers: whether workloads live: Deployments make pods, garbage is collected.
         :param policy: who may do what, embedded only; everyone may do everything by default.
@@ -69,6 +74,7 @@ class DevCluster:
         self.faults = faults
         self._clock = clock
         self._http = http
+        self._tls = tls
         self._port = port
         self._controllers = controllers
         self._policy = policy
@@ -174,23 +180,25 @@ class DevCluster:
 
         backend = Backend(clock=self._clock, policy=self._policy, seed=self._seed)
         self._server = Server(backend, faults=self.faults)
+        identity = await asyncio.to_thread(_ServerIdentity) if self._http and self._tls else None
         if self._controllers:
             from kapsa.devcluster.embedded.controllers import Controllers
 
-            controllers = Controllers(backend, nodes=self._nodes)
+            certificate = identity.authority.decode() if identity else ""
+            controllers = Controllers(backend, nodes=self._nodes, certificate=certificate)
             self._stack.push_async_callback(controllers.stop)
             await controllers.start()
             self._workloads = controllers.workloads
         if self._http:
             from kapsa.devcluster.embedded.http_front import HttpFront
 
-            front = HttpFront(self._server, port=self._port)
+            front = HttpFront(self._server, port=self._port, tls=identity.context if identity else None)
             self._stack.push_async_callback(front.close)
             try:
                 await front.start()
             except OSError as error:
                 raise PortBusy.because(self._port, error) from error
-            self._listen_at(front.url)
+            self._listen_at(front.url, identity.authority if identity else b"")
 
     async def _start_real(self) -> None:
         from .real import RealControlPlane
@@ -216,18 +224,35 @@ class DevCluster:
             await proxy.start()
             self._listen_at(proxy.url)
 
-    def _listen_at(self, url: str) -> None:
+    def _listen_at(self, url: str, authority: bytes = b"") -> None:
         self._url = url
         self._kubeconfig = None
-        self._kubeconfig_data = _open_kubeconfig(url)
+        self._kubeconfig_data = _open_kubeconfig(url, authority)
 
 
-def _open_kubeconfig(url: str) -> dict[str, Any]:
+class _ServerIdentity:
+    """A certificate for the loopback, and the authority that vouches for it."""
+
+    def __init__(self) -> None:
+        from kapsa.devcluster.certificates import Authority
+
+        issuer = Authority()
+        self.authority = issuer.pair.certificate
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.TemporaryDirectory(prefix="kapsa-tls-") as directory:
+            pair = issuer.issue_server(["127.0.0.1", "localhost"])
+            self.context.load_cert_chain(*pair.write(Path(directory), "server"))
+
+
+def _open_kubeconfig(url: str, authority: bytes = b"") -> dict[str, Any]:
     """A kubeconfig for a server on the loopback that asks for no credentials."""
+    cluster = {"server": url}
+    if authority:
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "devcluster", "cluster": {"server": url}}],
+        "clusters": [{"name": "devcluster", "cluster": cluster}],
         "users": [{"name": "admin", "user": {}}],
         "contexts": [{"name": "devcluster", "context": {"cluster": "devcluster", "user": "admin"}}],
         "current-context": "devcluster",
