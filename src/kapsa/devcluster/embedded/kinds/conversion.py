@@ -112,7 +112,7 @@ def _autoscaler_to_v1(obj: Object) -> Object:
             spec["targetCPUUtilizationPercentage"] = utilization
         else:
             others.append(metric)
-    status = dict(obj.get("status") or {})
+    status = {"currentReplicas": 0, "desiredReplicas": 0, **(obj.get("status") or {})}
     for metric in status.pop("currentMetrics", None) or ():
         resource = metric.get("resource") or {}
         utilization = (resource.get("current") or {}).get("averageUtilization")

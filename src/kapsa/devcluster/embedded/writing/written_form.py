@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.devcluster.embedded.schemas.schema import Schema, walk
 
-__all__ = ["write_as_go", "zero_object"]
+__all__ = ["store_as_go", "write_as_go", "zero_object"]
 
 _DATA_FILE = "structs-1.36.json.gz"
 
@@ -38,54 +38,82 @@ def _structs() -> dict[str, _Struct]:
 
 
 _PLAIN = _Struct()
-_MANAGED_FIELDS = "managedFields"
-"""Left to those who track them: here, an empty list is not nothing."""
+_EMPTY_MATTERS = frozenset({"managedFields", "policies"})
+"""Fields whose emptiness is looked at later: by those who track managers, and by an autoscaler's rules."""
 
 
 def zero_object(schema: Schema | None, api_version: str, kind: str) -> dict[str, Any]:
     """A new, empty object of a kind. A custom resource has nothing but its type."""
     obj: dict[str, Any] = {"apiVersion": api_version, "kind": kind}
-    if schema is not None and schema.name:
-        _write(schema, obj, nulls=True)
+    write_as_go(schema, obj)
     return obj
 
 
 def write_as_go(schema: Schema | None, obj: dict[str, Any]) -> None:
-    """Bring a built-in object, in place, into the form the real server would store."""
+    """Bring a built-in object, in place, into the form in which the real server answers."""
     if schema is not None and schema.name:
-        _write(schema, obj, nulls=False)
+        _write(schema, obj)
 
 
-def _write(schema: Schema, value: Any, *, nulls: bool) -> None:
+def _write(schema: Schema, value: Any) -> None:
     if type(value) is list:
         items = schema.items
         if items is not None:
             for item in value:
                 if type(item) is dict:
-                    _write(items, item, nulls=nulls)
+                    _write(items, item)
     elif schema.additional is not None:
         for item in value.values():
             if type(item) is dict or type(item) is list:
-                _write(schema.additional, item, nulls=nulls)
+                _write(schema.additional, item)
     elif schema.properties:
-        _write_struct(schema, value, nulls=nulls)
+        _write_struct(schema, value)
 
 
-def _write_struct(schema: Schema, value: dict[str, Any], *, nulls: bool) -> None:
+def _write_struct(schema: Schema, value: dict[str, Any]) -> None:
     properties, struct = schema.properties, _structs().get(schema.name, _PLAIN)
     for name, zero in struct.always.items():
-        # An unset list or pointer is a null in Go too; only times are shown so here, the rest is noise.
-        shown = zero is not None or nulls or (name in properties and properties[name].type == "string")
-        if shown and name in properties and value.get(name) is None:
+        if name in properties and value.get(name) is None:
             value[name] = {} if zero == {} else zero
     for name in [name for name, child in value.items() if not child and _vanishes(name, child, struct)]:
         del value[name]
     for name, child in value.items():
         if (type(child) is dict or type(child) is list) and (below := properties.get(name)) is not None:
-            _write(below, child, nulls=nulls)
+            _write(below, child)
 
 
 def _vanishes(name: str, empty: Any, struct: _Struct) -> bool:
     if empty is None:
         return name not in struct.always
-    return name in struct.omitted and name != _MANAGED_FIELDS
+    return name in struct.omitted and name not in _EMPTY_MATTERS
+
+
+def store_as_go(schema: Schema | None, obj: dict[str, Any]) -> None:
+    """Lose, in place, what the real server's storage loses: there an empty list is no list."""
+    if schema is not None and _loses(schema):
+        _store(schema, obj)
+
+
+def _store(schema: Schema, value: Any) -> None:
+    if type(value) is list:
+        for item in value:
+            if type(item) is dict:
+                _store(schema.items, item)  # type: ignore[arg-type]
+        return
+    always = _structs().get(schema.name, _PLAIN).always
+    for name, below in schema.properties.items():
+        child = value.get(name)
+        if child == [] and name in always:
+            value[name] = None
+        elif child and (type(child) is dict or type(child) is list) and _loses(below):
+            _store(below, child)
+
+
+@cache
+def _loses(schema: Schema) -> bool:
+    """Whether a list that is written even when it is empty is anywhere below."""
+    return any(
+        zero is None and name in node.properties and node.properties[name].type == "array"
+        for node in walk(schema)
+        for name, zero in _structs().get(node.name, _PLAIN).always.items()
+    )
