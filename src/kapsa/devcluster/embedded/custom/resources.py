@@ -20,6 +20,7 @@ from kapsa.devcluster.embedded.apply.server_side import track_update
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.custom.conversion import converter_of
 from kapsa.devcluster.embedded.custom.names import CLEANUP, accept_names, set_condition
+from kapsa.devcluster.embedded.documents.discovery import version_priority
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.schemas.defaulting import apply_defaults
 from kapsa.devcluster.embedded.schemas.pruning import prune
@@ -66,8 +67,20 @@ def _resource(crd: CRD, version: CRD) -> ResourceInfo:
         is_custom=True,
         list_kind=names.get("listKind", ""),
         definition=crd,
+        deprecation=_deprecation(spec, version) if version.get("deprecated") else "",
         load_schema=partial(Schema.from_crd, schema),
     )
+
+
+def _deprecation(spec: CRD, version: CRD) -> str:
+    """The warning that the definition gives, or else one that names the newest version to use instead."""
+    if version.get("deprecationWarning") is not None:
+        return str(version["deprecationWarning"])
+    group, kind, name = spec["group"], spec["names"]["kind"], version["name"]
+    served = [each["name"] for each in spec["versions"] if each.get("served") and not each.get("deprecated")]
+    newest = min((*served, name), key=version_priority)
+    instead = f"; use {group}/{newest} {kind}" if newest != name else ""
+    return f"{group}/{name} {kind} is deprecated{instead}"
 
 
 class _Served(msgspec.Struct):

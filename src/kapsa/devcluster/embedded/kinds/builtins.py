@@ -19,6 +19,14 @@ _SHARED_STORES = {
     # One store, two faces: an event written through either group is read through both.
     ("events.k8s.io", "v1", "events"): "",
 }
+_DEPRECATIONS = {
+    ("", "v1", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
+    (
+        "",
+        "v1",
+        "endpoints",
+    ): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+}
 _STORED_AS = {("autoscaling", "v1", "horizontalpodautoscalers"): "v2"}
 
 
@@ -71,5 +79,6 @@ def _resource(
         storage_version=_STORED_AS.get((group.name, group.version, entry.name), ""),
         storage_group=_SHARED_STORES.get((group.name, group.version, entry.name)),
         list_kind=f"{entry.kind}List",
+        deprecation=_DEPRECATIONS.get((group.name, group.version, entry.name), ""),
         load_schema=partial(definitions().schema, definition) if definition in definitions() else None,
     )
