@@ -77,7 +77,7 @@ def json_patch(doc: dict[str, Any], operations: Any) -> Any:
     _check_operations(operations)
     result: Any = doc
     try:
-        for operation in operations:
+        for operation in operations or ():
             result = _operate(result, operation)
     except _OperationError as error:
         raise ApiError(

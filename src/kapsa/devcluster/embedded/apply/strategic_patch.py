@@ -29,6 +29,8 @@ def strategic_merge_patch(doc: Map, patch: Any, schema: Schema | None) -> Map:
     """
     if schema is None:
         raise bad_request("strategic merge patch format is not supported")
+    if patch is None:
+        return doc
     if type(patch) is not dict:
         raise bad_request(
             f"json: cannot unmarshal {_kind(patch)} into Go value of type map[string]interface {{}}"

@@ -87,7 +87,7 @@ class ResourceRequest:
         self.frozen = frozen
         """A revision that reads are served from, when they are made stale on purpose."""
         self.collection = backend.collection(info)
-        self.warnings: list[str] = []
+        self.warnings = [info.deprecation] if info.deprecation else []
 
     @property
     def user(self) -> UserInfo:
@@ -247,6 +247,7 @@ class ResourceRequest:
         obj = bodies.decode_object(body, content_type, self.info)
         if write is not None and write.options.field_validation != "Ignore":
             write.duplicates = duplicate_fields(body, obj, content_type)
+            writes.tell_of_another_version(write, obj)
         return bodies.check_kind(obj, self.info, self.backend.registry, body)
 
     def _review(self, verb: str) -> Reply:

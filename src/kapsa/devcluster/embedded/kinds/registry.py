@@ -62,6 +62,8 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=Tru
     """The CustomResourceDefinition of a custom resource, as stored."""
     converter: VersionConverter | None = None
     """Set where more than the name differs between this version and the stored one."""
+    deprecation: str = ""
+    """What every client of this version is warned of."""
     load_schema: Callable[[], Schema] | None = None
     """Where the schema comes from; called once, when it is first needed."""
 
@@ -78,6 +80,12 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=Tru
         group = self.group if self.storage_group is None else self.storage_group
         version = self.storage_version or self.version
         return f"{group}/{version}" if group else version
+
+    @cached_property
+    def stored_as(self) -> ResourceInfo:
+        """The same in the group that it is stored in, which errors of validation name."""
+        group = self.storage_group
+        return self if group is None else msgspec.structs.replace(self, group=group, storage_group=None)
 
     def subresource(self, name: str) -> Subresource | None:
         for found in self.subresources:

@@ -17,6 +17,8 @@ from kapsa.devcluster.embedded.writing import go_json
 
 __all__ = [
     "MAXIMUM_BYTES",
+    "another_type",
+    "builtin_kind",
     "check_kind",
     "decode",
     "decode_applied",
@@ -24,8 +26,11 @@ __all__ = [
     "decode_patch",
     "is_yaml",
     "json_type",
+    "malformed_type",
     "media_type",
     "require_object",
+    "unknown_conversion",
+    "unknown_kind",
     "yaml_duplicates",
 ]
 
@@ -247,10 +252,8 @@ def check_kind(obj: dict[str, Any], info: ResourceInfo, registry: Registry, body
     :raises ApiError: 400 when it is something else.
     """
     api_version, kind = obj.get("apiVersion"), obj.get("kind")
-    for field, value in (("apiVersion", api_version), ("kind", kind)):
-        if value is not None and not isinstance(value, str):
-            why = f"json: cannot unmarshal {json_type(value)} into Go struct field .{field} of type string"
-            raise _unrecognized(body, f"couldn't get version/kind; json parse error: {why}", info)
+    if why := malformed_type(obj):
+        raise _unrecognized(body, why, info)
     if info.is_custom:
         _check_custom_kind(api_version or "", kind or "", info, obj, body)
     elif (api_version or info.api_version, kind or info.kind) != (info.api_version, info.kind):
@@ -268,6 +271,16 @@ def check_kind(obj: dict[str, Any], info: ResourceInfo, registry: Registry, body
     return obj
 
 
+def malformed_type(obj: dict[str, Any]) -> str:
+    """What is wrong with an object's apiVersion and kind if they are no text."""
+    for field in ("apiVersion", "kind"):
+        value = obj.get(field)
+        if value is not None and not isinstance(value, str):
+            why = f"json: cannot unmarshal {json_type(value)} into Go struct field .{field} of type string"
+            return f"couldn't get version/kind; json parse error: {why}"
+    return ""
+
+
 def _check_custom_kind(
     api_version: str, kind: str, info: ResourceInfo, obj: dict[str, Any], body: bytes
 ) -> None:
@@ -279,10 +292,15 @@ def _check_custom_kind(
             f"the API version in the data ({api_version}) does not match the expected API version ({info.api_version})"
         )
     if kind != info.kind:
-        metadata = obj.get("metadata")
-        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
-        problem = invalid_field("kind", kind, f"must be {info.kind}")
-        raise invalid(_OtherKind(info.group, kind), name, [problem])
+        raise another_type(obj, "kind", info.kind)
+
+
+def another_type(obj: dict[str, Any], field: str, expected: str) -> ApiError:
+    """What a client is told whose custom resource is of another type than the path's."""
+    metadata = obj.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    told = _OtherKind(obj["apiVersion"].rpartition("/")[0], obj["kind"])
+    return invalid(told, name, [invalid_field(field, obj[field], f"must be {expected}")])
 
 
 class _OtherKind(msgspec.Struct, frozen=True):
@@ -295,20 +313,30 @@ _SCHEME = "pkg/runtime/scheme.go:111"
 
 
 def _wrong_kind(api_version: str, kind: str, info: ResourceInfo, registry: Registry) -> ApiError:
-    group, _, version = api_version.rpartition("/")
-    known = registry.find_kind(group, version, kind)
-    if known is None or known.is_custom:
-        why = (
-            f"no kind {quote(kind)} is registered for version {quote(api_version)} in scheme {quote(_SCHEME)}"
-        )
-    elif kind == info.kind:
+    version = api_version.rpartition("/")[2]
+    known = builtin_kind(api_version, kind, registry)
+    if known is not None and kind == info.kind:
         return bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version ({info.api_version})"
         )
-    else:
-        package = info.group.partition(".")[0] or "core"
-        why = f"converting ({version}.{kind}) to ({package}.{info.kind}): unknown conversion"
+    why = unknown_kind(api_version, kind) if known is None else unknown_conversion(known, info)
     return bad_request(f"{kind} in version {quote(version)} cannot be handled as a {info.kind}: {why}")
+
+
+def builtin_kind(api_version: str, kind: str, registry: Registry) -> ResourceInfo | None:
+    """A kind that the real server has a Go type for."""
+    group, _, version = api_version.rpartition("/")
+    known = registry.find_kind(group, version, kind)
+    return None if known is None or known.is_custom else known
+
+
+def unknown_kind(api_version: str, kind: str) -> str:
+    return f"no kind {quote(kind)} is registered for version {quote(api_version)} in scheme {quote(_SCHEME)}"
+
+
+def unknown_conversion(known: ResourceInfo, info: ResourceInfo) -> str:
+    package = info.group.partition(".")[0] or "core"
+    return f"converting ({known.version}.{known.kind}) to ({package}.{info.kind}): unknown conversion"
 
 
 def json_type(value: Any) -> str:

@@ -13,9 +13,23 @@ from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.endpoints.scale import with_replicas
 from kapsa.devcluster.embedded.exchange import Request
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.schemas.schema import Schema
 from kapsa.devcluster.embedded.writing import bodies
 from kapsa.devcluster.embedded.writing.reset_fields import reset_fields
-from kapsa.devcluster.embedded.writing.writes import Transform, Write, cannot_decode
+from kapsa.devcluster.embedded.writing.strict_decoding import (
+    OPERATION_FIELDS,
+    applied_duplicates,
+    duplicate_fields,
+    operation_problems,
+)
+from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, check_types
+from kapsa.devcluster.embedded.writing.writes import (
+    Transform,
+    Write,
+    cannot_decode,
+    shown_patched,
+    tell_of_another_version,
+)
 
 __all__ = ["APPLY", "patch_type", "scale_applying", "scale_change_of", "transform_of"]
 
@@ -50,14 +64,13 @@ def transform_of(kind: str, request: Request, write: Write, backend: Backend) ->
     """What a patch of that type does to an object."""
     if kind == APPLY:
         return _applying(request.body, write, backend)
+    if kind == STRATEGIC:
+        return _restoring(request.body, write)
     if kind == JSON:
-        return _patching(request.body, patch.json_patch, write)
-    if kind == MERGE:
-        return _patching(request.body, patch.merge_patch, write)
-    schema = write.info.schema
-    return _patching(
-        request.body, lambda live, change: patch.strategic_merge_patch(live, change, schema), write
-    )
+        operations = _operations(request.body, write)
+        return _patching(lambda live: patch.json_patch(live, operations), write, backend)
+    change = _decoded(request.body, write)
+    return _patching(lambda live: patch.merge_patch(live, change), write, backend)
 
 
 def scale_change_of(kind: str, request: Request) -> Callable[[Object], Object]:
@@ -92,28 +105,96 @@ def scale_applying(request: Request, write: Write, backend: Backend) -> Transfor
     return transform
 
 
-def _patching(body: bytes, change: Callable[[Object, Any], Any], write: Write) -> Transform:
+def _decoded(body: bytes, write: Write) -> Any:
+    """A patch, of which the write is told what strict decoding finds in it."""
     decoded = bodies.decode_patch(body)
+    if write.options.field_validation != "Ignore":
+        write.duplicates = duplicate_fields(body, decoded, "")
+    return decoded
+
+
+def _operations(body: bytes, write: Write) -> Any:
+    """A JSON patch, likewise."""
+    decoded = bodies.decode_patch(body)
+    if write.options.field_validation == "Ignore":
+        return decoded
+    for operation in decoded if isinstance(decoded, list) else ():
+        for name, value in operation.items() if isinstance(operation, dict) else ():
+            if value is not None and not isinstance(value, OPERATION_FIELDS.get(name, object)):
+                what = f"{bodies.json_type(value)} into Go struct field jsonPatchOp.{name} of type string"
+                raise errors.bad_request(f"error decoding patch: json: cannot unmarshal {what}")
+    if isinstance(decoded, list) and all(isinstance(operation, dict) for operation in decoded):
+        write.duplicates = operation_problems(body, decoded)
+    return decoded
+
+
+def _restoring(body: bytes, write: Write) -> Transform:
+    """A strategic merge patch: only the kind's fields of the result count, not what it says it is."""
+    decoded = _decoded(body, write)
+    write.strategic = decoded
 
     def transform(live: Object | None) -> Object:
         if live is None:
             raise errors.not_found(write.info, write.name)
-        return _checked(change(live, decoded), live, write)
+        patched = patch.strategic_merge_patch(live, decoded, write.info.schema)
+        if patched.get("metadata") is None:
+            patched["metadata"] = {}
+        return patched
 
     return transform
 
 
-def _checked(patched: Any, live: Object, write: Write) -> Object:
-    """A patch may not turn the object into another kind, nor into something that is none."""
-    if not isinstance(patched, dict):
-        kind = bodies.json_type(patched)
-        raise errors.bad_request(
-            f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-        )
-    if not write.info.is_custom and patched.get("kind") != live["kind"]:
-        group = write.info.group.partition(".")[0] or "core"
-        what = f"({write.info.version}.{patched.get('kind')}) to ({group}.{write.info.kind})"
-        raise cannot_decode(write, patched, f"converting {what}: unknown conversion")
+def _patching(change: Callable[[Object], Any], write: Write, backend: Backend) -> Transform:
+    def transform(live: Object | None) -> Object:
+        if live is None:
+            raise errors.not_found(write.info, write.name)
+        patched = change(live)
+        if not isinstance(patched, dict):
+            kind = bodies.json_type(patched)
+            raise errors.bad_request(
+                f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+            )
+        if why := bodies.malformed_type(patched):
+            raise cannot_decode(write, patched, why)
+        if write.info.is_custom:
+            _check_custom_type(patched, write)
+        else:
+            _check_type(patched, write, backend)
+        return _with_metadata(patched, write)
+
+    return transform
+
+
+def _check_type(patched: Object, write: Write, backend: Backend) -> None:
+    """A patch may not turn the object into another kind; the result is first read as what it says it is."""
+    info = write.info
+    api_version, kind = patched.get("apiVersion") or info.api_version, patched.get("kind") or info.kind
+    if (api_version, kind) != (info.api_version, info.kind):
+        known = bodies.builtin_kind(api_version, kind, backend.registry)
+        if known is None:
+            raise cannot_decode(write, patched, bodies.unknown_kind(api_version, kind))
+        if kind != info.kind:
+            try:
+                check_types(known.schema or Schema(), patched, known)
+            except DecodingError as error:
+                raise cannot_decode(write, patched, str(error)) from None
+            raise cannot_decode(write, patched, bodies.unknown_conversion(known, info))
+    patched["apiVersion"], patched["kind"] = info.api_version, info.kind
+
+
+def _check_custom_type(patched: Object, write: Write) -> None:
+    info = write.info
+    if not patched.get("kind"):
+        shown = shown_patched(write, patched)
+        raise cannot_decode(write, patched, f"Object 'Kind' is missing in '{shown}'")
+    patched["apiVersion"] = patched.get("apiVersion") or ""
+    tell_of_another_version(write, patched)
+    for field, expected in (("kind", info.kind), ("apiVersion", info.api_version)):
+        if patched[field] != expected:
+            raise bodies.another_type(patched, field, expected)
+
+
+def _with_metadata(patched: Object, write: Write) -> Object:
     metadata = patched.get("metadata")
     if metadata is None:
         patched["metadata"] = {}
@@ -128,7 +209,15 @@ def _checked(patched: Any, live: Object, write: Write) -> Object:
 
 def _applying(body: bytes, write: Write, backend: Backend) -> Transform:
     def transform(live: Object | None) -> Object:
-        return _apply(live, bodies.decode_applied(body), write, backend)
+        applied = bodies.decode_applied(body)
+        directive = write.options.field_validation
+        duplicates = [] if directive == "Ignore" else applied_duplicates(body, applied)
+        result = _apply(live, applied, write, backend)
+        if duplicates and directive == "Strict":
+            lines = "\n  ".join(["error converting YAML to JSON: yaml: unmarshal errors:", *duplicates])
+            raise errors.bad_request(f"error strict decoding YAML: {lines}")
+        write.warnings.extend(text for text in duplicates if text not in write.warnings)
+        return result
 
     return transform
 

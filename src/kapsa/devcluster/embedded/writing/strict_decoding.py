@@ -10,20 +10,42 @@ import msgspec
 
 from kapsa.devcluster.embedded.writing.bodies import is_yaml, yaml_duplicates
 
-__all__ = ["duplicate_fields"]
+__all__ = ["OPERATION_FIELDS", "applied_duplicates", "duplicate_fields", "operation_problems"]
 
 
 def duplicate_fields(body: bytes, decoded: Any, content_type: str) -> list[str]:
     """Keys that an object of the body has twice; ``decoded`` is the body with the last of them."""
     if is_yaml(content_type):
         return yaml_duplicates(body)
+    return [f'duplicate field "{path}"' for path in _duplicates(body, decoded)]
+
+
+def applied_duplicates(body: bytes, decoded: Any) -> list[str]:
+    """The same of an applied configuration, which is YAML even where it is JSON."""
+    is_json = body.lstrip()[:1] == b"{"
+    return yaml_duplicates(body) if not is_json or _duplicates(body, decoded) else []
+
+
+def operation_problems(body: bytes, operations: list[Any]) -> list[str]:
+    """Fields of a JSON patch's operations that are unknown or given twice."""
+    found = [f'duplicate field "{path}"' for path in _duplicates(body, operations)]
+    for index, operation in enumerate(operations):
+        unknown = [name for name in operation if name not in OPERATION_FIELDS]
+        found += [f'unknown field "[{index}].{name}"' for name in unknown]
+    return [f"json patch {problem}" for problem in found]
+
+
+OPERATION_FIELDS = {"op": str, "path": str, "from": str, "value": object}
+
+
+def _duplicates(body: bytes, decoded: Any) -> list[str]:
     # Almost no body has any: one that is as long without its spaces as what was read of it lost nothing.
     with contextlib.suppress(msgspec.DecodeError):  # for text that is no Unicode
         if len(msgspec.json.format(body, indent=-1)) == len(msgspec.json.encode(decoded)):
             return []
     found: list[str] = []
     _walk(json.loads(body.decode(errors="replace"), object_pairs_hook=_Pairs), "", found)
-    return [f'duplicate field "{path}"' for path in found]
+    return found
 
 
 class _Pairs(list[tuple[str, Any]]):

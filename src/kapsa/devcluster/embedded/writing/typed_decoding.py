@@ -17,7 +17,7 @@ from kapsa.devcluster.embedded.schemas.schema import OBJECT_META, Schema
 from kapsa.devcluster.embedded.strategies import quantities
 from kapsa.devcluster.embedded.writing.bodies import json_type
 
-__all__ = ["DecodingError", "check_metadata", "check_types"]
+__all__ = ["DecodingError", "check_metadata", "check_types", "decode_special", "zero_value"]
 
 Object = dict[str, Any]
 
@@ -63,13 +63,12 @@ def _struct(schema: Schema, value: Object, struct: str, path: str, skip: tuple[s
 
 def _value(schema: Schema, value: Any, struct: str, path: str, field: str) -> Any:
     """The value as its Go type holds it."""
-    if schema.format == "quantity":
-        return _quantity(value)
-    if schema.int_or_string:
-        return _int_or_string(value)
+    if schema.format in ("quantity", "date-time") or schema.int_or_string:
+        return decode_special(schema, value)
     match schema.type:
         case "string":
-            return _string(schema, value, struct, path)
+            _expect(isinstance(value, str), schema, value, struct, path)
+            return decode_special(schema, value)
         case "integer":
             return _integer(schema, value, struct, path)
         case "number":
@@ -98,10 +97,14 @@ def _shown(value: Any) -> str:
     return json_type(value)
 
 
-def _string(schema: Schema, value: Any, struct: str, path: str) -> Any:
+def decode_special(schema: Schema, value: Any) -> Any:
+    """A value of a type that decodes itself, and complains without a path."""
+    if schema.format == "quantity":
+        return _quantity(value)
+    if schema.int_or_string:
+        return _int_or_string(value)
     if schema.format == "date-time":
         return _time(value)
-    _expect(isinstance(value, str), schema, value, struct, path)
     if schema.format == "byte":
         _check_base64(value)
     return value
@@ -123,7 +126,7 @@ def _list(schema: Schema, value: list[Any], struct: str, path: str, field: str) 
     items = schema.items
     if items is None:
         return value
-    return [_zero(items) if item is None else _value(items, item, struct, path, field) for item in value]
+    return [zero_value(items) if item is None else _value(items, item, struct, path, field) for item in value]
 
 
 def _object(schema: Schema, value: Object, struct: str, path: str, field: str) -> Object:
@@ -132,11 +135,11 @@ def _object(schema: Schema, value: Object, struct: str, path: str, field: str) -
     elif schema.additional is not None:
         inner = schema.additional
         for key, item in value.items():
-            value[key] = _zero(inner) if item is None else _value(inner, item, struct, path, field)
+            value[key] = zero_value(inner) if item is None else _value(inner, item, struct, path, field)
     return value
 
 
-def _zero(schema: Schema) -> Any:
+def zero_value(schema: Schema) -> Any:
     """What null becomes in a Go map or slice."""
     if schema.format == "quantity":
         return "0"

@@ -12,6 +12,7 @@ from kapsa.devcluster.embedded.apply.managedfields import keep_times_of_unchange
 from kapsa.devcluster.embedded.apply.server_side import track_update
 from kapsa.devcluster.embedded.apply.versioned import converter
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.custom.versions import unknown_in_its_version
 from kapsa.devcluster.embedded.endpoints.options import WriteOptions
 from kapsa.devcluster.embedded.endpoints.scale import has_replicas
 from kapsa.devcluster.embedded.exchange import ADMIN, UserInfo
@@ -25,10 +26,19 @@ from kapsa.devcluster.embedded.storage.stored_form import stored_form, with_revi
 from kapsa.devcluster.embedded.writing import metadata, names
 from kapsa.devcluster.embedded.writing.deletion import finish_if_released
 from kapsa.devcluster.embedded.writing.reset_fields import reset_fields
+from kapsa.devcluster.embedded.writing.restored_types import print_as_go, restore_types
 from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, check_metadata, check_types
-from kapsa.devcluster.embedded.writing.written_form import write_as_go
+from kapsa.devcluster.embedded.writing.written_form import store_as_go, write_as_go
 
-__all__ = ["Transform", "Write", "cannot_decode", "create", "update"]
+__all__ = [
+    "Transform",
+    "Write",
+    "cannot_decode",
+    "create",
+    "shown_patched",
+    "tell_of_another_version",
+    "update",
+]
 
 Object = dict[str, Any]
 Transform = Callable[[Object | None], Object]
@@ -49,8 +59,10 @@ class Write(msgspec.Struct, kw_only=True):
     warnings: list[str] = []
     patches: bool = False
     """Whether this is a patch of some type: only a whole object's uid is a precondition."""
+    strategic: Any = None
+    """The patch, if it is a strategic merge patch."""
     duplicates: list[str] = []
-    """Fields that the body has twice."""
+    """Fields that the body has twice, and what else strict decoding finds in a patch."""
     applies: bool = False
     """Whether this is an apply, which keeps the record of field managers itself and may create."""
     created: bool = False
@@ -93,7 +105,7 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
         after=strategy.validate_create(obj),
     )
     if problems:
-        raise errors.invalid(info, write.name, problems)
+        raise errors.invalid(info.stored_as, write.name, problems)
     for admission in backend.admission:
         await admission.validate(write, obj, None)
     write.warnings.extend(strategy.warnings(obj, None))
@@ -127,6 +139,7 @@ async def update(backend: Backend, write: Write, transform: Transform) -> Stored
             await converter.prepare([live])
         old = from_storage(write.info, live)
         obj = transform(from_storage(write.info, live))
+        _decode_into_schema(write, obj)
         _check_identity(write, obj)
         _check_revision(backend, write, obj, old)
         obj = keep_times_of_unchanged(await _prepare_update(backend, write, obj, old), old)
@@ -143,6 +156,11 @@ async def update(backend: Backend, write: Write, transform: Transform) -> Stored
 async def _create_by_update(backend: Backend, write: Write, transform: Transform) -> Stored:
     allowed = write.applies or backend.strategy(write.info).allows_create_on_update
     if not allowed or write.subresource:
+        if not write.patches:
+            # A whole object is read, and warned about, before anybody looks whether there is one to replace.
+            obj = transform(None)
+            _decode_into_schema(write, obj)
+            _check_identity(write, obj)
         raise errors.not_found(write.info, write.name)
     obj = transform(None)
     _check_identity(write, obj)
@@ -173,7 +191,7 @@ def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) ->
         if write.patches:
             # Checked for every kind, and once more by the kind itself.
             problem = field_errors.invalid("metadata.uid", meta["uid"], "field is immutable")
-            raise errors.invalid(write.info, write.name, [problem, problem])
+            raise errors.invalid(write.info.stored_as, write.name, [problem, problem])
         key = f"/registry/{errors.qualified(write.info)}/{write.key}"
         if not write.info.is_custom:
             key = f"/registry/{write.info.resource}/{write.key}"
@@ -186,7 +204,7 @@ def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) ->
     if not given or given == "0":
         if not backend.strategy(write.info).allows_unconditional_update:
             problem = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise errors.invalid(write.info, write.name, [problem])
+            raise errors.invalid(write.info.stored_as, write.name, [problem])
         meta["resourceVersion"] = live["resourceVersion"]
         return
     if not given.isdigit():
@@ -203,7 +221,6 @@ async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Obje
     is_whole = write.subresource in ("", "scale")
     is_system = write.subresource == "binding"
     metadata.keep_system_fields(obj, old)
-    _decode_into_schema(write, obj)
     if is_status:
         strategy.reset_for_status(obj, old)
     elif is_whole:
@@ -230,7 +247,7 @@ async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Obje
         after=own,
     )
     if problems:
-        raise errors.invalid(info, write.name, problems)
+        raise errors.invalid(info.stored_as, write.name, problems)
     for admission in backend.admission:
         await admission.validate(write, obj, old)
     write.warnings.extend(strategy.warnings(obj, old))
@@ -273,6 +290,8 @@ def _decode_into_schema(write: Write, obj: Object) -> None:
     try:
         if info.is_custom:
             check_metadata(obj)
+        elif write.strategic is not None:
+            restore_types(schema, obj)
         else:
             check_types(schema, obj, info)
     except DecodingError as error:
@@ -280,12 +299,28 @@ def _decode_into_schema(write: Write, obj: Object) -> None:
     directive = write.options.field_validation
     if directive == "Ignore":
         prune(schema, obj)
-    elif problems := [*unknown_fields(schema, obj), *write.duplicates]:
+    elif problems := _strict_problems(write, unknown_fields(schema, obj)):
         if directive == "Strict":
             raise cannot_decode(write, obj, f"strict decoding error: {_joined(problems)}")
         write.warnings.extend(text for text in problems if text not in write.warnings)
         prune(schema, obj)
     apply_defaults(schema, obj)
+
+
+def _strict_problems(write: Write, unknown: list[str]) -> list[str]:
+    # What is wrong with a patch itself comes before what is wrong with what it makes.
+    return [*write.duplicates, *unknown] if write.patches else [*unknown, *write.duplicates]
+
+
+def tell_of_another_version(write: Write, obj: Object) -> None:
+    """Name the fields of a custom resource that the version it claims to be of does not have."""
+    if not write.info.is_custom or not isinstance(obj.get("apiVersion"), str):
+        return
+    directive = write.options.field_validation
+    problems = [] if directive == "Ignore" else unknown_in_its_version(write.info, obj)
+    if problems and directive == "Strict":
+        raise cannot_decode(write, obj, f"strict decoding error: {_joined(problems)}")
+    write.warnings.extend(problems)
 
 
 def _joined(problems: list[str]) -> str:
@@ -297,11 +332,18 @@ def _joined(problems: list[str]) -> str:
 def cannot_decode(write: Write, obj: Object, why: str) -> errors.ApiError:
     """What a client is told whose object does not fit its kind; of a patch, with the object it made."""
     if not write.patches or write.applies:
-        kind, version = write.info.kind, field_errors.quote(write.info.version)
+        kind, version = write.info.kind, field_errors.quote(obj["apiVersion"].rpartition("/")[2])
         return errors.bad_request(f"{kind} in version {version} cannot be handled as a {kind}: {why}")
-    # The real server shows what the patch made, its top level in order.
-    text = msgspec.json.encode(dict(sorted(obj.items()))).decode()
-    return errors.invalid(_Nothing(), "", [field_errors.invalid("patch", text, why)])
+    return errors.invalid(_Nothing(), "", [field_errors.invalid("patch", shown_patched(write, obj), why)])
+
+
+def shown_patched(write: Write, obj: Object) -> str:
+    """What the real server shows of a patch: itself if it is strategic, what it made if not."""
+    if write.strategic is not None:
+        return print_as_go(write.strategic)
+    if write.info.is_custom:
+        return msgspec.json.encode(obj, order="sorted").decode()
+    return msgspec.json.encode(dict(sorted(obj.items()))).decode()
 
 
 class _Nothing(msgspec.Struct, frozen=True):
@@ -314,6 +356,7 @@ class _Nothing(msgspec.Struct, frozen=True):
 
 def _commit_create(backend: Backend, write: Write, obj: Object) -> Stored:
     revision = backend.store.next_revision
+    _lose(write.info, obj)
     if write.options.dry_run:
         return stored_form(write.info, to_storage(write.info, obj), 0)
     obj["metadata"]["resourceVersion"] = str(revision)
@@ -323,11 +366,25 @@ def _commit_create(backend: Backend, write: Write, obj: Object) -> Stored:
 
 
 def _commit_update(backend: Backend, write: Write, obj: Object, live: Stored) -> Stored:
+    _lose(write.info, obj)
     unchanged = stored_form(write.info, to_storage(write.info, obj), live.revision)
-    if write.options.dry_run or unchanged.body == live.body:
+    if write.options.dry_run or _same(unchanged.body, live.body):
         return unchanged
     if finish_if_released(backend, write.info, obj, live):
         return unchanged
     stored = with_revision(unchanged, backend.store.next_revision)
     backend.collection(write.info).put(stored)
     return stored
+
+
+def _lose(info: ResourceInfo, obj: Object) -> None:
+    # Definitions and custom resources are stored as JSON, which loses nothing.
+    if not info.is_custom and info.group != "apiextensions.k8s.io":
+        store_as_go(info.schema, obj)
+
+
+def _same(body: bytes, other: bytes) -> bool:
+    """Whether two objects differ in nothing but the order of their fields."""
+    return body == other or (
+        len(body) == len(other) and bool(msgspec.json.decode(body) == msgspec.json.decode(other))
+    )
