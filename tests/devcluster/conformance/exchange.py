@@ -12,6 +12,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -39,7 +40,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
     accept: str = "application/json"
     headers: Mapping[str, str] = {}
-    note: str = ""
+    until: str = ""
+    """Ask again until the answer has this text or is a refusal: some things happen a moment later."""
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +137,16 @@ class Engine:
         return outcomes
 
     async def _call(self, call: Call, held: dict[str, str], marks: Marks) -> Any:
+        for _ in range(200):
+            status, headers, document = await self._request(call, held)
+            if status != 200 or call.until in json.dumps(document, separators=(",", ":")):
+                break
+            await asyncio.sleep(0.05)
+        _hold(document, held)
+        body = marks.document(document) if not isinstance(document, str) else marks.text(document)
+        return {"status": status, "headers": headers, "body": body}
+
+    async def _request(self, call: Call, held: Mapping[str, str]) -> tuple[int, dict[str, str], Any]:
         async with self._session.request(
             call.method,
             self._url(call, held),
@@ -147,10 +159,7 @@ class Engine:
             headers = {
                 name: response.headers[name] for name in HEADERS_THAT_MATTER if name in response.headers
             }
-            document = _parse(raw, response.content_type)
-            _hold(document, held)
-            body = marks.document(document) if not isinstance(document, str) else marks.text(document)
-            return {"status": response.status, "headers": headers, "body": body}
+            return response.status, headers, _parse(raw, response.content_type)
 
     async def _watch(self, watch: Watch, held: dict[str, str], marks: Marks) -> Any:
         opened = Call(method="GET", path=watch.path, query=watch.query, accept=watch.accept)
@@ -213,13 +222,13 @@ def _fill(text: str, held: Mapping[str, str]) -> str:
     return text
 
 
-def _payload(call: Call, held: Mapping[str, str]) -> bytes | None:
+def _payload(call: Call, held: Mapping[str, str]) -> BytesIO | None:
     if call.body is None:
         return None
     if isinstance(call.body, bytes):
-        return call.body
+        return BytesIO(call.body)
     text = call.body if isinstance(call.body, str) else json.dumps(call.body)
-    return _fill(text, held).encode()
+    return BytesIO(_fill(text, held).encode())
 
 
 def _headers(call: Call) -> dict[str, str]:

@@ -237,7 +237,10 @@ CASES = [
         "a configmap over 1 MiB is refused", post(CONFIGMAPS, configmap(data={"a": "x" * (1024 * 1024 + 1)}))
     ),
     case("a query that cannot be parsed is refused or ignored", get(CONFIGMAPS, "limit=%zz")),
-    case("a boolean parameter of nonsense is refused or ignored", get(CONFIGMAPS, "watch=maybe")),
+    case(
+        "a boolean parameter of nonsense is refused or ignored",
+        get(CONFIGMAPS, "watch=maybe&timeoutSeconds=1"),
+    ),
     case("a subresource that is not there is 404", post(CONFIGMAPS, configmap()), get(f"{ONE}/status")),
     case("a method that is not there is 405", Call(method="TRACE", path=CONFIGMAPS)),
 ]

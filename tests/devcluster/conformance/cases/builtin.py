@@ -49,7 +49,8 @@ def crd(sentence: str, plural: str, kind: str, change: Any = None, **version: An
     body = definition(plural, kind, group="{ns}.kapsa.dev", **version)
     if change:
         change(body)
-    return case(sentence, post(CRDS, body), delete(f"{CRDS}/{plural}.{{ns}}.kapsa.dev"))
+    path = f"{CRDS}/{plural}.{{ns}}.kapsa.dev"
+    return case(sentence, post(CRDS, body), get(path, until="InitialNamesAccepted"), delete(path))
 
 
 def schema(spec: Any) -> dict[str, Any]:
