@@ -7,20 +7,16 @@ from typing import Any, Literal
 
 import msgspec
 
+from kapsa.environments.render.routing import annotation_refusal
+
 __all__ = ["CERTIFICATE", "HTTP_ROUTE", "INGRESS", "Route", "refused_annotations"]
 
 INGRESS = "networking.k8s.io/v1/Ingress"
 HTTP_ROUTE = "gateway.networking.k8s.io/v1/HTTPRoute"
 CERTIFICATE = "cert-manager.io/v1/Certificate"
 
-_REFUSED_ENDINGS = ("-snippet", "/server-alias", "/server-snippets", "/auth-tls-secret", "/auth-secret")
-_REFUSED_PREFIXES = (
-    "cert-manager.io/",
-    "acme.cert-manager.io/",
-    "catalyst.dev/",
-    "kubernetes.io/",
-    "applyset.",
-)
+_OURS = ("cert-manager.io/", "acme.cert-manager.io/", "catalyst.dev/", "kubernetes.io/", "applyset.")
+"""Who issues the certificate, and which controller it is for, is said elsewhere."""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,10 +95,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def refused_annotations(annotations: Mapping[str, str]) -> list[str]:
-    """Those that a tenant may not set: they configure the controller itself, take other hosts or certificates."""
-    return sorted(
-        name
-        for name in annotations
-        if name.endswith(_REFUSED_ENDINGS) or name.startswith(_REFUSED_PREFIXES) or "snippet" in name
-    )
+def refused_annotations(annotations: Mapping[str, str], *, host: str, namespace: str) -> list[str]:
+    """What a tenant's annotations break of the rules, each in words."""
+    refused = []
+    for name, value in sorted(annotations.items()):
+        if name.startswith(_OURS):
+            refused.append(f"annotation {name} is the operator's to set")
+        elif why := annotation_refusal(name, value, hosts=[host], namespace=namespace):
+            refused.append(why)
+    return refused

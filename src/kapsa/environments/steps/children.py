@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kapsa.environments.names import OWNER, OWNER_UID
+from kapsa.environments.render.filter import ALLOWED_KINDS
 from kapsa.environments.steps.step import Manifest, Visit
 
 __all__ = [
@@ -32,21 +33,7 @@ POLICY_KINDS = (
     "v1/ServiceAccount",
 )
 
-RENDERED_KINDS = (
-    "v1/ServiceAccount",
-    "v1/ConfigMap",
-    "v1/Secret",
-    "v1/PersistentVolumeClaim",
-    "v1/Service",
-    "apps/v1/Deployment",
-    "apps/v1/StatefulSet",
-    "apps/v1/DaemonSet",
-    "batch/v1/Job",
-    "batch/v1/CronJob",
-    "autoscaling/v2/HorizontalPodAutoscaler",
-    "policy/v1/PodDisruptionBudget",
-    "networking.k8s.io/v1/Ingress",
-)
+RENDERED_KINDS = ALLOWED_KINDS
 """What may be rendered, in the order in which it is applied."""
 
 KPACK_IMAGE = "kpack.io/v1alpha2/Image"

@@ -37,12 +37,14 @@ class RouteStep:
             await self._remove(visit)
             _tell(visit, [])
             return Done("it is not reached from outside", reason="NotRequested")
-        refused = refused_annotations(visit.environment.spec.ingress.annotations)
+        refused = refused_annotations(
+            visit.environment.spec.ingress.annotations, host=visit.host, namespace=visit.place
+        )
         if refused:
             return Failed(
                 reason="AnnotationRefused",
-                message=f"ingress.annotations may not set {', '.join(refused)}",
-                hint="Take it out: it would configure the ingress controller itself, or take what is not given.",
+                message=f"ingress.annotations: {'; '.join(refused)}",
+                hint="Take it out of the Environment.",
                 after=None,
             )
         if (rendered := _rendered_route(visit)) is not None:
