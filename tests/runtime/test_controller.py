@@ -506,3 +506,20 @@ async def test_a_controller_of_a_built_in_kind_gets_dicts(harness: Harness) -> N
     await harness.start(Operator(controllers=[Namespaces()]))
     await harness.settle()
     assert "default" in seen
+
+
+async def test_a_controller_of_labelled_resources_sees_no_others_whoever_else_watches_them(
+    harness: Harness,
+) -> None:
+    class Everything(Recorder):
+        name = "everything"
+
+    some = Recorder(
+        labels={"team": "blue"}, watches=[Watch("v1/ConfigMap", lambda _: [("default", "other")])]
+    )
+    await harness.install(App)
+    await harness.apply(app("mine", labels={"team": "blue"}), app("other"))
+    await harness.start(Operator(controllers=[Everything(), some]))
+    await harness.client.create(config_map("x"), namespace="default")
+    await harness.settle()
+    assert set(some.runs) == {"mine"}

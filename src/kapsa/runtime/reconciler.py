@@ -28,6 +28,7 @@ from kapsa.runtime.informer import Informer
 from kapsa.runtime.metadata import GroupVersionKind
 from kapsa.runtime.metrics import ControllerMetrics, Result
 from kapsa.runtime.resource import CustomResource, ModelMismatch
+from kapsa.runtime.selector import matcher
 from kapsa.runtime.store import Change, Key, StoredObject
 from kapsa.runtime.triggers import Triggers
 from kapsa.runtime.workqueue import Item, Priority, QueueShutDownError, Reason, WorkQueue
@@ -120,7 +121,7 @@ class Reconciler:
             self._resync = asyncio.create_task(self._keep_resyncing(self.controller.resync))
 
     def _run_all(self, event: str) -> None:
-        for stored in self.cache.select(self.gvk):
+        for stored in self.cache.select(self.gvk, labels=self.controller.labels):
             reason = Reason(event, self.gvk.kind, *stored.key)
             self.queue.add(stored.key, reason, priority=Priority.BACKGROUND)
 
@@ -159,9 +160,15 @@ class Reconciler:
 
     # -- one run -----------------------------------------------------------------------------------------------
 
+    def _find(self, key: Key) -> StoredObject | None:
+        """The resource, if it is one of ours: another controller's watch may see more of the kind than we do."""
+        stored = self.cache.get(self.gvk, key)
+        matches = matcher(self.controller.labels)
+        return stored if stored is None or matches is None or matches(stored.labels) else None
+
     async def _process(self, item: Item[Key]) -> None:
         key, queue = item.key, self.queue
-        stored = self.cache.get(self.gvk, key)
+        stored = self._find(key)
         if stored is None or self._waits_for_a_change(stored):
             if stored is None:
                 self._forget(key)
