@@ -50,7 +50,7 @@ async def real(cluster: DevCluster) -> AsyncIterator[Harness]:
     """A harness in real time, in a namespace of its own since the real cluster is shared."""
     harness = Harness(cluster)
     await harness.install(App)
-    await eventually(lambda: harness.client.list(App))
+    await eventually(lambda: served(harness))
     yield harness
     await harness.close()
 
@@ -60,6 +60,12 @@ async def namespace(real: Harness, request: pytest.FixtureRequest) -> str:
     name = f"t-{abs(hash(request.node.nodeid)) % 10**8}"
     await real.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return name
+
+
+async def served(harness: Harness) -> bool:
+    """Whether the kind can be listed; an error says that it cannot yet."""
+    await harness.client.list(App)
+    return True
 
 
 async def eventually(look: Callable[[], Awaitable[Any]]) -> Any:

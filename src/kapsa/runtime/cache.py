@@ -103,12 +103,14 @@ class Cache:
         return list(self._informers.values())
 
     def of_kind(self, gvk: GroupVersionKind) -> list[Informer]:
+        """The informers of a kind, one a scope; NotWatchedError if nobody declared it."""
         found = self._by_kind.get(gvk)
         if not found:
             raise NotWatchedError(gvk, self._by_kind)
         return found
 
     def watches(self, gvk: GroupVersionKind) -> bool:
+        """Whether somebody declared this kind."""
         return gvk in self._by_kind
 
     def keeps_all_of(self, gvk: GroupVersionKind) -> bool:
@@ -118,6 +120,7 @@ class Cache:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def get(self, gvk: GroupVersionKind, key: Key) -> StoredObject | None:
+        """An object as it was last seen or written; None if there is none."""
         for informer in self.of_kind(gvk):
             found = informer.store.get(key)
             if found is not None:
@@ -167,6 +170,7 @@ class Cache:
         return parsed
 
     def note_delete(self, gvk: GroupVersionKind, key: Key, uid: str) -> None:
+        """The server took a delete of ours: all who read from here see it from now on."""
         for informer in self._by_kind.get(gvk, ()):
             if informer.scope.namespace in ("", key.namespace):
                 informer.store.note_delete(key, uid)
@@ -174,10 +178,12 @@ class Cache:
     # -- life --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """Start every watch."""
         self._started = True
         for informer in self._informers.values():
             informer.start()
 
     async def stop(self) -> None:
+        """End every watch."""
         self._started = False
         await asyncio.gather(*(informer.stop() for informer in self._informers.values()))
