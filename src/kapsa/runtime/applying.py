@@ -79,11 +79,11 @@ class Applier:
         *,
         force: bool,
         manager: str,
-        before_change: Callable[[StoredObject], Awaitable[None]],
+        before_change: Callable[[StoredObject | None], Awaitable[None]],
     ) -> Applied:
         """Make the server have these fields, by a request only if it is needed.
 
-        `before_change` is asked before an object that is there is changed; it raises to prevent that.
+        `before_change` is told what is there, if anything, before a request is sent; it raises to prevent that.
         """
         place = (gvk, key, manager)
         wanted = digest(_encode(desired))
@@ -97,9 +97,9 @@ class Applier:
                 return Applied(live.raw, changed=False)
             if self._still_holds(place, record, wanted, desired, live):
                 return Applied(live.raw, changed=False)
-            await before_change(live)
             same_wish = record is not None and record.desired == wanted and record.uid == live.uid
             drifted = same_wish and self._cache.keeps_all_of(gvk)
+        await before_change(live)
         drift = await self._explain(client, gvk, key, desired, record) if drifted and record else None
         answer = await client.apply(desired, force=force, field_manager=manager, namespace=key.namespace)
         raw = _encode(answer)

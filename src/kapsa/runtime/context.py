@@ -178,7 +178,7 @@ class Context(Generic[R]):
             *(self.client, gvk, key, desired),
             force=force,
             manager=manager,
-            before_change=self._confirm,
+            before_change=lambda live: self._confirm(live, gvk, key),
         )
         found: dict[str, Any] = msgspec.json.decode(applied.raw)
         metadata = found["metadata"]
@@ -252,7 +252,7 @@ class Context(Generic[R]):
         if self._runner.cache.watches(gvk):
             known = self._runner.cache.get(gvk, Key(place, name))
             if known is not None:
-                await self._confirm(known)
+                await self._confirm(known, gvk, known.key)
         try:
             left = await self.client.delete_object(
                 kind, name, namespace=place, uid=uid, propagation=propagation
@@ -325,18 +325,22 @@ class Context(Generic[R]):
             self._draft = self.resource.draft_status()
         return self._draft
 
-    async def _confirm(self, child: StoredObject) -> None:
+    async def _confirm(self, child: StoredObject | None, gvk: GroupVersionKind, place: Key) -> None:
         """Do not undo, after an old wish, what was made after a newer one.
 
         Watches of two kinds do not run in step. A child that is newer than all we know of its owner may have been
-        made from a spec that we have not seen; then the server is asked for the owner, once in a run. A deletion is
-        never taken back, so there it does not matter.
+        made from a spec that we have not seen, and one that has just gone may have gone with its owner; then the
+        server is asked for the owner, once in a run. A deletion is never taken back, so there it does not matter.
         """
         if self._confirmed or self.stored.deletion_timestamp is not None:
             return
-        if child.version > max(self.stored.version, self._runner.told_up_to()):
+        if child is None:
+            doubtful = Reason("Deleted", gvk.kind, *place) in self.reasons
+        else:
+            doubtful = child.version > max(self.stored.version, self._runner.told_up_to())
+        if doubtful:
             await self._runner.check_current(self)
-        self._confirmed = True
+            self._confirmed = True
 
     def _noted(self, gvk: GroupVersionKind, raw: bytes) -> None:
         """Let all readers see what we wrote, and know its echo when the watch brings it."""

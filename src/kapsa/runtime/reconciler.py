@@ -394,6 +394,7 @@ class Reconciler:
                 self.controller.resource, ctx.key.name, into=bytes, namespace=ctx.key.namespace
             )
         except NotFound:
+            self.cache.note_delete(self.gvk, ctx.key, ctx.stored.uid)
             return False
         stored = self.cache.note_write(self.gvk, raw)
         if stored is None or stored.uid != ctx.stored.uid:

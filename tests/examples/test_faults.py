@@ -1,4 +1,4 @@
-"""Crash at every write: whatever the examples are doing when they die, they end as if they had not."""
+"""Faults: whenever the examples die, whatever they miss, and how old what they see may be, they end as if nothing was."""
 
 import importlib
 import sys
@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from kapsa.runtime import Operator
-from kapsa.runtime.testing import Harness, Scenario, crash_at_every_write
+from kapsa.runtime.testing import (
+    Harness,
+    Scenario,
+    crash_at_every_write,
+    miss_every_step,
+    restart_in_every_past,
+)
 
 pytestmark = pytest.mark.virtual_time
 CLAIMS = {"sourceClaim": "data", "targetClaim": "archives"}
@@ -77,3 +83,11 @@ async def test_a_crash_at_any_write_changes_nothing_in_the_end(
         sys.stdout.write(f"\n{name}: {report}\n")
     assert not report.failures, str(report)
     assert report.points >= 3 * 5
+
+
+@pytest.mark.parametrize("sweep", [miss_every_step, restart_in_every_past])
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_what_is_missed_or_seen_too_late_changes_nothing_in_the_end(name: str, sweep: Any) -> None:
+    report = await sweep(SCENARIOS[name])
+    assert not report.failures, str(report)
+    assert report.points >= 3
