@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -247,3 +249,23 @@ def test_the_operator_knows_its_resources_and_its_rights() -> None:
     rights = operator.rights()
     assert (rights.lease, rights.namespaces) == ("lock", ("shop",))
     assert [each.resource.resource for each in rights.controllers] == ["apps", "lates"]
+
+
+async def test_a_companion_lives_as_long_as_the_operator_and_writes_without_leading(harness: Harness) -> None:
+    told: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def companion(client: Client) -> AsyncIterator[None]:
+        told.append("begin")
+        await client.create(config_map(f"made-{len(told)}"), namespace="default")
+        yield
+        told.append("end")
+
+    await harness.install(App)
+    operator = Operator(controllers=[Recorder()], companions=[companion], leader_election="lock")
+    await harness.start(operator, name="one")
+    await harness.start(operator, name="two")
+    assert await harness.get("v1/ConfigMap", "made-2") is not None
+    await harness.stop("one")
+    await harness.kill("two")
+    assert told == ["begin", "begin", "end", "end"]

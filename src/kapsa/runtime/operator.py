@@ -33,6 +33,8 @@ __all__ = ["Operator"]
 
 Collect: TypeAlias = Callable[[Cache], Iterable[Metric]]
 """Metrics of an operator's own, made from its cache when somebody asks."""
+Companion: TypeAlias = Callable[[Client], contextlib.AbstractAsyncContextManager[Any]]
+"""Something that runs as long as the operator does, with a client that writes whether or not this process leads."""
 
 
 class Operator:
@@ -47,6 +49,7 @@ class Operator:
         leader_election: LeaderElection | str | None = None,
         webhooks: Webhooks | None = None,
         collect: Collect | None = None,
+        companions: Sequence[Companion] = (),
         metrics_port: int | None = 8080,
         health_port: int | None = 8081,
         host: str = "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus come from outside the pod
@@ -62,6 +65,7 @@ class Operator:
         :param leader_election: the lease's name, or all its settings; None if there is only ever one process.
         :param webhooks: validating, mutating and conversion webhooks, and where they are reached.
         :param collect: more metrics: called with the cache whenever somebody asks for them.
+        :param companions: what else runs as long as the operator does, such as a server or a pool of connections.
         :param metrics_port: where `/metrics` is served; None for nowhere, 0 for any free port.
         :param health_port: where `/healthz` and `/readyz` are served; may be the same as `metrics_port`.
         :param host: the address to listen on.
@@ -80,6 +84,7 @@ class Operator:
         self.namespaces = tuple(namespaces)
         self.webhooks = webhooks
         self.collect = collect
+        self.companions = tuple(companions)
         self.metrics_port = metrics_port
         self.health_port = health_port
         self.host = host

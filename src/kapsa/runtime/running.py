@@ -8,6 +8,7 @@ A controller whose kind is not served waits for it alone; a process that does no
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,7 @@ class RunningOperator:
         )
         self.webhooks = self._make_webhooks()
         self.loop_watch: LoopWatch | None = None
+        self._companions = contextlib.AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         self.missing_rights: list[MissingRule] = []
@@ -102,8 +104,10 @@ class RunningOperator:
         if election is None:
             return None
         gauge = self.metrics.leader.labels(election.name)
-        ungated = self._raw_client.derive(field_manager=self.operator.field_manager)
-        return Elector(ungated, election, identity=self.identity, rng=rng, on_change=gauge.set)
+        return Elector(self._ungated_client(), election, identity=self.identity, rng=rng, on_change=gauge.set)
+
+    def _ungated_client(self) -> Client:
+        return self._raw_client.derive(field_manager=self.operator.field_manager)
 
     def _make_webhooks(self) -> WebhookServer | None:
         if self.operator.webhooks is None or not self._serve:
@@ -133,6 +137,8 @@ class RunningOperator:
             _log.info("served", **{f"{what}_port": port for what, port in self.probes.ports.items()})
         if isinstance(self._clock, SystemClock):  # on a virtual clock, standing still is what a loop does
             self._watch_loop()
+        for companion in self.operator.companions:
+            await self._companions.enter_async_context(companion(self._ungated_client()))
         self.cache.start()
         self.recorder.start()
         if self.elector is not None:
@@ -231,6 +237,7 @@ class RunningOperator:
         if self.webhooks is not None:
             await self.webhooks.stop()
         await self.cache.stop()
+        await self._companions.aclose()
         await self.probes.stop()
         if self.loop_watch is not None:
             await self.loop_watch.stop()
