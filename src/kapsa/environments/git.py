@@ -26,7 +26,7 @@ from kapsa.environments.outside import NotFound, Refused, Unreachable
 from kapsa.environments.program import Finished, Limits, private_environment, run_program
 from kapsa.tools import Tool, find_tool, version_tuple
 
-__all__ = ["Git", "Refs"]
+__all__ = ["HARDENED", "Git", "Refs"]
 
 
 _MIB = 1024 * 1024
@@ -45,7 +45,7 @@ _PULL_REQUEST = re.compile(
     r"refs/(?:pull/([0-9]{1,9})/head|merge-requests/([0-9]{1,9})/head|pull-requests/([0-9]{1,9})/from)"
 )
 
-_CONFIGURATION: Mapping[str, str] = {
+HARDENED: Mapping[str, str] = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
     "core.attributesFile": "/dev/null",
@@ -73,6 +73,7 @@ _CONFIGURATION: Mapping[str, str] = {
     "fetch.fsck.missingEmail": "ignore",
     "fetch.fsck.missingNameBeforeEmail": "ignore",
 }  # fmt: skip
+"""The configuration that git runs with, here and in builds: nothing of a repository, a user or a machine has a say."""
 
 
 class Refs(msgspec.Struct, frozen=True):
@@ -263,7 +264,7 @@ class Git:
 
     async def _command(self, arguments: Sequence[str], more: Mapping[str, str] | None = None) -> list[str]:
         tool = await self._find()
-        configuration = {**_CONFIGURATION, **(more or {})}
+        configuration = {**HARDENED, **(more or {})}
         options = [part for key, value in configuration.items() for part in ("-c", f"{key}={value}")]
         return [str(tool.path), "--no-pager", *options, *arguments]
 

@@ -49,6 +49,23 @@ class ImageReference(msgspec.Struct, frozen=True):
             raise _refused(text)
         return cls(host, path, tag, digest)
 
+    @classmethod
+    def within(cls, endpoint: str, repository: str) -> ImageReference:
+        """A repository of the registry at this endpoint, such as `https://registry.example.com/team` and `app`.
+
+        :raises Refused: it names another registry, which would then be sent this one's credentials.
+        """
+        host, _, prefix = (endpoint.partition("://")[2] or endpoint).strip("/").partition("/")
+        home = DOCKER_HUB if host in _HUB_NAMES else host
+        named = _split_host(repository, "")[0]
+        if named not in ("", home):
+            raise Refused(
+                f"the image repository {repository!r} is not in the registry {home}",
+                hint="Name a repository without a host, or the Registry that it is in",
+            )
+        inside = repository if named or not prefix else f"{prefix}/{repository}"
+        return cls.parse(inside, registry=home)
+
     @property
     def repository(self) -> str:
         """The repository with its host, as manifests name it."""

@@ -20,7 +20,7 @@ from kapsa.environments.redaction import printable, redact
 from kapsa.environments.registry_credentials import RegistryCredentials
 from kapsa.runtime.clock import Clock, SystemClock
 
-__all__ = ["ImageRegistry"]
+__all__ = ["ImageRegistries", "ImageRegistry"]
 
 _HUB_HOST = "registry-1.docker.io"
 _MANIFEST_TYPES = ", ".join(
@@ -34,6 +34,7 @@ _MANIFEST_TYPES = ", ".join(
 _MANIFEST_LIMIT = 4 * 1024 * 1024
 _TOKEN_LIMIT = 256 * 1024
 _REDIRECTS = 3
+_MOST_KNOWN = 1000
 _CHALLENGE = re.compile(r'([A-Za-z0-9_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _MARGIN = 10.0
 """Seconds before its end at which a token is no longer used."""
@@ -244,6 +245,36 @@ class ImageRegistry:
         secrets = self._credentials.secrets if self._credentials is not None else ()
         text = redact(printable(answer.body[:2000].decode("utf-8", "replace")), secrets)
         return f": {' '.join(text.split())[:200]}" if text.strip() else ""
+
+
+class ImageRegistries:
+    """All registries, each asked with the credentials at hand; tokens are kept. What `dependencies.Images` asks for."""
+
+    def __init__(self, outgoing: Outgoing, *, clock: Clock | None = None) -> None:
+        self._outgoing = outgoing
+        self._clock = clock
+        self._known: dict[tuple[str, RegistryCredentials | None, bool], ImageRegistry] = {}
+
+    async def digest(
+        self,
+        image: ImageReference,
+        *,
+        endpoint: str = "",
+        credentials: RegistryCredentials | None = None,
+        insecure: bool = False,
+    ) -> str | None:
+        """The digest of an image, asked for at `endpoint` or where its name says; None if there is no such image.
+
+        :raises OutsideError: nobody can tell; `retryable` says whether a later try can.
+        """
+        key = (endpoint or image.registry, credentials, insecure)
+        if key not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()  # credentials that were replaced go, too
+            self._known[key] = ImageRegistry(
+                key[0], self._outgoing, credentials=credentials, insecure=insecure, clock=self._clock
+            )
+        return await self._known[key].digest(image)
 
 
 def _bases(endpoint: str, insecure: bool) -> list[str]:

@@ -1,12 +1,13 @@
 """From a repository to objects: charts, kustomizations, manifests and plain images, with an environment's own put in, filtered.
 
-    renderer (one of helm · kustomize · manifests · image, then transform) → filter (routing, pod_security)
+    environment_renderer → renderer (one of helm · kustomize · manifests · image, then transform) → filter (routing, pod_security)
 
 What comes from a repository is nobody's word: yaml_documents reads it within limits, the tools run without a cluster, a
 network or a home, and the filter lets through only what may be in the environment's namespace.
 """
 
 from kapsa.environments.render.cache import RenderCache
+from kapsa.environments.render.environment_renderer import EnvironmentRenderer
 from kapsa.environments.render.filter import (
     ALLOWED_KINDS,
     FilterRules,
@@ -20,6 +21,7 @@ from kapsa.environments.render.routing import annotation_refusal
 
 __all__ = [
     "ALLOWED_KINDS",
+    "EnvironmentRenderer",
     "FilterRules",
     "Injected",
     "Manifest",

@@ -82,10 +82,7 @@ def _pod_spec(injected: Injected, ports: tuple[Port, ...]) -> dict[str, Any]:
     ):
         if probe is not None:
             container[f"{name}Probe"] = _probe(probe, ports[0])
-    spec: dict[str, Any] = {"automountServiceAccountToken": False, "containers": [container]}
-    if injected.pull_secrets:
-        spec["imagePullSecrets"] = [{"name": name} for name in injected.pull_secrets]
-    return spec
+    return {"automountServiceAccountToken": False, "containers": [container]}
 
 
 def _probe(probe: Probe, port: Port) -> dict[str, Any]:

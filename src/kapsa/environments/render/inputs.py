@@ -44,8 +44,6 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
     """How what the operator makes itself runs."""
     restricted: bool = False
     """Whether what the operator makes itself keeps the restricted Pod Security standard."""
-    pull_secrets: Sequence[str] = ()
-    """Secrets that the image is pulled with, for what the operator makes itself."""
     service: ServiceTarget | None = None
     """What the Service is called that requests go to, for what the operator makes itself."""
 

@@ -59,7 +59,7 @@ class Renderer:
         rendered = await self._cache.get(key, make)
         return Rendered(tuple(filter_objects(rendered.objects, rules)), rendered.warnings)
 
-    async def render_image(self, injected: Injected, rules: FilterRules) -> Rendered:
+    def render_image(self, injected: Injected, rules: FilterRules) -> Rendered:
         """The objects of an environment that is no more than an image: no repository has a say.
 
         :raises RenderFailed: there is no image.

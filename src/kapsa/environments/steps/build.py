@@ -2,7 +2,7 @@
 
 The registry is asked first, and only a clear "there is none" leads to a build: who cannot be asked has perhaps got it. A build
 runs in a namespace of its own, outside the environment's quota. One for a commit that is no longer wanted is cancelled, and
-since the image's tag is the commit, what it may have pushed is never taken for another.
+since the image's tag says the commit, what it may have pushed is never taken for another.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any, ClassVar
 
+from kapsa.environments.build.identity import build_digest, image_tag
 from kapsa.environments.dependencies import BuildRequest, Builds, Images
-from kapsa.environments.image_reference import DOCKER_HUB, ImageReference
+from kapsa.environments.image_reference import ImageReference
 from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER, OWNER_UID, bounded
 from kapsa.environments.namespaces import NAMESPACE
 from kapsa.environments.outside import AuthFailed
@@ -188,14 +189,18 @@ class BuildStep:
 
 
 def _image(visit: Visit) -> ImageReference:
-    """The image of this commit: its tag is the commit."""
-    registry = visit.registry
-    host = DOCKER_HUB
-    if registry is not None:
-        host = registry.spec.endpoint.partition("://")[2] or registry.spec.endpoint
+    """The image of this commit, in the project's Registry if it names one.
+
+    :raises Refused: the repository is in another registry, which would be sent the credentials of this one.
+    """
     assert visit.project.spec.registry is not None
     repository = visit.project.spec.registry.image_repository
-    return ImageReference.parse(repository, registry=host.rstrip("/")).with_tag(visit.commit)
+    found = (
+        ImageReference.within(visit.registry.spec.endpoint, repository)
+        if visit.registry is not None
+        else ImageReference.parse(repository)
+    )
+    return found.with_tag(image_tag(visit.project, visit.commit))
 
 
 async def _credentials(visit: Visit) -> RegistryCredentials | None:
@@ -221,8 +226,9 @@ async def _credentials(visit: Visit) -> RegistryCredentials | None:
 
 
 def _name(visit: Visit) -> str:
-    """One name for one commit of one environment."""
-    place = hashlib.sha256(str(visit.ctx.key).encode()).hexdigest()[:8]
+    """One name for one way to build one commit of one environment."""
+    content = f"{visit.ctx.key}{build_digest(visit.project.spec.build)}"
+    place = hashlib.sha256(content.encode()).hexdigest()[:8]
     return f"{bounded(visit.environment.name.replace('.', '-'), 30)}-{place}-{visit.commit[:12]}"
 
 

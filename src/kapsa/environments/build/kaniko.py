@@ -1,0 +1,40 @@
+"""Kaniko: a Dockerfile built without any special rights, as root in its own container. No longer maintained upstream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kapsa.environments.build.job import build_arguments, build_job, registry_mount
+from kapsa.environments.build.source import workspace_path
+from kapsa.environments.dependencies import BuildRequest
+from kapsa.environments.settings import Settings
+
+__all__ = ["kaniko_objects"]
+
+
+def kaniko_objects(request: BuildRequest, settings: Settings) -> list[dict[str, Any]]:
+    """The objects of a Kaniko build, the Job last.
+
+    :raises Refused: something of the project is not taken.
+    """
+    build = request.project.spec.build
+    assert build is not None
+    arguments = [
+        f"--context=dir://{workspace_path(build.context)}",
+        f"--dockerfile={workspace_path(build.context, build.dockerfile)}",
+        f"--destination={request.image}",
+        *(f"--build-arg={name}={value}" for name, value in sorted(build_arguments(request).items())),
+    ]
+    if request.insecure:
+        arguments += ["--insecure", "--skip-tls-verify", "--insecure-pull", "--skip-tls-verify-pull"]
+    container = {
+        "name": "build",
+        "image": settings.kaniko_image,
+        "args": arguments,
+        "securityContext": {"allowPrivilegeEscalation": False},
+        "volumeMounts": [
+            {"name": "workspace", "mountPath": "/workspace"},
+            *registry_mount(request, "/kaniko/.docker"),
+        ],
+    }
+    return build_job(request, container, settings, pod={}, volumes=[])

@@ -1,0 +1,142 @@
+"""The source of a build: a container that fetches exactly one commit, with git as hardened as in the operator itself.
+
+Repository, commit and paths come from tenants. They reach the script as variables and are never part of its text.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from kapsa.environments.checkout import check_path
+from kapsa.environments.dependencies import BuildRequest
+from kapsa.environments.git import HARDENED
+from kapsa.environments.git_address import SAFE_PROTOCOLS, RepositoryAddress, check_commit
+from kapsa.environments.registry_credentials import docker_config
+
+__all__ = [
+    "CONTEXT",
+    "DOCKERFILE",
+    "SOURCE_SCRIPT",
+    "credentials_secret",
+    "fetch_container",
+    "workspace_path",
+]
+
+CONTEXT, DOCKERFILE = "CONTEXT", "DOCKERFILE"
+_WORKSPACE = "/workspace"
+_CREDENTIALS = "/credentials"
+
+SOURCE_SCRIPT = r"""
+umask 022
+mkdir -p "$WORKSPACE/source" && cd "$WORKSPACE/source"
+if [ -f "$CREDENTIALS/ssh-key" ]; then
+  umask 077 && cp "$CREDENTIALS/ssh-key" "$HOME/key" && umask 022
+  export GIT_SSH_COMMAND="ssh -F /dev/null -i '$HOME/key' -o BatchMode=yes -o IdentitiesOnly=yes\
+ -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$CREDENTIALS/known_hosts'"
+fi
+if [ -f "$CREDENTIALS/ca.crt" ]; then export GIT_SSL_CAINFO="$CREDENTIALS/ca.crt"; fi
+if [ -f "$CREDENTIALS/password" ]; then
+  printf '#!/bin/sh\ncase "$1" in Username*) cat "$CREDENTIALS/username" ;; *) cat "$CREDENTIALS/password" ;; esac\n' \
+    > "$HOME/askpass"
+  chmod 700 "$HOME/askpass" && export GIT_ASKPASS="$HOME/askpass"
+fi
+git init --quiet --template= .
+git fetch --quiet --no-tags --depth=1 --end-of-options "$REPOSITORY" "$COMMIT" ||
+  git fetch --quiet --no-tags --end-of-options "$REPOSITORY" \
+    '+refs/heads/*:refs/kapsa/heads/*' '+refs/pull/*:refs/kapsa/pull/*' '+refs/merge-requests/*:refs/kapsa/merge-requests/*'
+git -c advice.detachedHead=false checkout --quiet --detach "$COMMIT"
+rm -rf .git "$HOME/key" "$HOME/askpass"
+root=$(pwd -P)
+for path in "$CONTEXT" ${DOCKERFILE:+"$CONTEXT/$DOCKERFILE"}; do
+  found=$(readlink -f -- "$root/$path" || true)
+  case "$found/" in
+    "$root"/*) [ -e "$found" ] || { echo "there is no $path in commit $COMMIT" >&2; exit 1; } ;;
+    *) echo "$path leaves the repository" >&2; exit 1 ;;
+  esac
+done
+"""
+"""What the container runs. Context and Dockerfile must be inside the commit: a link could lead to the credentials."""
+
+
+def fetch_container(request: BuildRequest, image: str) -> dict[str, Any]:
+    """The container that puts the commit's files into the workspace.
+
+    :raises Refused: the repository, the commit or a path is not taken.
+    """
+    build = request.project.spec.build
+    assert build is not None
+    protocols = (*SAFE_PROTOCOLS, "http")
+    variables = {
+        "REPOSITORY": RepositoryAddress.parse(
+            request.project.spec.source.repository_url, protocols=protocols
+        ).url,
+        "COMMIT": check_commit(request.commit),
+        CONTEXT: str(check_path(build.context)),
+        DOCKERFILE: str(check_path(build.dockerfile)),
+        "WORKSPACE": _WORKSPACE,
+        "CREDENTIALS": _CREDENTIALS,
+        "HOME": "/tmp",  # noqa: S108 - a directory of the container's own
+        **_git_variables(protocols),
+    }
+    mounts = [{"name": "workspace", "mountPath": _WORKSPACE}, {"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108
+    if request.source is not None:
+        mounts.append({"name": "git", "mountPath": _CREDENTIALS})
+    return {
+        "name": "source",
+        "image": image,
+        "command": ["/bin/sh", "-euc", SOURCE_SCRIPT],
+        "env": [{"name": name, "value": value} for name, value in variables.items()],
+        "volumeMounts": mounts,
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+    }
+
+
+def workspace_path(*parts: str) -> str:
+    """Where a path of the repository is in the build's containers.
+
+    :raises Refused: it leaves the repository.
+    """
+    path = check_path("/".join(parts))
+    return f"{_WORKSPACE}/source/{path}" if str(path) != "." else f"{_WORKSPACE}/source"
+
+
+def credentials_secret(request: BuildRequest) -> dict[str, Any] | None:
+    """The Secret with what this one build needs to fetch and to push; None if it needs nothing."""
+    texts: dict[str, str] = {}
+    if request.source is not None:
+        texts |= {
+            "git.username": request.source.username,
+            "git.password": request.source.password,
+            "git.ssh-key": request.source.ssh_key,
+            "git.known_hosts": request.source.known_hosts,
+            "git.ca.crt": request.source.authority,
+        }
+    if request.push is not None:
+        texts["config.json"] = docker_config(request.image.registry, request.push)
+    data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items() if text}
+    if not data:
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": request.name},
+        "type": "Opaque",
+        "data": data,
+    }
+
+
+def _git_variables(protocols: tuple[str, ...]) -> dict[str, str]:
+    variables = {
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ALLOW_PROTOCOL": ":".join(protocols),
+        "GIT_LFS_SKIP_SMUDGE": "1",
+        "GIT_CONFIG_COUNT": str(len(HARDENED)),
+    }
+    for number, (key, value) in enumerate(HARDENED.items()):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
