@@ -1,0 +1,144 @@
+"""The composition root: the environments operator, made of its settings and of what it needs from outside the cluster.
+
+    kapsa environments run        # this operator, set up by KAPSA_* variables
+
+`make_operator` puts the parts together; tests hand in an `Outside` of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from kapsa.environments.build import BuildEngines
+from kapsa.environments.controllers.domain_pool import DomainPoolController
+from kapsa.environments.controllers.environment import EnvironmentController
+from kapsa.environments.controllers.preview_environment import PreviewEnvironmentController
+from kapsa.environments.controllers.project import ProjectController
+from kapsa.environments.controllers.registry import RegistryController
+from kapsa.environments.dependencies import Builds, Images, ListsRefs, Prober, Renders, ResolvesCommits
+from kapsa.environments.domains import DomainPools
+from kapsa.environments.git import Git
+from kapsa.environments.git_webhook import GitWebhook
+from kapsa.environments.git_webhook_server import GitWebhookServer
+from kapsa.environments.images import RegistryImages
+from kapsa.environments.listings import Listings
+from kapsa.environments.metrics import EnvironmentMetrics
+from kapsa.environments.names import OPERATOR
+from kapsa.environments.outgoing import Outgoing, OutgoingHttp
+from kapsa.environments.probing import HttpProber
+from kapsa.environments.render import Renderer
+from kapsa.environments.rendering import CommitRenderer
+from kapsa.environments.repository import Repositories
+from kapsa.environments.repository_access import RepositoryAccess
+from kapsa.environments.settings import Settings
+from kapsa.environments.steps.build import BuildStep
+from kapsa.runtime import Client, LeaderElection, Operator
+
+__all__ = ["LEASE", "Outside", "make_operator", "operator"]
+
+LEASE = "kapsa-operator"
+_HOST = "0.0.0.0"  # noqa: S104 - the kubelet, Prometheus and git servers come from outside the pod
+
+
+class Outside(msgspec.Struct, kw_only=True):
+    """What the operator needs from outside the cluster."""
+
+    git: ListsRefs
+    commits: ResolvesCommits
+    renderer: Renders
+    builds: Builds
+    images: Images
+    outgoing: Outgoing
+    """For registries' own APIs."""
+    prober: Prober
+
+    @classmethod
+    def of(cls, settings: Settings, outgoing: Outgoing) -> Outside:
+        """The real ones."""
+        git = Git(
+            protocols=settings.git_protocols,
+            timeout=settings.git_timeout,
+            max_bytes=settings.git_max_bytes,
+            concurrency=settings.git_concurrency,
+        )
+        repositories = Repositories(settings.cache_directory, git)
+        renderer = Renderer(timeout=settings.render_timeout)
+        return cls(
+            git=git,
+            commits=repositories,
+            renderer=CommitRenderer(settings, repositories, renderer),
+            builds=BuildEngines(settings),
+            images=RegistryImages(outgoing),
+            outgoing=outgoing,
+            prober=HttpProber(outgoing),
+        )
+
+
+def make_operator(
+    settings: Settings, outside: Outside | None = None, *, rng: random.Random | None = None
+) -> Operator:
+    """The operator with these settings, in the world as it is unless another is handed in."""
+    connections = OutgoingHttp()
+    outside = outside or Outside.of(settings, connections)
+    metrics = EnvironmentMetrics()
+    access = RepositoryAccess()
+    listings = Listings(outside.git, access, metrics)
+
+    @contextlib.asynccontextmanager
+    async def closed_connections(client: Client) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await connections.close()
+
+    @contextlib.asynccontextmanager
+    async def git_webhooks(client: Client) -> AsyncIterator[None]:
+        assert settings.git_webhook_port is not None
+        webhook = GitWebhook(client, settings.git_webhook_secret)
+        server = GitWebhookServer(webhook, host=_HOST, port=settings.git_webhook_port)
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop()
+
+    return Operator(
+        name=OPERATOR,
+        controllers=[
+            ProjectController(settings, listings=listings, metrics=metrics, rng=rng),
+            EnvironmentController(
+                settings,
+                listings=listings,
+                commits=outside.commits,
+                access=access,
+                renderer=outside.renderer,
+                build=BuildStep(outside.builds, outside.images, access),
+                domains=DomainPools(settings, metrics=metrics, rng=rng),
+                prober=outside.prober,
+                metrics=metrics,
+            ),
+            DomainPoolController(),
+            RegistryController(settings, outside.outgoing, metrics),
+            PreviewEnvironmentController(settings, metrics.previews),
+        ],
+        leader_election=LeaderElection(name=LEASE, namespace=settings.namespace)
+        if settings.leader_election
+        else None,
+        collect=metrics.collect,
+        companions=[
+            closed_connections,
+            *([git_webhooks] if settings.git_webhook_port is not None else []),
+        ],
+        host=_HOST,
+        # One port for all, as the seed has it: probes are asked there whether or not metrics are told.
+        metrics_port=settings.metrics_port if settings.metrics_enabled else None,
+        health_port=settings.metrics_port,
+    )
+
+
+operator = make_operator(Settings.from_environment())
+"""Set up by this process's environment, as `kapsa run` and `kapsa rbac` take it."""
