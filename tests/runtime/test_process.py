@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -37,6 +38,30 @@ class ThingController(Controller[Thing]):
         ctx.condition("Done", True, reason="Slept")
 
 operator = Operator(controllers=[ThingController()], leader_election="things", metrics_port=0)
+'''
+
+MAKER = '''
+import asyncio
+from kapsa.runtime import Controller, CustomResource, Operator, Spec, Status
+
+class MakerSpec(Spec):
+    pass
+
+class Maker(CustomResource[MakerSpec, Status], group="example.com", version="v1"):
+    """Makes three children, and takes a moment for each."""
+
+class MakerController(Controller[Maker]):
+    owns = ("v1/ConfigMap",)
+
+    async def reconcile(self, maker, ctx):
+        for number in range(3):
+            await ctx.apply(
+                {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{maker.name}-{number}"}}
+            )
+            await asyncio.sleep(0.01)
+        ctx.condition("Ready", True, reason="Made")
+
+operator = Operator(controllers=[MakerController()], metrics_port=None, health_port=None)
 '''
 
 LEAVES_OUT = (
@@ -115,6 +140,55 @@ async def test_sigterm_ends_the_program_after_its_work_with_the_lease_released(
         assert lease["spec"]["holderIdentity"] == ""
 
 
+async def test_an_operator_killed_for_real_at_any_time_ends_like_one_that_was_not(project: Path) -> None:
+    """A sample with real processes and SIGKILL of what the crash sweeps do on virtual time."""
+    (project / "maker.py").write_text(MAKER)
+    async with DevCluster() as cluster:
+        harness = Harness(cluster)
+        sys.path.insert(0, str(project))
+        await harness.install(load_operator("maker:operator").resources[0])
+        for number in range(20):
+            await harness.client.create(
+                {
+                    "apiVersion": "example.com/v1",
+                    "kind": "Maker",
+                    "metadata": {"name": f"m{number}", "namespace": "default"},
+                    "spec": {},
+                }
+            )
+        made: list[dict[str, str]] = []
+        for least in (1, 30, 61):  # of 60 children; the last one is let finish
+            program = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "kapsa.runtime.process", "maker:operator"),
+                f"--kubeconfig={cluster.kubeconfig}",
+                cwd=project,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            try:
+                await eventually(partial(enough, harness, least))
+            finally:
+                program.kill()
+                await program.wait()
+            made.append(await children(harness))
+        assert 1 <= len(made[0]) < len(made[1]) < 60, "killed in the middle"
+        names = {f"m{number}-{child}" for number in range(20) for child in range(3)}
+        assert made[-1].keys() == names
+        assert made[-1].items() >= made[1].items() >= made[0].items(), "nothing was made twice"
+
+
+async def children(harness: Harness) -> dict[str, str]:
+    """The names of the children, and their UIDs."""
+    found = [each["metadata"] for each in await harness.client.list("v1/ConfigMap", namespace="default")]
+    return {each["name"]: each["uid"] for each in found if each["name"].startswith("m")}
+
+
+async def enough(harness: Harness, least: int) -> bool:
+    if least <= 60:
+        return len(await children(harness)) >= least
+    makers = await harness.client.list("example.com/v1/Maker", namespace="default")
+    return all("status" in each for each in makers)
+
+
 async def test_an_operators_process_carries_no_more_than_it_needs(project: Path) -> None:
     look = f"import sys, things; print([name for name in {LEAVES_OUT!r} if name in sys.modules])"
     program = await asyncio.create_subprocess_exec(
@@ -135,13 +209,39 @@ def test_an_operator_is_found_by_module_or_file(project: Path) -> None:
         ("nothing:operator", "no module 'nothing' in .* run this in the folder that holds it"),
         ("things:nope", "things:nope is no Operator; it has operator"),
         ("json:operator", "json:operator is no Operator; it has no Operator at all"),
+        (":operator", "':operator' names no operator: it is something like myapp:operator"),
+        ("nothing.py:operator", "no file nothing.py"),
+        ("lost:operator", "lost cannot be imported: ModuleNotFoundError: No module named 'away'"),
+        ("broken:operator", r"broken cannot be imported: SyntaxError: .* \(broken.py, line 1\)"),
+        ("raising:operator", r"raising cannot be imported: ZeroDivisionError: .* \(raising.py:2\)"),
     ],
 )
 def test_a_target_that_names_no_operator_says_what_is_there(
     project: Path, target: str, complaint: str
 ) -> None:
+    for name, text in {"lost": "import away", "broken": "def (", "raising": "one = 1\none / 0"}.items():
+        (project / f"{name}.py").write_text(text)
     with pytest.raises(OperatorNotFoundError, match=complaint):
         load_operator(target)
+
+
+@pytest.mark.parametrize(
+    ("argument", "complaint"),
+    [
+        ("--metrics-port=99999", "argument --metrics-port: 99999 is no port: the ports are 1 to 65535"),
+        ("--health-port=-5", "argument --health-port: -5 is no port"),
+        ("--namespace=Bad Name", "argument --namespace: 'Bad Name' cannot name a namespace"),
+    ],
+)
+def test_a_mistaken_argument_is_one_line(
+    argument: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["things:operator", argument])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"kapsa: {complaint}")
+    assert said.count("\n") == 1
 
 
 def test_a_users_mistake_is_one_line(

@@ -8,9 +8,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from kapsa.runtime.client import Client
 from kapsa.runtime.errors import ClientError
@@ -34,24 +37,61 @@ def load_operator(target: str) -> Operator:
     folder = Path.cwd()
     if module_name.endswith(".py"):
         path = Path(module_name)
+        if not path.is_file():
+            raise OperatorNotFoundError(f"no file {path}")
         folder, module_name = path.resolve().parent, path.stem
+    elif not all(part.isidentifier() for part in module_name.split(".")):
+        raise OperatorNotFoundError(
+            f"{target!r} names no operator: it is something like myapp:operator, or myapp/myapp.py:operator"
+        )
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
+            raise _broken(module_name, error) from error
         raise OperatorNotFoundError(
             f"no module {module_name!r} in {folder} or among the installed packages; run this in the folder that "
             "holds it, or give a path such as myapp/myapp.py:operator"
         ) from None
+    except Exception as error:
+        raise _broken(module_name, error) from error
     found = getattr(module, attribute, None)
     if not isinstance(found, Operator):
         have = [name for name, value in vars(module).items() if isinstance(value, Operator)]
         hint = f"it has {', '.join(have)}" if have else "it has no Operator at all"
         raise OperatorNotFoundError(f"{module_name}:{attribute} is no Operator; {hint}")
     return found
+
+
+def _broken(module: str, error: Exception) -> OperatorNotFoundError:
+    """A module that is there and fails when it is imported: what went wrong, and in which of its lines."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "importlib" not in frame.filename and not frame.filename.startswith(str(Path(__file__).parent))
+    ]
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return OperatorNotFoundError(
+        f"{module} cannot be imported: {type(error).__name__}: {error}{where}; "
+        "KAPSA_DEBUG=1 shows the whole traceback"
+    )
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(
+            f"{port} is no port: the ports are 1 to 65535, and 0 for any free one"
+        )
+    return port
+
+
+def _namespace(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot name a namespace")
+    return text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,14 +116,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """A mistake in the arguments is one line, like any other."""
+        self.exit(2, f"kapsa: {message}\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m kapsa.runtime.process", description="Run an operator.")
+    parser = _Parser(prog="kapsa", description="Run an operator.")
     parser.add_argument("target", metavar="MODULE:OPERATOR")
-    parser.add_argument("--namespace", action="append", metavar="NAME", help="look at this namespace only")
+    parser.add_argument(
+        "--namespace", action="append", metavar="NAME", type=_namespace, help="look at this namespace only"
+    )
     parser.add_argument("--kubeconfig", type=Path)
     parser.add_argument("--context")
-    parser.add_argument("--metrics-port", type=int)
-    parser.add_argument("--health-port", type=int)
+    parser.add_argument("--metrics-port", type=_port)
+    parser.add_argument("--health-port", type=_port)
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     parser.add_argument("--log-format", default="json", choices=["json", "text"])
     return parser

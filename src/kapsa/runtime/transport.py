@@ -315,4 +315,6 @@ def _transport_error(error: BaseException, method: str, url: URL) -> TransportEr
 
 
 def _told(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):  # its own words show an SSLContext object
+        return error.os_error.strerror or str(error.os_error)
     return str(error) or type(error).__name__
