@@ -97,3 +97,9 @@ def test_a_name_that_is_taken_is_refused(name: str) -> None:
 def test_a_group_or_kind_that_kubernetes_refuses_is_refused(options: dict[str, str]) -> None:
     with pytest.raises(ScaffoldError, match="cannot be"):
         Project(name="shop", **options)
+
+
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ScaffoldError, match=r"file cannot be written to: (File exists|Not a directory)"):
+        create_project(Project(name="shop"), tmp_path / "file" / "shop")

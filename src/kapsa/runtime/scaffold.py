@@ -102,8 +102,11 @@ def create_project(project: Project, directory: Path) -> list[Path]:
         raise ScaffoldError(
             f"{directory} is there already; nothing was written. Choose another name or directory"
         )
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".new-", dir=directory.parent))
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".new-", dir=directory.parent))
+    except OSError as error:
+        raise ScaffoldError(f"{directory.parent} cannot be written to: {error.strerror or error}") from error
     try:
         _write_templates(project, draft)
         _write_manifests(project, draft)
