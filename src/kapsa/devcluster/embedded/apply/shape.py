@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from kapsa.devcluster.embedded.apply.fieldset import item_key, item_value
-from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.devcluster.embedded.schemas.schema import RAW_EXTENSION, Schema
 
 __all__ = ["DEDUCED", "Shape", "TypedError", "shape_of"]
 
@@ -187,12 +187,8 @@ _SHAPES: dict[bool, WeakKeyDictionary[Schema, Shape]] = {
 }
 
 
-_RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
-"""Any JSON in a built-in kind. Its definition says object, but it is replaced whole."""
-
-
 def _cached(schema: Schema, preserve: bool) -> Shape:
-    if schema.name == _RAW_EXTENSION:
+    if schema.name == RAW_EXTENSION:
         return ATOMIC
     shapes = _SHAPES[preserve]
     shape = shapes.get(schema)

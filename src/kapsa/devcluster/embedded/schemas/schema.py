@@ -160,6 +160,8 @@ def _object_meta() -> Schema:
 
 OBJECT_META = _object_meta()
 """metav1.ObjectMeta as the real server's OpenAPI describes it."""
+RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+"""Any JSON in a built-in kind, though its definition says object."""
 TYPE_AND_OBJECT_META: Mapping[str, Schema] = {
     "apiVersion": Schema(type="string"),
     "kind": Schema(type="string"),

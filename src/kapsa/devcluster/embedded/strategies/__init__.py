@@ -32,6 +32,7 @@ from kapsa.devcluster.embedded.strategies.storage import (
 )
 from kapsa.devcluster.embedded.strategies.webhooks import WebhookConfigurations
 from kapsa.devcluster.embedded.strategies.workloads import (
+    ControllerRevisions,
     DaemonSets,
     Deployments,
     ReplicaSets,
@@ -59,6 +60,7 @@ _KINDS: dict[tuple[str, str], type[BuiltIn]] = {
     ("", "resourcequotas"): ResourceQuotas,
     ("", "secrets"): Secrets,
     ("", "services"): Services,
+    ("apps", "controllerrevisions"): ControllerRevisions,
     ("apps", "daemonsets"): DaemonSets,
     ("apps", "deployments"): Deployments,
     ("apps", "replicasets"): ReplicaSets,

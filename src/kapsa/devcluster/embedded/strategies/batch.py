@@ -36,6 +36,9 @@ def default_job_spec(spec: Object) -> None:
 
 
 class Jobs(BuiltIn):
+    template = ("spec", "template")
+    names_pods = True
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         default_job_spec(spec)
@@ -105,6 +108,9 @@ def _generate_selector(obj: Object) -> None:
 
 
 class CronJobs(BuiltIn):
+    template = ("spec", "jobTemplate", "spec", "template")
+    names_pods = True
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         spec["concurrencyPolicy"] = spec.get("concurrencyPolicy") or "Allow"

@@ -7,6 +7,7 @@ from typing import Any
 from kapsa.devcluster.embedded.field_errors import FieldError
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.strategies.addresses import Addresses
+from kapsa.devcluster.embedded.strategies.pod_warnings import name_warnings, pod_spec_warnings
 from kapsa.devcluster.embedded.writing.strategy import Strategy
 
 __all__ = ["BuiltIn", "Object"]
@@ -21,6 +22,11 @@ class BuiltIn(Strategy):
     """Whether the real server reports what may not change before what is wrong anyway."""
     reset_by_status: tuple[str, ...] = ()
     """Fields of metadata that an update of the status cannot change."""
+
+    template: tuple[str, ...] = ()
+    """Where the kind's pod template is."""
+    names_pods = False
+    """Whether pods have names made from the object's."""
 
     def __init__(self, info: ResourceInfo, addresses: Addresses) -> None:
         super().__init__(info)
@@ -66,6 +72,21 @@ class BuiltIn(Strategy):
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         self.default(obj)
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        if not self.template or (old is not None and not self._changes_template(obj, old)):
+            return []
+        found = []
+        if old is None and self.names_pods:
+            found = name_warnings(obj["metadata"]["name"], "Pod names and hostnames")
+        at: Any = obj
+        for field in self.template:
+            at = at.get(field) or {}
+        return found + pod_spec_warnings(at.get("spec") or {}, ".".join((*self.template, "spec")))
+
+    def _changes_template(self, obj: Object, old: Object) -> bool:
+        """Whether an update is one that the template is looked at for: any that raises the generation."""
+        return bool(obj["metadata"].get("generation") != old["metadata"].get("generation"))
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return self.validate(obj)

@@ -91,9 +91,6 @@ def _scalars(spec: Object, path: str) -> list[FieldError]:
     for field in ("hostname", "subdomain"):
         if spec.get(field):
             errors += rules.dns_label(spec[field], f"{path}.{field}")
-    for index, secret in enumerate(spec.get("imagePullSecrets") or ()):
-        if not secret.get("name"):
-            errors.append(required(f"{path}.imagePullSecrets[{index}].name"))
     return errors
 
 

@@ -9,6 +9,7 @@ from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invali
 from kapsa.devcluster.embedded.strategies import pod_validation
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 from kapsa.devcluster.embedded.strategies.pod_defaults import containers, default_pod, default_pod_spec
+from kapsa.devcluster.embedded.strategies.pod_warnings import name_warnings, pod_spec_warnings
 from kapsa.devcluster.embedded.strategies.quantities import parse
 
 _COMPUTE = ("cpu", "memory")
@@ -25,6 +26,12 @@ class Pods(BuiltIn):
         spec = obj.setdefault("spec", {})
         default_pod_spec(spec)
         default_pod(spec)
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        if old is not None:
+            return []
+        found = name_warnings(obj["metadata"]["name"], "the Pod's hostname")
+        return found + pod_spec_warnings(obj["spec"], "spec")
 
     def admit_create(self, obj: Object) -> None:
         _default_tolerations(obj["spec"])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid
+from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid, required
 from kapsa.devcluster.embedded.strategies import workload_validation as rules
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 from kapsa.devcluster.embedded.strategies.pod_defaults import default_pod_spec
 from kapsa.devcluster.embedded.strategies.quantities import canonical
+from kapsa.devcluster.embedded.strategies.rules import non_negative
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
@@ -21,6 +22,8 @@ def default_template(obj: Object) -> None:
 
 
 class Deployments(BuiltIn):
+    template = ("spec", "template")
+    names_pods = True
     reset_by_status = ("labels",)
 
     def default(self, obj: Object) -> None:
@@ -41,6 +44,9 @@ class Deployments(BuiltIn):
 
 
 class ReplicaSets(BuiltIn):
+    template = ("spec", "template")
+    names_pods = True
+
     def default(self, obj: Object) -> None:
         _default(obj.setdefault("spec", {}), replicas=1)
         default_template(obj)
@@ -56,6 +62,9 @@ class ReplicaSets(BuiltIn):
 
 
 class ReplicationControllers(BuiltIn):
+    template = ("spec", "template")
+    names_pods = True
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         _default(spec, replicas=1)
@@ -76,6 +85,8 @@ class ReplicationControllers(BuiltIn):
 
 
 class StatefulSets(BuiltIn):
+    template = ("spec", "template")
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         spec["podManagementPolicy"] = spec.get("podManagementPolicy") or "OrderedReady"
@@ -123,6 +134,8 @@ class StatefulSets(BuiltIn):
 
 
 class DaemonSets(BuiltIn):
+    template = ("spec", "template")
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         update = spec["updateStrategy"] = spec.get("updateStrategy") or {}
@@ -151,11 +164,31 @@ class DaemonSets(BuiltIn):
         annotations[TEMPLATE_GENERATION] = str(int(before) + 1) if changed else before
         obj["metadata"]["annotations"] = annotations
 
+    def _changes_template(self, obj: Object, old: Object) -> bool:
+        counters = [each["metadata"]["annotations"][TEMPLATE_GENERATION] for each in (obj, old)]
+        return bool(counters[0] != counters[1])
+
     def validate(self, obj: Object) -> list[FieldError]:
         return rules.validate_daemon_set(obj)
 
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:
         return _immutable_selector(obj, old)
+
+
+class ControllerRevisions(BuiltIn):
+    def validate(self, obj: Object) -> list[FieldError]:
+        return non_negative(obj.get("revision"), "revision")
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        data = obj.get("data")
+        if isinstance(data, dict):
+            return self.validate(obj)
+        detail = "data is mandatory" if data is None else "data must be a valid JSON object"
+        return [*self.validate(obj), required("data", detail)]
+
+    def immutable(self, obj: Object, old: Object) -> list[FieldError]:
+        same = obj.get("data") == old.get("data")
+        return [] if same else [invalid("data", obj.get("data"), "field is immutable")]
 
 
 def _immutable_selector(obj: Object, old: Object) -> list[FieldError]:

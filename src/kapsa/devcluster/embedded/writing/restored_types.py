@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.field_errors import go_float
-from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.devcluster.embedded.schemas.schema import RAW_EXTENSION, Schema
 from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, decode_special, zero_value
 
 __all__ = ["print_as_go", "restore_types"]
@@ -40,7 +40,7 @@ def _restore(schema: Schema, value: Any) -> Any:
             if not isinstance(value, list):
                 raise DecodingError(f"cannot restore slice from {_KINDS[type(value)]}")
             return [_element(schema.items, item) for item in value]
-        case "object":
+        case "object" if schema.name != RAW_EXTENSION:
             return _object(schema, value)
     return value
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from kapsa.devcluster.embedded.field_errors import go_float, quote
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.schemas.schema import OBJECT_META, Schema
+from kapsa.devcluster.embedded.schemas.schema import OBJECT_META, RAW_EXTENSION, Schema
 from kapsa.devcluster.embedded.strategies import quantities
 from kapsa.devcluster.embedded.writing.bodies import json_type
 
@@ -80,7 +80,7 @@ def _value(schema: Schema, value: Any, struct: str, path: str, field: str) -> An
         case "array":
             _expect(isinstance(value, list), schema, value, struct, path)
             return _list(schema, value, struct, path, field)
-        case "object":
+        case "object" if schema.name != RAW_EXTENSION:
             _expect(isinstance(value, dict), schema, value, struct, path)
             return _object(schema, value, struct, path, field)
     return value

@@ -204,7 +204,9 @@ def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) ->
     if not given or given == "0":
         if not backend.strategy(write.info).allows_unconditional_update:
             problem = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise errors.invalid(write.info.stored_as, write.name, [problem])
+            # The store knows resources only, and names one where a kind belongs.
+            told = msgspec.structs.replace(write.info.stored_as, kind=write.info.resource)
+            raise errors.invalid(told, write.name, [problem])
         meta["resourceVersion"] = live["resourceVersion"]
         return
     if not given.isdigit():
