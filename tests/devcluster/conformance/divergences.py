@@ -13,6 +13,10 @@ KNOWN: dict[str, str] = {
     "a pod's other fields are immutable": (
         "Status, reason and field agree; the real message ends in a dump of the Go structs that differ."
     ),
+    "a deployment's scale set to what it is already": (
+        "The real server records the scale endpoint as one more manager even when the number stays; "
+        "the embedded engine sees no change and keeps the revision."
+    ),
     "a job's template is immutable": (
         "Status, reason and field agree; the real message quotes the template as Go's internal struct."
     ),

@@ -27,6 +27,7 @@ CURRENT = re.compile(
     r"(?<=current: )\d+|(?<=in record \()\d+|(?<=\"resourceVersion\":\")\d+|(?<=\\\"resourceVersion\\\":\\\")\d+"
 )
 """Revisions inside messages."""
+MANAGER = ("manager", "operation", "subresource", "apiVersion")
 AGE = re.compile(r"^\d+[smhd](\d+[smhd])?$")
 
 
@@ -98,6 +99,10 @@ class Marks:
             )
         if key == "continue" and value:
             return "<continue>"
+        if key == "managedFields" and isinstance(value, list):
+            # Sorted by their times, in whole seconds: which of two writes crossed a second is chance.
+            entries = [self.body(entry, path) for entry in value]
+            return sorted(entries, key=lambda entry: [str(entry.get(each, "")) for each in MANAGER])
         if key == "serverAddress":
             return "<address>"
         if path[-2:] == ("columnDefinitions", "description"):
@@ -113,6 +118,9 @@ class Marks:
         kind = value.get("kind", "") if isinstance(value, dict) else ""
         self._list = kind.endswith("List") or kind == "Table"
         masked = self.body(value)
+        if kind == "APIResourceList":
+            # The real server lists custom resources in Go's random map order.
+            masked["resources"].sort(key=lambda resource: resource["name"])
         return _with_ordered_causes(masked) if kind == "Status" else masked
 
 

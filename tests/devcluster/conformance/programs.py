@@ -154,7 +154,6 @@ def deployment_write(draw: st.DrawFn) -> Call:
                 merge(path, change, by(manager)),
                 apply(path, body, manager),
                 apply(path, body, manager, force=True),
-                merge(f"{path}/scale", {"spec": {"replicas": 2}}, by(manager)),
                 get(path),
             ]
         )

@@ -43,7 +43,7 @@ class ConformanceRecorder:
 
 def write_report(page: Path, cases: Sequence[Any], programs: Sequence[Any], *, whole: bool) -> None:
     """Write the page when a run was whole: part of the cases, or a failed run, says nothing about conformance."""
-    if not whole or not programs or len(cases) < 300:
+    if not whole or len(programs) < 3 or len(cases) < 300:
         return
     topics = Counter(topic for topic, _, _ in cases)
     matches = Counter(topic for topic, _, outcome in cases if outcome == "matches")

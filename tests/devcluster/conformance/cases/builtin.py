@@ -140,6 +140,12 @@ CASES = [
         merge(f"{DEPLOYED}/scale", {"spec": {"replicas": 4}}),
     ),
     case(
+        "a deployment's scale set to what it is already",
+        post(DEPLOYMENTS, deployment(replicas=2), "fieldManager=alpha"),
+        merge(f"{DEPLOYED}/scale", {"spec": {"replicas": 2}}, "fieldManager=alpha"),
+        get(DEPLOYED),
+    ),
+    case(
         "a deployment's scale refuses a negative",
         post(DEPLOYMENTS, deployment()),
         merge(f"{DEPLOYED}/scale", {"spec": {"replicas": -1}}),
