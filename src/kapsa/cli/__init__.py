@@ -28,6 +28,7 @@ COMMANDS = {
     "run": ("run", "Run an operator: MODULE:OPERATOR."),
     "crd": ("crd", "Write the CustomResourceDefinitions of a module."),
     "rbac": ("rbac", "Write the least RBAC an operator needs."),
+    "environments": ("environments", "Run the environments operator, or write its manifests."),
 }
 
 

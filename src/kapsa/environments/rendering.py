@@ -30,7 +30,7 @@ class CommitRenderer:
         deployment = request.project.spec.deployment
         injected, rules = self._injected(request), self._rules(request)
         if deployment.type == "image":
-            return (await self._renderer.render_image(injected, rules)).objects
+            return self._renderer.render_image(injected, rules).objects
         source = request.environment.spec.source
         async with self._repositories.checkout(
             request.project.spec.source.repository_url,

@@ -1,0 +1,177 @@
+"""The operator as a program: its manifests are taken by a cluster, and it runs there as they say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from kapsa.devcluster import DevCluster
+from kapsa.environments.manifests import installation
+from kapsa.environments.operator import make_operator
+from kapsa.environments.resources import PreviewEnvironment
+from kapsa.environments.settings import Settings
+from kapsa.runtime.client import Client
+from tests.eventually import eventually
+
+COMMAND = [sys.executable, "-c", "from kapsa.cli import main; main()"]
+
+
+def made(settings: Settings | None = None) -> list[dict[str, Any]]:
+    settings = settings or Settings()
+    return installation(make_operator(settings), settings, image="kapsa:test")
+
+
+async def test_a_cluster_takes_all_manifests_under_strict_validation(cluster: DevCluster) -> None:
+    async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+        for manifest in made():
+            await client.apply(manifest, force=True, field_validation="Strict")
+        deployment = await client.get("apps/v1/Deployment", "kapsa-operator", namespace="kapsa-system")
+    assert deployment["spec"]["replicas"] == 2
+
+
+def test_no_rule_has_a_wildcard() -> None:
+    rules = [rule for each in made() if each["kind"] in ("ClusterRole", "Role") for rule in each["rules"]]
+    assert rules
+    for rule in rules:
+        assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+
+
+def test_the_settings_decide_ports_and_the_lease() -> None:
+    operator = make_operator(Settings())
+    assert (operator.metrics_port, operator.health_port) == (8080, 8080)
+    assert operator.leader_election is not None
+    assert operator.leader_election.namespace == "kapsa-system"
+    quiet = make_operator(Settings(metrics_enabled=False, leader_election=False, metrics_port=9000))
+    assert (quiet.metrics_port, quiet.health_port) == (None, 9000)
+    assert quiet.leader_election is None
+
+
+async def call(*arguments: str, env: Mapping[str, str]) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, *arguments, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+def variables(tmp_path: Path, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KAPSA_")}
+    return {**kept, "KAPSA_CACHE_DIRECTORY": str(tmp_path), **more}
+
+
+async def test_the_command_writes_the_same_manifests(tmp_path: Path) -> None:
+    code, out, _ = await call("environments", "manifests", "--image", "kapsa:test", env=variables(tmp_path))
+    assert code == 0
+    assert list(yaml.safe_load_all(out)) == made()
+
+
+@pytest.mark.parametrize("command", ["run", "manifests"])
+async def test_a_bad_setting_is_one_line_and_nothing_starts(tmp_path: Path, command: str) -> None:
+    env = variables(tmp_path, KAPSA_LOG_LEVEL="loud")
+    code, out, err = await call("environments", command, env=env)
+    assert (code, out) == (1, "")
+    assert err == "kapsa: KAPSA_LOG_LEVEL is 'loud', but must be one of DEBUG, INFO, WARNING, ERROR\n"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+class Program:
+    """The running operator, by what it prints."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+
+    async def read(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            self.lines.append(line.decode().rstrip())
+
+    async def line(self, text: str) -> str:
+        async def find() -> str:
+            return next((line for line in self.lines if text in line), "")
+
+        return await eventually(find, bool, f"a line with {text!r} among {self.lines}")
+
+
+@asynccontextmanager
+async def running(cluster: DevCluster, env: Mapping[str, str]) -> AsyncIterator[Program]:
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "environments",
+        "run",
+        "--kubeconfig",
+        str(cluster.kubeconfig),
+        env=env,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    program = Program(process)
+    reader = asyncio.create_task(program.read())
+    try:
+        yield program
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        await reader
+
+
+async def test_the_operator_runs_serves_metrics_and_probes_on_one_port_and_stops(
+    cluster: DevCluster, tmp_path: Path
+) -> None:
+    async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+        for manifest in made():
+            if manifest["kind"] != "Deployment":
+                await client.apply(manifest, force=True)
+        env = variables(tmp_path, KAPSA_METRICS_PORT=str(free_port()))
+        async with running(cluster, env) as program:
+            ports = json.loads(await program.line("metrics_port"))
+            assert ports["metrics_port"] == ports["health_port"]
+            await program.line('"controller": "previewenvironment"')
+            preview = {
+                "apiVersion": "devops.orima.com/v1",
+                "kind": "PreviewEnvironment",
+                "metadata": {"name": "pr-42-env", "namespace": "default"},
+                "spec": {"pr_number": 42, "branch_name": "x", "image": "a", "image_tag": "b"},
+            }
+            await client.create(preview)
+
+            async def look() -> Any:
+                return await client.get(PreviewEnvironment, "pr-42-env", namespace="default")
+
+            await eventually(look, lambda each: each.status.is_true("Ready"), "the preview is ready")
+            url = f"http://127.0.0.1:{ports['metrics_port']}"
+            async with aiohttp.ClientSession() as session:
+                for path in ("/healthz", "/readyz", "/metrics"):
+                    async with session.get(url + path) as answer:
+                        assert answer.status == 200
+                        text = await answer.text()
+            assert "preview_environments_active 1.0" in text
+            assert "kapsa_projects_total 0.0" in text
+            await client.delete(PreviewEnvironment, "pr-42-env", namespace="default")
+
+
+async def test_logs_can_be_lines_for_people(cluster: DevCluster, tmp_path: Path) -> None:
+    env = variables(
+        tmp_path, KAPSA_METRICS_PORT="0", KAPSA_LOG_FORMAT="console", KAPSA_LEADER_ELECTION="false"
+    )
+    async with running(cluster, env) as program:
+        line = await program.line("metrics_port=")
+        assert not line.startswith("{")
