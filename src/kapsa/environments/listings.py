@@ -23,6 +23,9 @@ from kapsa.runtime import Context
 __all__ = ["Listing", "Listings"]
 
 
+_MISSED_KEPT = 10_000
+
+
 class Listing(msgspec.Struct, frozen=True):
     """What a repository showed."""
 
@@ -40,22 +43,33 @@ class Listings:
         self._access = access
         self._metrics = metrics
         self._known: dict[str, Listing] = {}
+        self._missed: set[tuple[str, str]] = set()
 
     def known(self, project: Project) -> Listing | None:
         """The last complete listing, if there was one since the operator started."""
         return self._known.get(_identity(project))
 
-    async def at_most(
-        self, seconds: float, ctx: Context[Any], project: Project, interests: Interests
+    async def showing(
+        self, commit: str, ctx: Context[Any], project: Project, interests: Interests
     ) -> Listing:
-        """A listing no older than this.
+        """A listing that shows the commit; if none does, one that was made since the commit was first asked for.
 
         :raises OutsideError: there is none.
         """
         known = self.known(project)
-        if known is not None and (ctx.now() - known.at).total_seconds() < seconds:
+        if known is not None and commit in {
+            *known.refs.branches.values(),
+            *known.refs.pull_requests.values(),
+        }:
             return known
-        return await self.fresh(ctx, project, interests)
+        asked = (_identity(project), commit)
+        if known is not None and asked in self._missed:
+            return known
+        listing = await self.fresh(ctx, project, interests)
+        if len(self._missed) >= _MISSED_KEPT:
+            self._missed.clear()
+        self._missed.add(asked)
+        return listing
 
     async def fresh(self, ctx: Context[Any], project: Project, interests: Interests) -> Listing:
         """Ask the repository.

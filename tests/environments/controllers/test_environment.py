@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import pytest_asyncio
 
 from tests.environments.outside_world import commit_of, deployment, service
 from tests.environments.stage import Stage
 from tests.environments.team import Team
+
+pytestmark = pytest.mark.virtual_time
 
 
 @pytest_asyncio.fixture
@@ -70,3 +73,15 @@ async def test_what_is_no_longer_rendered_is_pruned(team: Team) -> None:
     await team.stage.gone("apps/v1/Deployment", "extra", namespace=team.place("one"))
     await team.ready()
     assert await team.stage.get("apps/v1/Deployment", "web", namespace=team.place("one"))
+
+
+async def test_under_a_quota_pods_that_ask_for_nothing_are_admitted(team: Team, engine: str) -> None:
+    await team.project(resources={"defaultQuota": {"cpu": "200m", "memory": "256Mi"}})
+    await team.environment()
+    await team.ready()
+    limits = await team.client.get("v1/LimitRange", "kapsa-limits", namespace=team.place("one"))
+    usual = limits["spec"]["limits"][0]["default"]
+    assert usual == {"cpu": "200m", "memory": "256Mi"}
+    if engine == "real":  # the embedded engine has no LimitRanger
+        (pod,) = (await team.client.list("v1/Pod", namespace=team.place("one"))).items
+        assert pod["spec"]["containers"][0]["resources"]["limits"] == usual

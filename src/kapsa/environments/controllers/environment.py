@@ -48,7 +48,7 @@ from kapsa.runtime import (
 __all__ = ["EnvironmentController"]
 
 _COPIED = (SECRET, CONFIG_MAP)
-_TRUST_LISTING_SECONDS = 60.0
+_CONDITIONS = ("NamespaceReady", "BuildReady", "DeploymentReady", "IngressReady", "TLSReady", "Ready")
 
 
 class EnvironmentController(Controller[Environment]):
@@ -146,6 +146,7 @@ class EnvironmentController(Controller[Environment]):
             return self._stopped(environment, project, ctx, error)
         outcome = await advance(self.steps, visit)
         self._finish(environment, ctx, outcome)
+        _put_in_order(ctx)
         return _requeue(outcome, ctx.status.expires_at, ctx.now())
 
     async def finalize(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
@@ -206,10 +207,7 @@ class EnvironmentController(Controller[Environment]):
     ) -> Visit:
         refs = None
         if needs_refs(environment, project, commit):
-            known = self._listings.known(project)
-            if known is None or commit not in known.refs.branches.values():
-                known = await self._listings.at_most(_TRUST_LISTING_SECONDS, ctx, project, self.interests)
-            refs = known.refs
+            refs = (await self._listings.showing(commit, ctx, project, self.interests)).refs
         registry = None
         if project.spec.registry is not None and project.spec.registry.name is not None:
             self.interests.note(ctx.key, Registry, project.spec.registry.name)
@@ -261,6 +259,13 @@ class EnvironmentController(Controller[Environment]):
     async def _expire(self, environment: Environment, ctx: Context[Environment]) -> None:
         if await ctx.delete(environment):
             await ctx.event("Normal", "Expired", f"deleted {environment.spec.ttl} after its last commit")
+
+
+def _put_in_order(ctx: Context[Environment]) -> None:
+    """The conditions in the order of the steps, whichever of them was met first."""
+    ctx.status.conditions.sort(
+        key=lambda each: _CONDITIONS.index(each.type) if each.type in _CONDITIONS else len(_CONDITIONS)
+    )
 
 
 def _note_commit(commit: str, environment: Environment, ctx: Context[Environment]) -> None:

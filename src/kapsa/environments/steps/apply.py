@@ -40,7 +40,7 @@ class ApplyStep:
     async def run(self, visit: Visit) -> Outcome:
         members = {PART_OF: apply_set(visit)}
         desired = [marked(visit, each, members) for each in sorted(visit.objects, key=_rank)]
-        _note_rollout(visit, desired)
+        _note_rollout(visit)
         applied: list[Manifest] = []
         for each in desired:
             try:
@@ -97,9 +97,9 @@ def _words(waiting: Sequence[tuple[Manifest, Health]]) -> str:
     return "; ".join(f"{shown(each)}: {found.message}" for each, found in waiting[:3])
 
 
-def _note_rollout(visit: Visit, desired: Sequence[Manifest]) -> None:
+def _note_rollout(visit: Visit) -> None:
     """Another set of objects is another rollout, whose deadline begins now."""
-    digest = hashlib.sha256(_encode(desired)).hexdigest()[:16]
+    digest = hashlib.sha256(_encode(list(visit.objects))).hexdigest()[:16]
     known = visit.ctx.status.rollout
     if known is None or known.digest != digest:
         visit.ctx.status.rollout = Rollout(digest=digest, started_at=visit.ctx.now().replace(microsecond=0))

@@ -228,7 +228,11 @@ def _masked(value: Any) -> Any:
         }
     if isinstance(value, list):
         return [_masked(item) for item in value if not _is_time(item)]
-    return _masked_name(value) if isinstance(value, str) else value
+    return _masked_name(_IDENTITY.sub("*", value)) if isinstance(value, str) else value
+
+
+_IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+"""A UID, which operators also keep in labels and statuses of their own."""
 
 
 def _is_time(value: Any) -> bool:

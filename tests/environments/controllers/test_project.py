@@ -1,0 +1,263 @@
+"""Projects: previews come and go with branches and pull requests; permanent environments follow, or stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from kapsa.environments.outside import AuthFailed, Unreachable
+from kapsa.environments.polling import POLL_REQUESTED
+from kapsa.environments.previews import ALLOW_MASS_DELETION
+from kapsa.environments.resources import Environment, Project
+from tests.environments.outside_world import commit_of
+from tests.environments.stage import Stage
+from tests.environments.team import Team
+
+pytestmark = pytest.mark.virtual_time
+
+POLL = 340
+"""Seconds in which a poll comes for sure."""
+
+
+@pytest_asyncio.fixture
+async def team(stage: Stage) -> Team:
+    made = Team(stage)
+    await made.start()
+    return made
+
+
+async def previews(team: Team) -> dict[str, Environment]:
+    """The environments that are there and not on their way out."""
+    found = (await team.client.list(Environment, namespace=team.home)).items
+    return {each.name: each for each in found if not each.metadata.deleting}
+
+
+async def previewing(team: Team, **options: Any) -> None:
+    await team.project(previewEnvironments={"enabled": True, **options})
+
+
+async def annotate(team: Team, **annotations: str) -> None:
+    patch = {"metadata": {"annotations": annotations}}
+    await team.client.patch(Project, "app", patch, namespace=team.name)
+
+
+async def test_a_branch_gets_a_preview_that_follows_it_and_goes_two_listings_after_it(team: Team) -> None:
+    await previewing(team)
+    commit = team.outside.git.push("login")
+    await team.clock.sleep(POLL)
+    assert (await team.ready("login")).spec.source.commit_sha == commit
+    moved = team.outside.git.push("login", "force-pushed")
+    await team.clock.sleep(POLL)
+    assert (await team.ready("login")).spec.source.commit_sha == moved
+    del team.outside.git.branches["login"]
+    await team.clock.sleep(POLL)
+    assert "login" in await previews(team)
+    await team.clock.sleep(POLL)
+    await team.stage.gone(Environment, "login", namespace=team.home)
+    assert await team.stage.get("v1/Namespace", team.place("login"), namespace="") is None
+
+
+async def test_listings_that_fail_or_lack_the_main_branch_remove_nothing(team: Team) -> None:
+    team.outside.git.push("login")
+    await previewing(team)
+    await team.ready("login")
+    team.outside.git.error = Unreachable("git.example.com does not answer")
+    await team.clock.sleep(4 * 3600)
+    team.outside.git.error = None
+    team.outside.git.branches.clear()
+    await team.clock.sleep(2 * 3600)
+    assert set(await previews(team)) == {"login"}
+
+
+async def test_the_repository_condition_says_why_it_cannot_be_listed(team: Team) -> None:
+    team.outside.git.error = AuthFailed("git.example.com does not take the credentials")
+    await team.project()
+    await team.clock.sleep(5)
+    found = (await team.project_now()).status.condition("RepositoryAccessible")
+    assert found is not None
+    assert (found.status, found.reason) == ("False", "AuthFailed")
+    team.outside.git.error = None
+    await team.clock.sleep(POLL)
+    assert (await team.project_now()).status.is_true("Ready")
+
+
+async def test_globs_choose_branches(team: Team) -> None:
+    for branch in ("feature/a", "feature/wip-b", "docs/c"):
+        team.outside.git.push(branch)
+    await previewing(team, branches={"include": ["feature/*"], "exclude": ["*/wip-*"]})
+    await team.clock.sleep(10)
+    assert [each.spec.source.branch for each in (await previews(team)).values()] == ["feature/a"]
+
+
+async def test_two_branches_whose_names_look_alike_get_two_previews(team: Team) -> None:
+    team.outside.git.push("a/b")
+    team.outside.git.push("a-b")
+    await previewing(team)
+    await team.clock.sleep(10)
+    found = await previews(team)
+    assert sorted(each.spec.source.branch or "" for each in found.values()) == ["a-b", "a/b"]
+    branch = next(each for each in found.values() if each.spec.source.branch == "a/b")
+    assert branch.metadata.labels["catalyst.dev/branch"] == "a-b"
+    assert branch.metadata.annotations["catalyst.dev/branch"] == "a/b"
+
+
+async def test_no_more_than_a_third_of_the_previews_goes_at_once_unless_somebody_says_so(team: Team) -> None:
+    for number in range(10):
+        team.outside.git.push(f"branch{number}")
+    await previewing(team)
+    await team.clock.sleep(10)
+    assert len(await previews(team)) == 10
+    for number in range(8):
+        del team.outside.git.branches[f"branch{number}"]
+    await team.clock.sleep(2 * POLL)
+    assert len(await previews(team)) == 7
+    await team.stage.harness.assert_event("DeletionBraked")
+    await annotate(team, **{ALLOW_MASS_DELETION: "true"})
+    await team.clock.sleep(POLL)
+    assert set(await previews(team)) == {"branch8", "branch9"}
+
+
+async def test_more_previews_than_allowed_wait_in_a_queue(team: Team) -> None:
+    for branch in ("a", "b", "c"):
+        team.outside.git.push(branch)
+    await previewing(team, maxActive=2)
+    await team.clock.sleep(10)
+    assert set(await previews(team)) == {"a", "b"}
+    (queued,) = (await team.project_now()).status.queue
+    assert (queued.name, queued.position) == ("c", 1)
+    del team.outside.git.branches["a"]
+    await team.clock.sleep(2 * POLL + 30)
+    assert set(await previews(team)) == {"b", "c"}
+    assert (await team.project_now()).status.queue == []
+
+
+async def test_a_previews_time_counts_from_its_last_commit_and_it_does_not_come_back_by_itself(
+    team: Team,
+) -> None:
+    team.outside.git.push("login")
+    await previewing(team, ttl="2h")
+    await team.ready("login")
+    await team.clock.sleep(3600)
+    team.outside.git.push("login", "again")
+    await team.clock.sleep(6000)
+    assert set(await previews(team)) == {"login"}
+    await team.clock.sleep(3600)
+    assert await previews(team) == {}
+    await team.restart()
+    await team.clock.sleep(POLL)
+    assert await previews(team) == {}
+    team.outside.git.push("login", "once more")
+    await team.clock.sleep(POLL)
+    assert set(await previews(team)) == {"login"}
+
+
+async def test_a_pull_request_of_a_fork_gets_a_preview_and_old_ones_do_not(team: Team) -> None:
+    team.outside.git.pull_requests[3] = commit_of("closed long ago")
+    await previewing(team)
+    await team.clock.sleep(10)
+    team.outside.git.pull_requests[4] = commit_of("fork")
+    await team.clock.sleep(POLL)
+    found = await previews(team)
+    assert set(found) == {"pr-4"}
+    assert found["pr-4"].spec.source.pr_number == 4
+
+
+async def test_a_merged_pull_request_leaves_no_preview_behind(team: Team) -> None:
+    await previewing(team)
+    commit = team.outside.git.push("login")
+    team.outside.git.pull_requests[5] = commit
+    await team.clock.sleep(POLL)
+    assert set(await previews(team)) == {"login"}  # the branch shows it, and once is enough
+    del team.outside.git.branches["login"]  # servers go on listing the pull request
+    await team.clock.sleep(3 * POLL)
+    assert await previews(team) == {}
+
+
+async def test_permanent_environments_follow_their_branch_only_if_told_to(team: Team) -> None:
+    first = team.outside.git.branches["main"]
+    await team.project(
+        environments=[
+            {"name": "staging", "branch": "main", "autoSync": True},
+            {"name": "production", "branch": "main"},
+        ]
+    )
+    await team.ready("staging")
+    await team.ready("production")
+    second = team.outside.git.push("main", "second")
+    await team.clock.sleep(POLL)
+    assert (await team.get("staging")).spec.source.commit_sha == second
+    assert (await team.get("production")).spec.source.commit_sha == first
+    await team.client.patch(
+        Environment, "production", {"spec": {"source": {"commitSha": second}}}, namespace=team.home
+    )
+    await team.clock.sleep(POLL)
+    assert (await team.get("production")).spec.source.commit_sha == second
+
+
+async def test_an_environment_that_somebody_made_is_left_alone(team: Team) -> None:
+    await previewing(team)
+    await team.environment("mine")
+    await team.ready("mine")
+    await team.clock.sleep(3 * POLL)
+    assert "mine" in await previews(team)
+    summary = (await team.project_now()).status.environments
+    assert [(each.name, each.ready) for each in summary] == [("mine", True)]
+
+
+async def test_a_deleted_project_takes_its_environments_along(team: Team) -> None:
+    team.outside.git.push("login")
+    await previewing(team)
+    await team.ready("login")
+    await team.client.delete(Project, "app", namespace=team.name)
+    await team.stage.gone(Project, "app", namespace=team.name, seconds=300)
+    for name in (team.home, team.place("login")):
+        assert await team.stage.get("v1/Namespace", name, namespace="") is None
+    assert team.outside.domains.held == {}
+
+
+async def test_a_projects_namespace_that_belongs_to_somebody_else_is_refused(team: Team) -> None:
+    await team.stage.make_namespace(team.home)
+    spec = {"source": {"repositoryUrl": "https://git.example.com/a"}, "deployment": {"type": "manifest"}}
+    await team.stage.apply(Project, "app", spec)
+    await team.clock.sleep(10)
+    found = (await team.project_now()).status.condition("Ready")
+    assert found is not None
+    assert found.reason == "NamespaceNotOurs"
+
+
+async def test_polls_come_as_often_as_the_project_says_and_no_more(team: Team) -> None:
+    await team.project(source={"repositoryUrl": "https://git.example.com/a", "pollInterval": "600s"})
+    await team.clock.sleep(6000)
+    assert 9 <= team.outside.git.listed <= 12
+
+
+async def test_polls_that_fail_come_less_and_less_often(team: Team) -> None:
+    team.outside.git.error = Unreachable("git.example.com does not answer")
+    await team.project()
+    await team.clock.sleep(24 * 3600)
+    assert team.outside.git.listed < 40
+
+
+async def test_somebody_can_ask_for_a_poll(team: Team) -> None:
+    await previewing(team)
+    await team.clock.sleep(20)
+    listed = team.outside.git.listed
+    team.outside.git.push("login")
+    await annotate(team, **{POLL_REQUESTED: "now"})
+    await team.clock.sleep(10)
+    assert team.outside.git.listed == listed + 1
+    assert set(await previews(team)) == {"login"}
+
+
+async def test_one_broken_preview_keeps_no_other_from_coming_or_going(team: Team) -> None:
+    for branch in ("broken", "fine"):
+        team.outside.git.push(branch)
+    await team.stage.make_namespace(team.place("broken"))
+    await previewing(team)
+    await team.ready("fine")
+    assert (await team.get("broken")).status.phase == "Failed"
+    del team.outside.git.branches["fine"]
+    await team.clock.sleep(2 * POLL)
+    await team.stage.gone(Environment, "fine", namespace=team.home)

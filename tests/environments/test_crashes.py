@@ -1,0 +1,110 @@
+"""Crash at every write: whatever environments and projects are doing when the operator dies, they end as if it had not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from kapsa.environments.names import namespace_name
+from kapsa.environments.resources import KINDS, Environment, Project
+from kapsa.runtime.testing import Harness, Scenario, crash_at_every_write
+from kapsa.runtime.testing.crashes import MOMENTS
+from tests.environments.outside_world import commit_of
+from tests.environments.team import REPOSITORY, Outside, operator
+
+pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(900)]
+
+HOME = namespace_name("team", "app")
+SECRET = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "settings", "namespace": "team"},
+    "stringData": {"KEY": "value"},
+}
+
+
+class Story:
+    """A scenario with the world outside, fresh for each play."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.spec = spec
+        self.outside = Outside()
+
+    async def prepare(self, harness: Harness) -> None:
+        self.outside = Outside()
+        await harness.install(*KINDS)
+        await harness.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+        await harness.apply(SECRET)
+        spec = {
+            "source": {"repositoryUrl": REPOSITORY},
+            "deployment": {"type": "manifest"},
+            "secrets": [{"name": "settings"}],
+            "resources": {"defaultQuota": {"cpu": "2", "memory": "2Gi"}},
+            **self.spec,
+        }
+        await harness.apply(manifest(Project, "app", "team", spec))
+
+    def scenario(self, *steps: Callable[[Harness], Any]) -> Scenario:
+        return Scenario(
+            operator=lambda: operator(self.outside),
+            prepare=self.prepare,
+            steps=steps,
+            ignore=["pods", "endpointslices", "endpoints"],
+        )
+
+
+def manifest(kind: Any, name: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+
+
+def ask_for(commit: str) -> Callable[[Harness], Any]:
+    spec = {"projectRef": {"name": "app"}, "source": {"commitSha": commit_of(commit)}}
+    return lambda harness: harness.apply(manifest(Environment, "one", HOME, spec))
+
+
+async def delete_environment(harness: Harness) -> None:
+    await harness.client.delete(Environment, "one", namespace=HOME)
+
+
+async def run(
+    name: str, scenario: Scenario, capsys: pytest.CaptureFixture[str], moments: Sequence[Any] = MOMENTS
+) -> None:
+    report = await crash_at_every_write(scenario, moments=moments)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{name}: {report}\n")
+    assert not report.failures, str(report)
+    assert report.points >= 30
+
+
+async def test_an_environment_created_updated_and_deleted_survives_a_crash_at_any_write(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    story = Story()
+    await run("environment", story.scenario(ask_for("one"), ask_for("two"), delete_environment), capsys)
+
+
+async def test_a_project_with_three_previews_survives_a_crash_at_any_write(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    story = Story(previewEnvironments={"enabled": True}, secrets=[], resources={})
+
+    async def push(harness: Harness) -> None:
+        for branch in ("a", "b", "c"):
+            story.outside.git.push(branch)
+        await harness.clock.sleep(400)
+
+    async def merge(harness: Harness) -> None:
+        del story.outside.git.branches["b"]
+        story.outside.git.push("c", "again")
+        await harness.clock.sleep(800)
+
+    # The worst moment only: the write counts, and nobody knows of it.
+    await run("project", story.scenario(push, merge), capsys, ["commit"])
