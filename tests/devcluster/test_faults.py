@@ -92,6 +92,12 @@ async def stage(engine: str, request: pytest.FixtureRequest) -> AsyncIterator[St
     stage = Stage(url, plan, namespace)
     try:
         assert (await stage.send("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}))[0] == 201
+        if engine == "real":  # its controller makes a ConfigMap of its own, which no test means
+            await eventually(
+                lambda: stage.send("GET", f"{stage.path}/kube-root-ca.crt"),
+                lambda answer: answer[0] == 200,
+                "the namespace's own ConfigMap",
+            )
         yield stage
         plan.clear()
         await stage.send("DELETE", f"/api/v1/namespaces/{namespace}")

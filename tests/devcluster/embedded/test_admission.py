@@ -56,7 +56,8 @@ class Stage:
         name = request.path.removeprefix("/")
         review = await request.json()
         asked = review["request"]
-        if (asked.get("name") or "").startswith("probe"):
+        # A namespace's own ConfigMap, made by a controller when it likes, is nobody's case.
+        if (asked.get("name") or "").startswith(("probe", "kube-root-ca.crt")):
             self.seen.setdefault("probe " + name, []).append(asked)
             response = allow(asked)
         else:
