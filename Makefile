@@ -9,6 +9,9 @@
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; exit; }; done; echo python3)
 WORKERS ?= 2
+# What runs on the real control plane by default. The runtime's, the examples' and the environments' tests run there too
+# (make test-real REAL_TESTS=tests), but not yet without a flake when all share one cluster.
+REAL_TESTS ?= tests/cli tests/devcluster
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
@@ -40,7 +43,7 @@ format: setup
 
 test-real: setup
 	@$(BIN)/kapsa devcluster build
-	@$(BIN)/python -m pytest -n $(WORKERS) --engine real $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --engine real $(REAL_TESTS) $(ARGS)
 
 bench: setup
 	@$(BIN)/python -m bench $(ARGS)
