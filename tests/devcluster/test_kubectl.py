@@ -14,6 +14,7 @@ import yaml
 
 from kapsa.devcluster import DevCluster
 from kapsa.tools import find_tool
+from tests.eventually import eventually
 
 NUMBERS = itertools.count(1)
 CRD = """
@@ -155,7 +156,10 @@ async def test_explain_tells_fields_of_built_in_and_custom_kinds(boats: Kubectl)
     built_in = await boats("explain", "deployment.spec.strategy")
     assert "KIND:       Deployment" in built_in
     assert "rollingUpdate\t<RollingUpdateDeployment>" in built_in
-    custom = await boats("explain", "boat.spec")
+    # The real server publishes a new kind's schema a moment after it is established.
+    _, custom, _ = await eventually(
+        lambda: boats.run("explain", "boat.spec"), lambda answer: answer[0] == 0, "the kind's schema"
+    )
     assert "What is wanted." in custom
     assert "oars\t<integer> -required-" in custom
     assert "How many oars." in custom
