@@ -23,6 +23,8 @@ from kapsa.environments.operator import make_operator
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
 from kapsa.runtime.client import Client
+from kapsa.runtime.errors import Forbidden
+from tests.environments.service_account import act_as_service_account
 from tests.eventually import eventually
 
 COMMAND = [sys.executable, "-c", "from kapsa.cli import main; main()"]
@@ -175,3 +177,15 @@ async def test_logs_can_be_lines_for_people(cluster: DevCluster, tmp_path: Path)
     async with running(cluster, env) as program:
         line = await program.line("metrics_port=")
         assert not line.startswith("{")
+
+
+@pytest.mark.real
+async def test_the_service_account_may_do_what_is_generated_and_no_more(
+    cluster: DevCluster, tmp_path: Path
+) -> None:
+    settings = Settings(namespace="account-test")
+    kubeconfig = await act_as_service_account(cluster, make_operator(settings), settings, tmp_path)
+    async with Client.connect(kubeconfig=kubeconfig) as client:
+        await client.list("v1/Namespace")
+        with pytest.raises(Forbidden, match="system:serviceaccount:account-test:kapsa-operator"):
+            await client.list("v1/Node")
