@@ -30,8 +30,7 @@ from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import OPERATOR
 from kapsa.environments.outgoing import Outgoing, OutgoingHttp
 from kapsa.environments.probing import HttpProber
-from kapsa.environments.render import Renderer
-from kapsa.environments.rendering import CommitRenderer
+from kapsa.environments.render import EnvironmentRenderer, Renderer
 from kapsa.environments.repository import Repositories
 from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.settings import Settings
@@ -70,7 +69,7 @@ class Outside(msgspec.Struct, kw_only=True):
         return cls(
             git=git,
             commits=repositories,
-            renderer=CommitRenderer(settings, repositories, renderer),
+            renderer=EnvironmentRenderer(repositories, renderer, settings),
             builds=BuildEngines(settings),
             images=RegistryImages(outgoing),
             outgoing=outgoing,

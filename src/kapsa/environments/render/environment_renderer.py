@@ -1,4 +1,4 @@
-"""Rendering for an Environment: what it and its project say, put together. What `dependencies.Renders` asks for."""
+"""The objects of an Environment: its commit checked out and rendered with what it brings, then judged. What `dependencies.Renders` asks for."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import structlog
 from kapsa.environments.dependencies import RenderRequest
 from kapsa.environments.image_reference import ImageReference
 from kapsa.environments.names import label_value, release_name
-from kapsa.environments.render.filter import FilterRules
-from kapsa.environments.render.inputs import Injected, Manifest
+from kapsa.environments.render.cache import RenderCache
+from kapsa.environments.render.filter import FilterRules, filter_objects
+from kapsa.environments.render.inputs import Injected, Manifest, Rendered
 from kapsa.environments.render.renderer import Renderer
 from kapsa.environments.repository import Repositories
 from kapsa.environments.settings import Settings
@@ -21,48 +22,64 @@ _log = structlog.get_logger("kapsa.environments.render")
 
 
 class EnvironmentRenderer:
-    """Checks out the commit of an Environment, and renders it with the real tools."""
+    """Renders what Environments ask for, nothing twice."""
 
-    def __init__(self, repositories: Repositories, renderer: Renderer, settings: Settings) -> None:
+    def __init__(
+        self,
+        repositories: Repositories,
+        renderer: Renderer,
+        settings: Settings,
+        *,
+        cache: RenderCache | None = None,
+    ) -> None:
         self._repositories = repositories
         self._renderer = renderer
         self._settings = settings
+        self._cache = cache or RenderCache()
 
     async def render(self, request: RenderRequest) -> Sequence[Manifest]:
-        """The objects, filtered: only allowed kinds, in this namespace.
+        """The objects, all of which may be applied: only allowed kinds, in the environment's namespace.
 
-        :raises OutsideError: they cannot be made, or are refused.
+        :raises OutsideError: they cannot be made, or some are refused.
         """
-        project, environment = request.project, request.environment
         injected = self._injected(request)
-        rules = FilterRules(
-            namespace=request.namespace,
-            hosts=(request.host,) if request.host else (),
-            pod_security=self._settings.pod_security,
-            protected=(("ServiceAccount", "default"),),
+        if request.project.spec.deployment.type == "image":
+            rendered = self._renderer.render_image(injected)
+        else:
+            rendered = await self._from_repository(request, injected)
+        return filter_objects(rendered.objects, self._rules(request))
+
+    async def _from_repository(self, request: RenderRequest, injected: Injected) -> Rendered:
+        origin, deployment = request.project.spec.source, request.project.spec.deployment
+
+        async def make() -> Rendered:
+            source = request.environment.spec.source
+            async with self._repositories.checkout(
+                origin.repository_url,
+                request.commit,
+                credentials=request.credentials,
+                branch=source.branch,
+                pull_request=source.pr_number,
+            ) as checkout:
+                rendered = await self._renderer.render(checkout, deployment, injected)
+            for warning in rendered.warnings:
+                _log.warning(
+                    "rendered with a remark", environment=str(request.environment.metadata), remark=warning
+                )
+            return rendered
+
+        # Who asks is part of the key: what one may see of a repository, another may not.
+        key = RenderCache.key(
+            (origin.repository_url, request.credentials, request.commit),
+            (deployment.type, deployment.path, deployment.values),
+            injected,
         )
-        if project.spec.deployment.type == "image":
-            return self._renderer.render_image(injected, rules).objects
-        source = environment.spec.source
-        async with self._repositories.checkout(
-            project.spec.source.repository_url,
-            request.commit,
-            credentials=request.credentials,
-            branch=source.branch,
-            pull_request=source.pr_number,
-        ) as checkout:
-            rendered = await self._renderer.render(checkout, project.spec.deployment, injected, rules)
-        for warning in rendered.warnings:
-            _log.info(
-                "rendered with a remark",
-                environment=f"{environment.namespace}/{environment.name}",
-                remark=warning,
-            )
-        return rendered.objects
+        return await self._cache.get(key, make)
 
     def _injected(self, request: RenderRequest) -> Injected:
         project, environment = request.project, request.environment
         return Injected(
+            # The same in all environments of a project: each has a namespace to itself.
             release=release_name(project.name),
             namespace=request.namespace,
             image=ImageReference.parse(request.image) if request.image else None,
@@ -73,4 +90,11 @@ class EnvironmentRenderer:
             runtime=environment.spec.runtime,
             restricted=self._settings.pod_security == "restricted",
             service=project.spec.deployment.service,
+        )
+
+    def _rules(self, request: RenderRequest) -> FilterRules:
+        return FilterRules(
+            namespace=request.namespace,
+            hosts=(request.host,) if request.host else (),
+            pod_security=self._settings.pod_security,
         )

@@ -69,8 +69,6 @@ class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
     """The hosts that are allocated to it."""
     pod_security: Level = "baseline"
     kinds: Sequence[str] = ALLOWED_KINDS
-    protected: Collection[tuple[str, str]] = ()
-    """Kinds and names of what the operator itself keeps in the namespace."""
     objects: int = 300
     """How many objects there may be."""
 
@@ -136,8 +134,6 @@ def _problems(manifest: Manifest, rules: FilterRules) -> Iterator[str]:
     name = metadata.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 253:
         yield "it has no name, or one that is not allowed; generateName does not work here"
-    if (kind.rpartition("/")[2], str(name)) in rules.protected:
-        yield "an object of this name belongs to the operator"
     if metadata.get("namespace") not in (None, "", rules.namespace):
         yield f"it is meant for namespace {metadata['namespace']!r}; leave metadata.namespace out"
     yield from _metadata_problems(metadata)

@@ -1,16 +1,15 @@
-"""Rendering: from a checkout, a project's deployment and what an environment brings, to the objects that may be applied."""
+"""Rendering: from a checkout, a project's deployment and what an environment brings, to objects that nobody has judged yet."""
 
 from __future__ import annotations
 
 import asyncio
 
 from kapsa.environments.checkout import Checkout
+from kapsa.environments.outside import TimedOut
 from kapsa.environments.program import Limits
-from kapsa.environments.render.cache import RenderCache
-from kapsa.environments.render.filter import FilterRules, filter_objects
 from kapsa.environments.render.helm import render_chart
 from kapsa.environments.render.image import image_objects
-from kapsa.environments.render.inputs import Injected, Rendered
+from kapsa.environments.render.inputs import Injected, Manifest, Rendered, RenderFailed
 from kapsa.environments.render.kustomize import build_kustomization
 from kapsa.environments.render.manifests import read_manifests
 from kapsa.environments.render.transform import inject
@@ -22,7 +21,7 @@ _MIB = 1024 * 1024
 
 
 class Renderer:
-    """Renders with the real tools, a few at a time, and nothing twice."""
+    """Renders with the real tools, a few at a time."""
 
     def __init__(
         self,
@@ -31,56 +30,50 @@ class Renderer:
         memory_bytes: int = 512 * _MIB,
         concurrency: int = 4,
         kube_version: str = "",
-        cache: RenderCache | None = None,
     ) -> None:
         self._limits = Limits(
             seconds=timeout, memory_bytes=memory_bytes, output_bytes=8 * _MIB, file_bytes=8 * _MIB
         )
         self._kube_version = kube_version
         """The cluster's version, for charts that ask; helm's own idea of it if empty."""
-        self._cache = cache or RenderCache()
         self._at_once = asyncio.Semaphore(concurrency)
 
-    async def render(
-        self, checkout: Checkout, deployment: Deployment, injected: Injected, rules: FilterRules
-    ) -> Rendered:
-        """The objects of an environment, filtered.
+    async def render(self, checkout: Checkout, deployment: Deployment, injected: Injected) -> Rendered:
+        """The objects that a repository brings. The filter has yet to judge them.
 
         :raises RenderFailed: they can't be made from what the repository holds.
-        :raises ObjectsRefused: some are not allowed; it names every one of them.
         :raises OutsideError: a limit was passed, or a path leaves the repository.
         """
+        async with self._at_once:
+            try:
+                return await self._render(checkout, deployment, injected)
+            except TimedOut as error:
+                # Nobody else has a say in how long it takes: another try would take as long.
+                raise RenderFailed(
+                    str(error), hint="Look for a loop in the templates", reason="RenderTooSlow"
+                ) from error
 
-        async def make() -> Rendered:
-            async with self._at_once:
-                return await self._make(checkout, deployment, injected)
-
-        key = RenderCache.key(checkout.commit, deployment.type, deployment.path, deployment.values, injected)
-        rendered = await self._cache.get(key, make)
-        return Rendered(tuple(filter_objects(rendered.objects, rules)), rendered.warnings)
-
-    def render_image(self, injected: Injected, rules: FilterRules) -> Rendered:
+    def render_image(self, injected: Injected) -> Rendered:
         """The objects of an environment that is no more than an image: no repository has a say.
 
         :raises RenderFailed: there is no image.
         """
-        return Rendered(tuple(filter_objects(image_objects(injected), rules)))
+        return Rendered(tuple(image_objects(injected)))
 
-    async def _make(self, checkout: Checkout, deployment: Deployment, injected: Injected) -> Rendered:
-        if deployment.type == "image":
-            return Rendered(tuple(image_objects(injected)))
+    async def _render(self, checkout: Checkout, deployment: Deployment, injected: Injected) -> Rendered:
         if deployment.type == "helm":
             chart = checkout.directory(deployment.path)
             return await render_chart(
                 chart, deployment.values, injected, limits=self._limits, kube_version=self._kube_version
             )
+        objects = await self._read(checkout, deployment)
+        return Rendered(tuple(objects), tuple(inject(objects, injected)))
+
+    async def _read(self, checkout: Checkout, deployment: Deployment) -> list[Manifest]:
+        """The objects of a kustomization or of plain manifests, as the repository has them."""
+        path = checkout.resolve(deployment.path)
+        if path.is_dir():
+            checkout.directory(deployment.path)
         if deployment.type == "kustomize":
-            directory = checkout.directory(deployment.path)
-            objects = await build_kustomization(checkout.root, directory, limits=self._limits)
-        else:
-            path = checkout.resolve(deployment.path)
-            if path.is_dir():
-                checkout.directory(deployment.path)
-            objects = await asyncio.to_thread(read_manifests, checkout.root, path)
-        warnings = inject(objects, injected)
-        return Rendered(tuple(objects), tuple(warnings))
+            return await build_kustomization(checkout.root, path, limits=self._limits)
+        return await asyncio.to_thread(read_manifests, checkout.root, path)
