@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from kapsa.devcluster import DevCluster, VirtualClock, VirtualTimeLoop
-from tests.background import background_loop
+from kapsa.runtime.testing.background import background_loop
 from tests.devcluster.conformance.report import ConformanceRecorder
 
 

@@ -13,7 +13,7 @@ from kapsa.environments.address_guard import no_inner_address
 from kapsa.environments.git import Git, Refs
 from kapsa.environments.git_credentials import GitCredentials
 from kapsa.environments.outside import AuthFailed, NotFound, Refused, TimedOut, TooLarge, Unreachable
-from tests.environments.servers.git_server import GitRepository, GitServer
+from kapsa.environments.testing.git_server import GitRepository, GitServer
 
 PASSWORD = "hunter2-very-secret"
 LOGIN = GitCredentials(username="robot", password=PASSWORD)

@@ -13,7 +13,7 @@ from kapsa.environments.image_registry import ImageRegistries, ImageRegistry
 from kapsa.environments.outgoing import OutgoingHttp
 from kapsa.environments.outside import AuthFailed, NotFound, Refused, TooLarge, Unreachable
 from kapsa.environments.registry_credentials import RegistryCredentials, docker_config
-from tests.environments.servers.registry_server import RegistryServer
+from kapsa.environments.testing.registry_server import RegistryServer
 
 PASSWORD = "hunter2-very-secret"
 LOGIN = RegistryCredentials(username="robot", password=PASSWORD)

@@ -14,7 +14,7 @@ from kapsa.environments.git import Git
 from kapsa.environments.git_credentials import GitCredentials
 from kapsa.environments.outside import AuthFailed, NotFound, OutsideError, Refused, TooLarge, Unreachable
 from kapsa.environments.repository import Repositories
-from tests.environments.servers.git_server import Executable, GitRepository, GitServer, Link
+from kapsa.environments.testing.git_server import Executable, GitRepository, GitServer, Link
 
 
 @pytest.fixture

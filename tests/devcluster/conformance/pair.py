@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 from kapsa.devcluster import DevCluster
-from tests.background import background_loop
+from kapsa.runtime.testing.background import background_loop
 from tests.devcluster.conformance.cases.definitions import DEFINITIONS
 from tests.devcluster.conformance.cases.words import CRDS, get, post
 from tests.devcluster.conformance.exchange import Case, Engine

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments.servers.git_server import GitRepository, GitServer
-from tests.environments.servers.registry_server import RegistryServer
+from kapsa.environments.testing.git_server import GitRepository, GitServer
+from kapsa.environments.testing.registry_server import RegistryServer
 
 
 @pytest.fixture
