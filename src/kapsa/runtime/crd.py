@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from kapsa.runtime.constraints import JSON, SchemaError
+from kapsa.runtime.definition import ResourceDefinition, printer_column
 from kapsa.runtime.docstrings import class_description
-from kapsa.runtime.resource import CustomResource, ResourceDefinition, printer_column
+from kapsa.runtime.resource import CustomResource
 from kapsa.runtime.schema import openapi_schema
 
 __all__ = ["ConversionWebhook", "custom_resource_definition", "custom_resource_definitions"]

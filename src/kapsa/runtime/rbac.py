@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from kapsa.runtime.definition import pluralize
 from kapsa.runtime.dispatch import Call
 from kapsa.runtime.metadata import GroupVersionKind
-from kapsa.runtime.resource import CustomResource, pluralize
+from kapsa.runtime.resource import CustomResource
 
 __all__ = [
     "ControllerRights",

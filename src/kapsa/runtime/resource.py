@@ -11,15 +11,24 @@ costs nothing.
 from __future__ import annotations
 
 import functools
-import re
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic, Literal, Never, Self, TypeVar
+from typing import Any, ClassVar, Generic, Never, Self, TypeVar
 
 import msgspec
 
 from kapsa.runtime.conditions import Condition, ConditionStatus
+from kapsa.runtime.definition import (
+    PrinterColumn,
+    ResourceDefinition,
+    Scale,
+    Scope,
+    pluralize,
+    printer_column,
+)
+from kapsa.runtime.mergepatch import merge_patch
 from kapsa.runtime.metadata import GroupVersionKind, ObjectMeta, OwnerReference
+from kapsa.runtime.mismatch import ModelMismatch, mismatch
 from kapsa.runtime.model import Field, Part, Rule, Spec, Status, decode_scalar, rule, sealed, to_wire
 
 __all__ = [
@@ -39,97 +48,12 @@ __all__ = [
     "Spec",
     "Status",
     "merge_patch",
-    "pluralize",
     "printer_column",
     "rule",
 ]
 
 SpecT = TypeVar("SpecT", bound=Spec)
 StatusT = TypeVar("StatusT", bound=Status)
-Scope = Literal["Namespaced", "Cluster"]
-
-
-class ModelMismatch(ValueError):  # noqa: N818 - named as what it is, like the errors of errors.py
-    """A stored resource does not fit its class, for instance because an older schema allowed it."""
-
-    def __init__(self, resource: str, field: str, problem: str) -> None:
-        super().__init__(
-            f"{resource} does not fit its model: {field}: {problem}. "
-            "Correct the stored resource, or let the model accept what older versions stored."
-        )
-        self.resource = resource
-        """Kind, namespace and name."""
-        self.field = field
-        """The path of the field, such as spec.backup.schedule."""
-        self.problem = problem
-
-
-class PrinterColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A column of `kubectl get`."""
-
-    name: str
-    type: Literal["string", "integer", "number", "boolean", "date"]
-    json_path: str
-    description: str = ""
-    format: str = ""
-    priority: int = 0
-    """0 is always shown, more only with `-o wide`."""
-
-
-def printer_column(
-    name: str,
-    json_path: str,
-    *,
-    type: Literal["string", "integer", "number", "boolean", "date"] = "string",  # noqa: A002 - the CRD's own name
-    description: str = "",
-    format: str = "",  # noqa: A002 - the CRD's own name
-    priority: int = 0,
-) -> PrinterColumn:
-    """A column of `kubectl get`, such as `printer_column("Ready", ".status.readyReplicas", type="integer")`."""
-    return PrinterColumn(
-        name=name, type=type, json_path=json_path, description=description, format=format, priority=priority
-    )
-
-
-class Scale(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Where `kubectl scale` and autoscalers find the replicas."""
-
-    spec_replicas_path: str
-    status_replicas_path: str
-    label_selector_path: str = ""
-
-
-class ResourceDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """What a resource class declares about its kind, next to the types of its spec and status."""
-
-    group: str
-    version: str
-    kind: str
-    plural: str
-    singular: str
-    scope: Scope
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    columns: tuple[PrinterColumn, ...] = ()
-    rules: tuple[Rule, ...] = ()
-    scale: Scale | None = None
-    selectable_fields: tuple[str, ...] = ()
-    """JSON paths that field selectors may name, such as .spec.image."""
-    served: bool = True
-    storage: bool | None = None
-    """Whether this version is the stored one; None decides it when that is clear."""
-    hub: bool = False
-    """Other versions convert to and from this one."""
-    deprecated: str = ""
-    """A warning that clients of this version get; empty if it is not deprecated."""
-
-    @property
-    def gvk(self) -> GroupVersionKind:
-        return GroupVersionKind(self.group, self.version, self.kind)
-
-    @property
-    def namespaced(self) -> bool:
-        return self.scope == "Namespaced"
 
 
 class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
@@ -233,7 +157,7 @@ class CustomResource(Generic[SpecT, StatusT]):
         try:
             envelope = _envelopes.decode(data)
         except msgspec.ValidationError as error:
-            raise _mismatch(cls.kind, "", error) from None
+            raise mismatch(cls.kind, "", error) from None
         return cls.from_parts(metadata=envelope.metadata, spec=envelope.spec, status=envelope.status)
 
     @classmethod
@@ -242,7 +166,7 @@ class CustomResource(Generic[SpecT, StatusT]):
         try:
             metadata = msgspec.convert(manifest.get("metadata") or {}, ObjectMeta)
         except msgspec.ValidationError as error:
-            raise _mismatch(cls.kind, "metadata", error) from None
+            raise mismatch(cls.kind, "metadata", error) from None
         return cls.from_parts(metadata=metadata, spec=manifest.get("spec"), status=manifest.get("status"))
 
     @property
@@ -329,7 +253,7 @@ class CustomResource(Generic[SpecT, StatusT]):
         except msgspec.ValidationError as error:
             if isinstance(content, (bytes, msgspec.Raw)) and bytes(content).strip() == b"null":
                 return self._decode(part, b"{}", kind)  # null is as good as absent
-            raise _mismatch(str(self), part, error) from None
+            raise mismatch(str(self), part, error) from None
 
 
 def _fill(
@@ -355,44 +279,6 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 def _plain(content: Content) -> Any:
     return msgspec.json.decode(content) if isinstance(content, (bytes, msgspec.Raw)) else content
-
-
-def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The RFC 7386 patch that turns `before` into `after`; empty if they are the same."""
-    patch: dict[str, Any] = {key: None for key in before if key not in after}
-    for key, new in after.items():
-        old = before.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            if nested := merge_patch(old, new):
-                patch[key] = nested
-        elif key not in before or old != new or type(old) is not type(new):
-            patch[key] = new
-    return patch
-
-
-_MISSING = re.compile(r"Object missing required field `([^`]*)`")
-_PATH = re.compile(r" - at `\$([^`]*)`$")
-
-
-def _mismatch(resource: str, part: str, error: msgspec.ValidationError) -> ModelMismatch:
-    """Turn msgspec's message, which names the path from the decoded part, into ours."""
-    problem = str(error)
-    path = part
-    if found := _PATH.search(problem):
-        problem = problem[: found.start()]
-        path = (part + found[1]).lstrip(".")
-    if missing := _MISSING.match(problem):
-        path, problem = f"{path}.{missing[1]}".lstrip("."), "required, but missing"
-    return ModelMismatch(resource, path, problem)
-
-
-def pluralize(singular: str) -> str:
-    """The English plural, as Kubernetes guesses it."""
-    if re.search(r"(s|x|z|ch|sh)$", singular):
-        return singular + "es"
-    if re.search(r"[^aeiou]y$", singular):
-        return singular[:-1] + "ies"
-    return singular + "s"
 
 
 def _resolve_types(cls: type[CustomResource[Any, Any]]) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from kapsa.runtime.crd import custom_resource_definitions
+from kapsa.runtime.definition import pluralize
 from kapsa.runtime.manifest import to_yaml
 from kapsa.runtime.rbac import rbac_manifests
-from kapsa.runtime.resource import pluralize
 
 __all__ = ["Project", "ScaffoldError", "create_project"]
 

@@ -1,0 +1,39 @@
+"""What is stored and does not fit its model, told with the path of the field."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+__all__ = ["ModelMismatch", "mismatch"]
+
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
+_PATH = re.compile(r" - at `\$([^`]*)`$")
+
+
+class ModelMismatch(ValueError):  # noqa: N818 - named as what it is, like the errors of errors.py
+    """A stored resource does not fit its class, for instance because an older schema allowed it."""
+
+    def __init__(self, resource: str, field: str, problem: str) -> None:
+        super().__init__(
+            f"{resource} does not fit its model: {field}: {problem}. "
+            "Correct the stored resource, or let the model accept what older versions stored."
+        )
+        self.resource = resource
+        """Kind, namespace and name."""
+        self.field = field
+        """The path of the field, such as spec.backup.schedule."""
+        self.problem = problem
+
+
+def mismatch(resource: str, part: str, error: msgspec.ValidationError) -> ModelMismatch:
+    """Turn msgspec's message, which names the path from the decoded part, into ours."""
+    problem = str(error)
+    path = part
+    if found := _PATH.search(problem):
+        problem = problem[: found.start()]
+        path = (part + found[1]).lstrip(".")
+    if missing := _MISSING.match(problem):
+        path, problem = f"{path}.{missing[1]}".lstrip("."), "required, but missing"
+    return ModelMismatch(resource, path, problem)
