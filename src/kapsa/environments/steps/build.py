@@ -11,7 +11,7 @@ import hashlib
 from typing import Any, ClassVar
 
 from kapsa.environments.build.identity import build_digest, image_tag
-from kapsa.environments.dependencies import BuildRequest, Builds, Images
+from kapsa.environments.dependencies import BuildProgress, BuildRequest, Builds, Images
 from kapsa.environments.image_reference import ImageReference
 from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER, OWNER_UID, bounded
 from kapsa.environments.namespaces import NAMESPACE
@@ -20,7 +20,7 @@ from kapsa.environments.redaction import tail
 from kapsa.environments.registry_credentials import RegistryCredentials
 from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.children import BUILD_KINDS, kind_string, shown
+from kapsa.environments.steps.children import BUILD_KINDS, JOB, KPACK_IMAGE, kind_string, shown
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting
 from kapsa.runtime.errors import AlreadyExists, ClientError, Forbidden, Invalid, NotFound
 
@@ -59,6 +59,9 @@ class BuildStep:
             )
         image = _image(visit)
         await self._cancel(visit, but=visit.commit)
+        running = self._running(visit)
+        if running is not None:
+            return running
         digest = await self._digest(visit, image)
         if digest is not None:
             visit.image = image.with_digest(digest).pinned
@@ -75,6 +78,16 @@ class BuildStep:
                 after=None,
             )
         return Done("what is deployed names its own image", reason="NotRequested")
+
+    def _running(self, visit: Visit) -> Waiting | None:
+        """Whether its build is under way: then the registry has nothing to say yet, and is not asked at each of its events."""
+        for kind in (JOB, KPACK_IMAGE):
+            found = visit.ctx.get(kind, _name(visit), namespace=visit.settings.build_namespace)
+            if found is not None:
+                progress = self._builds.progress(found)
+                if progress.state == "running":
+                    return _building(visit, found, progress)
+        return None
 
     # -- is it there? ------------------------------------------------------------------------------------------
 
@@ -154,10 +167,7 @@ class BuildStep:
         progress = self._builds.progress(found)
         engine = self._builds.engine(visit.project)
         if progress.state == "running":
-            return Waiting(
-                message=f"{shown(found)} builds commit {visit.commit[:12]} {progress.message}".rstrip(),
-                reason="Building",
-            )
+            return _building(visit, found, progress)
         if progress.state == "succeeded":
             # The registry was asked before: some show what was pushed a moment later.
             return Waiting(
@@ -186,6 +196,11 @@ class BuildStep:
                 metadata = found["metadata"]
                 if metadata["labels"][BUILT_COMMIT] != but and not metadata.get("deletionTimestamp"):
                     await visit.ctx.delete(kind, metadata["name"], namespace=place)
+
+
+def _building(visit: Visit, build: Manifest, progress: BuildProgress) -> Waiting:
+    words = f"{shown(build)} builds commit {visit.commit[:12]} {progress.message}".rstrip()
+    return Waiting(message=words, reason="Building")
 
 
 def _image(visit: Visit) -> ImageReference:

@@ -13,6 +13,7 @@ from kapsa.environments.steps.step import Manifest, Visit
 
 __all__ = [
     "BUILD_KINDS",
+    "JOB",
     "KPACK_IMAGE",
     "PART_OF",
     "POLICY_KINDS",
@@ -37,7 +38,8 @@ RENDERED_KINDS = ALLOWED_KINDS
 """What may be rendered, in the order in which it is applied."""
 
 KPACK_IMAGE = "kpack.io/v1alpha2/Image"
-BUILD_KINDS = ("batch/v1/Job", KPACK_IMAGE, "v1/Secret", "v1/ServiceAccount")
+JOB = "batch/v1/Job"
+BUILD_KINDS = (JOB, KPACK_IMAGE, "v1/Secret", "v1/ServiceAccount")
 """What a build may consist of, in the namespace of builds."""
 
 
