@@ -1,4 +1,4 @@
-"""The operator's own process: what `kapsa run` becomes, without the command line's machinery in its memory.
+"""The operator's own program, `kapsa run MODULE:OPERATOR`: it loads nothing that an operator does not need.
 
 python -m kapsa.runtime.process myapp:operator --log-format text
 """
@@ -123,17 +123,35 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="kapsa", description="Run an operator.")
-    parser.add_argument("target", metavar="MODULE:OPERATOR")
-    parser.add_argument(
-        "--namespace", action="append", metavar="NAME", type=_namespace, help="look at this namespace only"
+    parser = _Parser(
+        prog="kapsa run",
+        description="Run an operator until SIGTERM or SIGINT; then what runs may finish, and the lease is released.",
     )
-    parser.add_argument("--kubeconfig", type=Path)
-    parser.add_argument("--context")
-    parser.add_argument("--metrics-port", type=_port)
-    parser.add_argument("--health-port", type=_port)
-    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    parser.add_argument("--log-format", default="json", choices=["json", "text"])
+    parser.add_argument(
+        "target", metavar="MODULE:OPERATOR", help="Where the operator is, such as myapp:operator."
+    )
+    parser.add_argument(
+        *("-n", "--namespace"),
+        action="append",
+        metavar="NAME",
+        type=_namespace,
+        help="Look at this namespace only; may be repeated.",
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        type=Path,
+        help="The cluster; KUBECONFIG, the pod's own or ~/.kube/config unless given.",
+    )
+    parser.add_argument("--context", metavar="NAME", help="The kubeconfig's context to use.")
+    parser.add_argument("--metrics-port", metavar="PORT", type=_port, help="Serve /metrics here instead.")
+    parser.add_argument(
+        "--health-port", metavar="PORT", type=_port, help="Serve /healthz and /readyz here instead."
+    )
+    parser.add_argument(
+        "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="What to log."
+    )
+    parser.add_argument("--log-format", default="json", choices=["json", "text"], help="How to log.")
     return parser
 
 
