@@ -1,13 +1,15 @@
 """Kustomizations, built by `kubectl kustomize` without a network, plugins, or files from elsewhere.
 
-kustomize would fetch remote bases with git and http, and take a base from any directory of the machine. So every
-kustomization that is reachable is read first, and each base must be in the checkout.
+kustomize would fetch remote bases with git, and any file with http, and take a base from any directory of the machine. So
+every kustomization that is reachable is read first: each base must be in the checkout, and no file may be a URL.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,24 @@ __all__ = ["build_kustomization", "kustomization_file"]
 
 _FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _BASES = ("resources", "bases", "components")
-_PROGRAMS = ("generators", "transformers", "validators")
-_FORBIDDEN = {
-    "helmCharts": "set deployment.type to helm instead",
-    "helmChartInflationGenerator": "set deployment.type to helm instead",
-    "helmGlobals": "set deployment.type to helm instead",
-}
+_PLUGINS = ("generators", "transformers", "validators")
+_FORBIDDEN = ("helmCharts", "helmChartInflationGenerator", "helmGlobals")
+_NAME_FILES = frozenset(
+    (
+        *_BASES,
+        *_PLUGINS,
+        "configurations",
+        "crds",
+        "env",
+        "envs",
+        "files",
+        "path",
+        "paths",
+        "patchesstrategicmerge",
+    )
+)
+"""Fields whose texts kustomize opens. It takes their names in any case."""
+_REMOTE = re.compile(r"(?:[^=\n]*=)?\s*https?:", re.I)
 _MOST = 200
 _SHOWN = 1500
 
@@ -47,13 +61,14 @@ async def build_kustomization(root: Path, directory: Path, *, limits: Limits) ->
         environment = private_environment(home) | {"PATH": str(home / "empty")}
         finished = await run_program(command, environment=environment, directory=home, limits=limits)
     if finished.code:
-        said = " ".join(
-            redact(printable(finished.complaint)).replace(f"{root}/", "").replace(str(root), ".").split()
-        )
-        raise RenderFailed(
-            f"kustomize: {said.removeprefix('error: ')[:_SHOWN] or 'it failed and said nothing'}"
-        )
+        raise RenderFailed(f"kustomize: {_complaint(finished.complaint, root)}")
     return load_objects(finished.output, "the built kustomization")
+
+
+def _complaint(text: str, root: Path) -> str:
+    lines = [line for line in redact(printable(text)).splitlines() if not line.startswith("# Warning")]
+    said = " ".join(" ".join(lines).replace(f"{root}/", "").replace(str(root), ".").split())
+    return said.removeprefix("error: ")[:_SHOWN] or "it failed and said nothing"
 
 
 def kustomization_file(directory: Path) -> Path | None:
@@ -91,22 +106,39 @@ class _Survey:
             self._check(document, directory, str(shown / path.name))
 
     def _check(self, document: dict[str, Any], directory: Path, what: str) -> None:
-        for field, instead in _FORBIDDEN.items():
-            if document.get(field):
-                raise RenderFailed(f"{what}: {field} would run a program: {instead}", reason="PluginRefused")
-        for field in (*_BASES, *_PROGRAMS):
-            for entry in self._entries(document, field, what):
-                if field in _PROGRAMS and "\n" in entry:
-                    continue  # written out in place: built-in ones work, and kustomize itself runs no others
+        _refuse_remote_files(document, what)
+        fields = {key.lower(): value for key, value in document.items()}
+        if len(fields) < len(document):
+            raise RenderFailed(f"{what} has a field twice, in two spellings")
+        for field in _FORBIDDEN:
+            if fields.get(field.lower()):
+                raise RenderFailed(
+                    f"{what}: {field} would run a program: set deployment.type to helm instead",
+                    reason="PluginRefused",
+                )
+        for field in _BASES:
+            for entry in _entries(fields, field, what):
                 found = self._resolve(directory, entry, field, what)
                 if found.is_dir():
                     self.visit(found)
+        for field in _PLUGINS:
+            for entry in _entries(fields, field, what):
+                self._check_plugin(directory, entry, field, what)
 
-    def _entries(self, document: dict[str, Any], field: str, what: str) -> list[str]:
-        entries = document.get(field) or []
-        if not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
-            raise RenderFailed(f"{what}: {field} must be a list of paths")
-        return entries
+    def _check_plugin(self, directory: Path, entry: str, field: str, what: str) -> None:
+        """kustomize runs none but its own; what they are told to read is looked at."""
+        content, name = entry.encode(), what
+        if "\n" not in entry:
+            found = self._resolve(directory, entry, field, what)
+            if found.is_dir():
+                raise RenderFailed(
+                    f"{what}: {field} names the directory {entry!r}",
+                    hint="Name its files",
+                    reason="PluginRefused",
+                )
+            content, name = found.read_bytes(), str(found.relative_to(self._root))
+        for document in load_documents(content, name):
+            _refuse_remote_files(document, name)
 
     def _resolve(self, directory: Path, entry: str, field: str, what: str) -> Path:
         try:
@@ -122,3 +154,27 @@ class _Survey:
                 f"{what}: {field} names {entry[:200]!r}, which leaves the repository", reason="BaseRefused"
             )
         return found
+
+
+def _entries(fields: Mapping[str, Any], field: str, what: str) -> list[str]:
+    entries = fields.get(field) or []
+    if not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
+        raise RenderFailed(f"{what}: {field} must be a list of paths")
+    return entries
+
+
+def _refuse_remote_files(document: Any, what: str) -> None:
+    """Refuse files that kustomize would fetch. Its option against the network is about its functions only."""
+    waiting: list[tuple[str, Any]] = [("", document)]
+    while waiting:
+        field, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(str(key).lower(), inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(field, inner) for inner in value]
+        elif isinstance(value, str) and field in _NAME_FILES and _REMOTE.match(value):
+            raise RenderFailed(
+                f"{what}: {field} names {value[:200]!r}; nothing is fetched from elsewhere",
+                hint="Commit the file to the repository",
+                reason="BaseRefused",
+            )
