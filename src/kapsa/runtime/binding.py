@@ -14,9 +14,11 @@ import msgspec
 from kapsa.runtime.discovery import ApiResource
 from kapsa.runtime.errors import DecodeError
 from kapsa.runtime.metadata import GroupVersionKind
+from kapsa.runtime.mismatch import mismatch
 from kapsa.runtime.resource import CustomResource
+from kapsa.runtime.stored import StoredObject
 
-__all__ = ["Binding", "Manifest", "decoder_for", "kind_of", "resource_of"]
+__all__ = ["Binding", "Manifest", "decoder_for", "kind_of", "read_as", "resource_of"]
 
 T = TypeVar("T")
 Manifest: TypeAlias = dict[str, Any]
@@ -145,6 +147,21 @@ def decoder_for(kind: type[Any]) -> Decode:
     if kind is bytes:
         return bytes
     return msgspec.json.Decoder(kind).decode
+
+
+def read_as(stored: StoredObject, kind: str | type[Any]) -> Any:
+    """An object of the cache as the kind was asked for: a dict, a resource or a struct.
+
+    :raises ModelMismatch: it does not fit. A resource tells that of its spec and status when they are first used.
+    """
+    if isinstance(kind, str):
+        return stored.to_dict()
+    if issubclass(kind, CustomResource):
+        return kind.decode(stored.raw)
+    try:
+        return stored.decode(kind)
+    except msgspec.ValidationError as error:
+        raise mismatch(f"{kind_of(kind).kind} {stored.key}", "", error) from None
 
 
 def encode(body: Any) -> bytes:

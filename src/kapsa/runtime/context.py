@@ -6,14 +6,15 @@ this process may no longer write.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 import structlog
 
-from kapsa.runtime.binding import identity_of, kind_of
+from kapsa.runtime.binding import identity_of, kind_of, read_as
+from kapsa.runtime.child import manifest_of, owner_reference, uid_of
 from kapsa.runtime.client import Client, PatchType, Propagation
 from kapsa.runtime.conditions import ConditionStatus
 from kapsa.runtime.controller import TerminalError
@@ -59,7 +60,7 @@ class Context(Generic[R]):
         "_confirmed",
         "_draft",
         "_log",
-        "_runner",
+        "_reconciler",
         "client",
         "key",
         "own_writes",
@@ -69,19 +70,19 @@ class Context(Generic[R]):
     )
 
     def __init__(
-        self, runner: Reconciler, stored: StoredObject, resource: R, reasons: Iterable[Reason] = ()
+        self, reconciler: Reconciler, stored: StoredObject, resource: R, reasons: Iterable[Reason] = ()
     ) -> None:
         self.resource = resource
         """The resource as it was when this run began."""
         self.stored = stored
         self.key = stored.key
-        self.client: Client = runner.client
+        self.client: Client = reconciler.client
         """The client, for what the context does not offer. It asks the server every time."""
         self.reasons = tuple(reasons)
         """Why this run happens."""
         self.own_writes: set[tuple[str, str]] = set()
         """UID and version of what this run wrote: being told of it by the watch is no news."""
-        self._runner = runner
+        self._reconciler = reconciler
         self._draft: Any = None
         self._confirmed = False
         self._log: Any = None
@@ -93,18 +94,18 @@ class Context(Generic[R]):
         """A logger that says which controller and resource it is about."""
         if self._log is None:
             self._log = structlog.get_logger("kapsa.controller").bind(
-                controller=self._runner.controller.name, namespace=self.key.namespace, name=self.key.name
+                controller=self._reconciler.controller.name, namespace=self.key.namespace, name=self.key.name
             )
         return self._log
 
     @property
     def failures(self) -> int:
         """How often this resource failed in a row before this run."""
-        return self._runner.queue.failures(self.key)
+        return self._reconciler.queue.failures(self.key)
 
     def now(self) -> datetime:
         """The time on the operator's clock."""
-        return self._runner.clock.now()
+        return self._reconciler.clock.now()
 
     @overload
     def get(self, kind: type[T], name: str, *, namespace: str | None = None) -> T | None: ...
@@ -114,10 +115,10 @@ class Context(Generic[R]):
         """One object from the cache; None if there is none. In the resource's own namespace unless told."""
         place = self.key.namespace if namespace is None else namespace
         gvk = kind_of(kind)
-        found = self._runner.cache.get(gvk, Key(place, name))
+        found = self._reconciler.cache.get(gvk, Key(place, name))
         if found is None and place and namespace is None:
-            found = self._runner.cache.get(gvk, Key("", name))  # a cluster-scoped kind
-        return None if found is None else _read(found, kind)
+            found = self._reconciler.cache.get(gvk, Key("", name))  # a cluster-scoped kind
+        return None if found is None else read_as(found, kind)
 
     @overload
     def list(
@@ -130,8 +131,8 @@ class Context(Generic[R]):
     def list(self, kind: Kind, *, namespace: str | None = None, labels: LabelSelector = None) -> Any:
         """Objects from the cache: in the resource's namespace, in another, or in all of them with namespace=""."""
         place = self.key.namespace if namespace is None else namespace
-        found = self._runner.cache.select(kind_of(kind), namespace=place, labels=labels)
-        return [_read(each, kind) for each in sorted(found, key=_by_key)]
+        found = self._reconciler.cache.select(kind_of(kind), namespace=place, labels=labels)
+        return [read_as(each, kind) for each in sorted(found, key=_by_key)]
 
     @overload
     def find(self, kind: type[T], index: str, value: Hashable) -> Sequence[T]: ...
@@ -139,8 +140,8 @@ class Context(Generic[R]):
     def find(self, kind: str, index: str, value: Hashable) -> Sequence[dict[str, Any]]: ...
     def find(self, kind: Kind, index: str, value: Hashable) -> Any:
         """The objects, in all namespaces, that an index of the kind's controller files under a value."""
-        found = self._runner.cache.by_index(kind, index, value)
-        return [_read(each, kind) for each in sorted(found, key=_by_key)]
+        found = self._reconciler.cache.by_index(kind, index, value)
+        return [read_as(each, kind) for each in sorted(found, key=_by_key)]
 
     @overload
     def children(self, kind: type[T], *, labels: LabelSelector = None) -> Sequence[T]: ...
@@ -148,8 +149,8 @@ class Context(Generic[R]):
     def children(self, kind: str, *, labels: LabelSelector = None) -> Sequence[dict[str, Any]]: ...
     def children(self, kind: Kind, *, labels: LabelSelector = None) -> Any:
         """The objects of a kind that this resource owns, from the cache."""
-        found = self._runner.cache.select(kind_of(kind), owner=self.stored.uid, labels=labels)
-        return [_read(each, kind) for each in sorted(found, key=_by_key)]
+        found = self._reconciler.cache.select(kind_of(kind), owner=self.stored.uid, labels=labels)
+        return [read_as(each, kind) for each in sorted(found, key=_by_key)]
 
     # -- children ----------------------------------------------------------------------------------------------
 
@@ -170,11 +171,11 @@ class Context(Generic[R]):
         `force=False` it raises Conflict instead.
         """
         gvk, key, desired = await self._desired(child, owner)
-        runner = self._runner
+        reconciler = self._reconciler
         if owner:
             self._check_owner(gvk, key)
-        manager = field_manager or runner.applier.manager
-        applied = await runner.applier.apply(
+        manager = field_manager or reconciler.applier.manager
+        applied = await reconciler.applier.apply(
             *(self.client, gvk, key, desired),
             force=force,
             manager=manager,
@@ -183,10 +184,10 @@ class Context(Generic[R]):
         found: dict[str, Any] = msgspec.json.decode(applied.raw)
         metadata = found["metadata"]
         metadata.pop("managedFields", None)
-        if applied.changed and runner.cache.watches(gvk):
+        if applied.changed and reconciler.cache.watches(gvk):
             self.own_writes.add((metadata["uid"], metadata["resourceVersion"]))
         if applied.drift is not None:
-            runner.metrics.drifted(gvk.kind)
+            reconciler.metrics.drifted(gvk.kind)
             self.log.warning("drift corrected", drift=str(applied.drift))
             await self.event("Warning", "DriftCorrected", str(applied.drift), action="Apply")
         return found
@@ -233,24 +234,26 @@ class Context(Generic[R]):
         if name is None:
             identity = identity_of(target)
             kind, name, place = identity.kind, identity.name, identity.namespace or self.key.namespace
-            uid = _uid_of(target)
+            uid = uid_of(target)
         else:
             kind, place, uid = target, self.key.namespace if namespace is None else namespace, ""
         gvk = kind_of(kind)
-        if any(not owned.deletes and kind_of(owned.kind) == gvk for owned in self._runner.controller.owned):
+        if any(
+            not owned.deletes and kind_of(owned.kind) == gvk for owned in self._reconciler.controller.owned
+        ):
             raise TypeError(
-                f"{type(self._runner.controller).__name__} declares that it deletes no {gvk.kind}: "
+                f"{type(self._reconciler.controller).__name__} declares that it deletes no {gvk.kind}: "
                 f"leave deletes=False out of its Owns({str(gvk)!r})"
             )
         if not uid:
-            cached = self._runner.cache.get(gvk, Key(place, name)) or self._runner.cache.get(
+            cached = self._reconciler.cache.get(gvk, Key(place, name)) or self._reconciler.cache.get(
                 gvk, Key("", name)
             )
             if cached is None:
                 return False
             uid, place = cached.uid, cached.namespace
-        if self._runner.cache.watches(gvk):
-            known = self._runner.cache.get(gvk, Key(place, name))
+        if self._reconciler.cache.watches(gvk):
+            known = self._reconciler.cache.get(gvk, Key(place, name))
             if known is not None:
                 await self._confirm(known, gvk, known.key)
         try:
@@ -258,10 +261,10 @@ class Context(Generic[R]):
                 kind, name, namespace=place, uid=uid, propagation=propagation
             )
         except (NotFound, Conflict):  # gone, or its name belongs to another object by now
-            self._runner.cache.note_delete(gvk, Key(place, name), uid)
+            self._reconciler.cache.note_delete(gvk, Key(place, name), uid)
             return False
         if left is None:
-            self._runner.cache.note_delete(gvk, Key(place, name), uid)
+            self._reconciler.cache.note_delete(gvk, Key(place, name), uid)
         else:
             self._noted(gvk, _encode(left))
         return True
@@ -309,8 +312,8 @@ class Context(Generic[R]):
         related: ObjectReference | None = None,
     ) -> None:
         """Tell people what happened, with an Event on the resource. It never fails or delays the run."""
-        self._runner.recorder.event(
-            self._runner.reference(self.stored), type, reason, note, action=action, related=related
+        self._reconciler.recorder.event(
+            self._reconciler.reference(self.stored), type, reason, note, action=action, related=related
         )
 
     # -- inside ------------------------------------------------------------------------------------------------
@@ -319,7 +322,7 @@ class Context(Generic[R]):
         if self._draft is None:
             if not isinstance(self.resource, CustomResource):
                 raise TypeError(
-                    f"{self._runner.controller.gvk} has no status class; write its status with ctx.patch(..., "
+                    f"{self._reconciler.controller.gvk} has no status class; write its status with ctx.patch(..., "
                     "subresource='status')"
                 )
             self._draft = self.resource.draft_status()
@@ -337,14 +340,14 @@ class Context(Generic[R]):
         if child is None:
             doubtful = Reason("Deleted", gvk.kind, *place) in self.reasons
         else:
-            doubtful = child.version > max(self.stored.version, self._runner.told_up_to())
+            doubtful = child.version > max(self.stored.version, self._reconciler.told_up_to())
         if doubtful:
-            await self._runner.check_current(self)
+            await self._reconciler.run.check_current(self)
             self._confirmed = True
 
     def _noted(self, gvk: GroupVersionKind, raw: bytes) -> None:
         """Let all readers see what we wrote, and know its echo when the watch brings it."""
-        stored = self._runner.cache.note_write(gvk, raw)
+        stored = self._reconciler.cache.note_write(gvk, raw)
         if stored is None or (stored.uid == self.stored.uid and stored.deletion_timestamp is not None):
             return  # that the resource deleted itself is news: finalize() comes next
         self.own_writes.add((stored.uid, stored.resource_version))
@@ -352,46 +355,31 @@ class Context(Generic[R]):
     async def _desired(
         self, child: Any, owner: bool, *, named: bool = True
     ) -> tuple[GroupVersionKind, Key, dict[str, Any]]:
-        desired = _manifest(child)
+        desired = manifest_of(child)
         gvk = GroupVersionKind.of(desired)
         metadata = dict(desired.get("metadata") or {})
         if named and not metadata.get("name"):
             raise ValueError(f"a {gvk.kind} to apply needs metadata.name")
-        namespaced = await self._runner.is_namespaced(gvk)
+        namespaced = await self._reconciler.is_namespaced(gvk)
         if not namespaced:
             metadata.pop("namespace", None)
         elif not metadata.get("namespace"):
             if not self.key.namespace:
                 raise ValueError(
                     f"{gvk.kind} {metadata.get('name')} needs metadata.namespace: its owner "
-                    f"{self._runner.controller.gvk.kind} {self.key} is in none that it could take"
+                    f"{self._reconciler.controller.gvk.kind} {self.key} is in none that it could take"
                 )
             metadata["namespace"] = self.key.namespace
         place = Key(metadata.get("namespace", ""), metadata.get("name", ""))
         if owner:
-            metadata["ownerReferences"] = [self._owner_reference(gvk, place)]
+            metadata["ownerReferences"] = [
+                owner_reference(self._reconciler.controller.gvk, self.stored, gvk, place)
+            ]
         desired["metadata"] = metadata
         return gvk, place, desired
 
-    def _owner_reference(self, gvk: GroupVersionKind, place: Key) -> dict[str, Any]:
-        mine = self.key.namespace
-        if mine and mine != place.namespace:
-            raise ValueError(
-                f"{gvk.kind} {place} cannot be owned by {self._runner.controller.gvk.kind} {self.key}: an owner in a "
-                "namespace owns only there. Pass owner=False and clean up in finalize()."
-            )
-        kind = self._runner.controller.gvk
-        return {
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            "name": self.key.name,
-            "uid": self.stored.uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-
     def _check_owner(self, gvk: GroupVersionKind, place: Key) -> None:
-        cache = self._runner.cache
+        cache = self._reconciler.cache
         live = cache.get(gvk, place) if cache.watches(gvk) else None
         if live is None or live.deletion_timestamp is not None:
             return
@@ -404,50 +392,3 @@ class Context(Generic[R]):
 
 def _by_key(stored: StoredObject) -> Key:
     return stored.key
-
-
-def _read(stored: StoredObject, kind: Kind) -> Any:
-    if isinstance(kind, str):
-        return stored.to_dict()
-    if issubclass(kind, CustomResource):
-        return kind.decode(stored.raw)
-    return stored.decode(kind)
-
-
-def _manifest(child: Any) -> dict[str, Any]:
-    """A child as a dict of our own, whatever form it came in."""
-    if isinstance(child, Mapping):
-        return dict(child)
-    if isinstance(child, str):
-        import yaml  # late: most operators build their children in Python and never need it
-
-        loaded = yaml.load(child, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
-        if not isinstance(loaded, dict):
-            raise TypeError(f"a child's YAML must be one object, not {type(loaded).__name__}")
-        return loaded
-    if isinstance(child, CustomResource):
-        manifest = child.to_dict()
-        manifest.pop("status", None)
-        return manifest
-    manifest = _without_none(msgspec.to_builtins(child))
-    if "apiVersion" not in manifest or "kind" not in manifest:
-        gvk = kind_of(type(child))
-        manifest = {"apiVersion": gvk.api_version, "kind": gvk.kind, **manifest}
-    return manifest
-
-
-def _without_none(value: Any) -> Any:
-    """Structs of generated models write every field they know; what is None was never set."""
-    if isinstance(value, dict):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_none(item) for item in value]
-    return value
-
-
-def _uid_of(target: Any) -> str:
-    if isinstance(target, Mapping):
-        uid = (target.get("metadata") or {}).get("uid")
-    else:
-        uid = getattr(getattr(target, "metadata", None), "uid", None)
-    return uid or ""

@@ -1,33 +1,31 @@
 """The reconciler: runs one controller. Changes in, reconciles out, one run for each key at a time.
 
-What happens in a run, in this order: the resource is read from the cache; the finalizer is added if the controller
-cleans up and it is not there yet; `reconcile` (or `finalize`, when the resource is being deleted) is called; one
-status write follows if the status differs; the finalizer goes after a finished `finalize`.
+It turns changes into keys of its queue, hands each key to a `Run`, and decides by the outcome what comes next.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from types import TracebackType
 from typing import Any
 
 import structlog
 
 from kapsa.runtime.applying import Applier
-from kapsa.runtime.binding import resource_of
+from kapsa.runtime.binding import read_as, resource_of
 from kapsa.runtime.cache import Cache
 from kapsa.runtime.client import Client
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.context import Context, OutdatedError
-from kapsa.runtime.controller import Controller, Requeue, TerminalError
-from kapsa.runtime.errors import ClientError, Conflict, Invalid, NotFound, WriteRefused
+from kapsa.runtime.controller import Controller, TerminalError
+from kapsa.runtime.errors import ClientError, Conflict, WriteRefused
 from kapsa.runtime.events import EventRecorder, ObjectReference
-from kapsa.runtime.finalizers import patch_to_add, patch_to_remove
 from kapsa.runtime.informer import Informer
 from kapsa.runtime.metadata import GroupVersionKind
 from kapsa.runtime.metrics import ControllerMetrics, Result
 from kapsa.runtime.resource import CustomResource, ModelMismatch
+from kapsa.runtime.run import NonsenseError, Run
 from kapsa.runtime.selector import matcher
 from kapsa.runtime.store import Change, Key, StoredObject
 from kapsa.runtime.triggers import Triggers
@@ -37,7 +35,6 @@ __all__ = ["Reconciler"]
 
 _log = structlog.get_logger(__name__)
 
-_FINALIZER_ATTEMPTS = 5
 _ECHOES_KEPT = 32
 
 
@@ -68,9 +65,11 @@ class Reconciler:
         self._resync: asyncio.Task[None] | None = None
         self._own_writes: dict[Key, set[Any]] = {}
         self._gave_up: dict[Key, tuple[object, ...]] = {}
+        self._troubles: dict[Key, str] = {}
         self._scopes: dict[GroupVersionKind, bool] = {}
         self._triggers = Triggers(controller, cache, wake=self._wake, gone=self._forget)
         self.informers = self._triggers.informers
+        self.run = Run(controller, client=client, cache=cache)
 
     # -- from changes to the queue -----------------------------------------------------------------------------
 
@@ -90,6 +89,7 @@ class Reconciler:
         self.queue.forget(key)
         self._own_writes.pop(key, None)
         self._gave_up.pop(key, None)
+        self._troubles.pop(key, None)
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -148,6 +148,7 @@ class Reconciler:
         self.queue = WorkQueue(backoff=self.controller.retry_backoff, observer=self.metrics)
         self._own_writes.clear()
         self._gave_up.clear()
+        self._troubles.clear()
 
     async def _work(self) -> None:
         queue = self.queue
@@ -180,7 +181,7 @@ class Reconciler:
         started = time.perf_counter()
         after: float | None = None
         try:
-            result, after = await self._run(item, stored, own)
+            result, after = await self._attempt(item, stored, own)
         except WriteRefused:
             # We do not lead at the moment. Whoever leads next starts with everything; should we get the lease back
             # in this very instant, that is us, and this key must not be lost.
@@ -202,12 +203,17 @@ class Reconciler:
             priority = item.priority if not again else Priority.EVENT
             queue.retry(key, Reason("Retry"), priority=priority)
 
-    async def _run(self, item: Item[Key], stored: StoredObject, own: set[Any]) -> tuple[Result, float | None]:
+    async def _attempt(
+        self, item: Item[Key], stored: StoredObject, own: set[Any]
+    ) -> tuple[Result, float | None]:
         """One run; the outcome and, if it asked to come back, after how long."""
-        ctx: Context[Any] | None = None
         try:
             ctx = self._context(stored, item, own)
-            after = await self._bounded(ctx)
+        except ModelMismatch as error:
+            self._give_up(stored, error, "DoesNotFitModel")
+            return "terminal", None
+        try:
+            after = await self.run(ctx)
         except TimeoutError:
             limit = self.controller.reconcile_timeout
             _log.error("reconcile cancelled", controller=self.name, object=str(item.key), after_seconds=limit)
@@ -217,232 +223,52 @@ class Reconciler:
         except (Conflict, OutdatedError) as error:
             _log.info("conflict, trying again", controller=self.name, object=str(item.key), error=str(error))
             return "conflict", None
-        except (TerminalError, ModelMismatch) as error:
-            await self._give_up(ctx, stored, error)
+        except TerminalError as error:
+            self._give_up(ctx.stored, error, "TerminalError")
             return "terminal", None
-        except ClientError as error:
-            _log.warning("reconcile failed", controller=self.name, object=str(item.key), error=str(error))
+        except Exception as error:
+            self._tell(item, error)
             return "error", None
-        except Exception:
-            _log.exception(
-                "reconcile failed",
-                controller=self.name,
-                object=str(item.key),
-                reasons=[str(r) for r in item.reasons],
-            )
-            return "error", None
+        if self._troubles:
+            self._troubles.pop(item.key, None)
         return ("success" if after is None else "requeue"), after
 
+    def _tell(self, item: Item[Key], error: Exception) -> None:
+        """Log a failure: with the way to it if that is news, in one line if it only happens again."""
+        about: dict[str, Any] = {"controller": self.name, "object": str(item.key)}
+        if isinstance(error, ClientError | ModelMismatch | NonsenseError):  # their words say it all
+            _log.warning("reconcile failed", **about, error=str(error))
+            return
+        trouble = f"{type(error).__name__}: {error}"
+        about["reasons"] = [str(reason) for reason in item.reasons]
+        if self._troubles.get(item.key) == trouble:
+            failures = self.queue.failures(item.key) + 1
+            _log.error("reconcile failed again", **about, error=trouble, failures=failures)
+            return
+        self._troubles[item.key] = trouble
+        _log.error("reconcile failed", **about, exc_info=(type(error), error, _past_the_framework(error)))
+
     def _context(self, stored: StoredObject, item: Item[Key], own: set[Any]) -> Context[Any]:
-        kind = self.controller.resource
-        resource: Any
-        if isinstance(kind, str):
-            resource = stored.to_dict()
-        elif issubclass(kind, CustomResource):
-            resource = kind.decode(stored.raw)
+        resource = read_as(stored, self.controller.resource)
+        if isinstance(resource, CustomResource):
             _ = (
                 resource.spec,
                 resource.status,
-            )  # a resource that does not fit its model is told here, not in user code
-        else:
-            resource = stored.decode(kind)
+            )  # what does not fit is told here, not in somebody's reconcile
         ctx: Context[Any] = Context(self, stored, resource, item.reasons)
         ctx.own_writes = own
         return ctx
 
-    async def _bounded(self, ctx: Context[Any]) -> float | None:
-        limit = self.controller.reconcile_timeout
-        if limit is None:
-            return await self._steps(ctx)
-        try:
-            async with asyncio.timeout(limit) as scope:
-                return await self._steps(ctx)
-        except TimeoutError as error:
-            if scope.expired():
-                raise
-            # A time-out of the reconcile's own is a failure like any other, not ours.
-            raise RuntimeError(f"reconcile raised a TimeoutError of its own: {error}") from error
-
-    async def _steps(self, ctx: Context[Any]) -> float | None:
-        controller = self.controller
-        if ctx.stored.deletion_timestamp is not None:
-            return await self._finalize(ctx)
-        if controller.has_finalize and controller.finalizer not in ctx.stored.finalizers:
-            await self._add_finalizer(ctx)
-        after = await self._call(controller.reconcile, ctx)
-        await self._write_status(ctx, observed=True)
-        return after
-
-    async def _call(
-        self, method: Callable[[Any, Context[Any]], Awaitable[Any]], ctx: Context[Any]
-    ) -> float | None:
-        try:
-            result = await method(ctx.resource, ctx)
-        except (asyncio.CancelledError, WriteRefused):
-            raise
-        except Exception as failure:
-            await self._write_status_after_failure(ctx, failure)
-            raise
-        return self._after(result, method.__name__)
-
-    def _after(self, result: Any, method: str) -> float | None:
-        if result is None:
-            return None
-        if isinstance(result, Requeue):
-            return result.after
-        raise TypeError(
-            f"{type(self.controller).__name__}.{method} returned {result!r}: return None to wait for the next event, "
-            "or Requeue(after=seconds) to come back"
-        )
-
-    # -- status ------------------------------------------------------------------------------------------------
-
-    async def _write_status(self, ctx: Context[Any], *, observed: bool) -> None:
-        """One write, and only if the status differs from what is there."""
-        resource = ctx.resource
-        if not isinstance(resource, CustomResource):
-            return
-        generation = ctx.stored.generation
-        if ctx.draft is None and (not observed or resource.status.observed_generation == generation):
-            return
-        draft = ctx.status
-        if observed and generation:
-            draft.observed_generation = generation
-        patch = resource.status_patch(draft)
-        if patch is None:
-            return
-        # With the version it was read at: a status made from an old spec must not overwrite that of a newer one.
-        body = {
-            "metadata": {"resourceVersion": ctx.stored.resource_version, "uid": ctx.stored.uid},
-            "status": patch,
-        }
-        try:
-            raw = await self.client.patch(
-                type(resource),
-                ctx.key.name,
-                body,
-                into=bytes,
-                namespace=ctx.key.namespace,
-                subresource="status",
-            )
-        except NotFound:
-            return  # deleted meanwhile: nobody is left to read it
-        self._wrote(ctx, raw)
-
-    async def _write_status_after_failure(self, ctx: Context[Any], failure: Exception) -> None:
-        """What the run found before it failed is worth telling; failing to tell it does not hide the failure."""
-        terminal = isinstance(failure, TerminalError)
-        if ctx.draft is None and not terminal:
-            return
-        try:
-            await self._write_status(ctx, observed=terminal)
-        except ClientError as error:
-            _log.info(
-                "status not written after a failure",
-                controller=self.name,
-                object=str(ctx.key),
-                error=str(error),
-            )
-
-    # -- finalizers --------------------------------------------------------------------------------------------
-
-    async def _add_finalizer(self, ctx: Context[Any]) -> None:
-        """Put our finalizer on the resource, before anything is made that it would have to clean up."""
-        try:
-            await self._patch_metadata(ctx, patch_to_add(ctx.stored, self.controller.finalizer))
-        except Invalid as error:
-            if error.causes:
-                raise  # the resource itself breaks its kind's rules, whoever touches it
-            raise _outdated(error) from error
-
-    async def _finalize(self, ctx: Context[Any]) -> float | None:
-        controller = self.controller
-        if not controller.has_finalize or controller.finalizer not in ctx.stored.finalizers:
-            return None
-        after = await self._call(controller.finalize, ctx)
-        if after is not None:
-            await self._write_status(ctx, observed=True)
-            return after
-        await self._remove_finalizer(ctx)
-        return None
-
-    async def _remove_finalizer(self, ctx: Context[Any]) -> None:
-        """Take our finalizer away, by its place in the list and only if it is there: never anybody else's."""
-        for _ in range(_FINALIZER_ATTEMPTS):
-            patch = patch_to_remove(ctx.stored, self.controller.finalizer)
-            if patch is None:
-                return
-            try:
-                await self._patch_metadata(ctx, patch)
-            except NotFound:
-                return
-            except (Invalid, Conflict) as error:
-                if error.causes:
-                    raise
-                if not await self._look_again(ctx):  # the list changed
-                    return
-            else:
-                return
-        raise RuntimeError(
-            f"{self.gvk.kind} {ctx.key}: its finalizers kept changing while ours was to be removed"
-        )
-
-    async def _look_again(self, ctx: Context[Any]) -> bool:
-        """Read the resource from the server. False if it is another one by now, or none."""
-        try:
-            raw = await self.client.get(
-                self.controller.resource, ctx.key.name, into=bytes, namespace=ctx.key.namespace
-            )
-        except NotFound:
-            self.cache.note_delete(self.gvk, ctx.key, ctx.stored.uid)
-            return False
-        stored = self.cache.note_write(self.gvk, raw)
-        if stored is None or stored.uid != ctx.stored.uid:
-            return False
-        ctx.stored = stored
-        return True
-
-    def told_up_to(self) -> int:
-        """The version up to which every watch of the resource's kind has told everything."""
-        return min(informer.store.told for informer in self.cache.of_kind(self.gvk))
-
-    async def check_current(self, ctx: Context[Any]) -> None:
-        """Ask the server whether the resource still is what this run was given; if not, the next run has the new one."""
-        before = ctx.stored
-        if await self._look_again(ctx) and _fingerprint(before) == _fingerprint(ctx.stored):
-            return
-        raise OutdatedError(f"{self.gvk.kind} {ctx.key} has changed since this run began")
-
-    async def _patch_metadata(self, ctx: Context[Any], patch: list[dict[str, Any]]) -> None:
-        raw = await self.client.patch(
-            self.controller.resource,
-            ctx.key.name,
-            patch,
-            into=bytes,
-            type="json",
-            namespace=ctx.key.namespace,
-        )
-        self._wrote(ctx, raw)
-
-    def _wrote(self, ctx: Context[Any], raw: bytes) -> None:
-        """Our own write to the resource: readers see it, its echo wakes nobody, and this run goes on from it."""
-        stored = self.cache.note_write(self.gvk, raw)
-        if stored is not None:
-            ctx.own_writes.add((stored.uid, stored.resource_version))
-            ctx.stored = stored
-
     # -- giving up ---------------------------------------------------------------------------------------------
 
-    async def _give_up(self, ctx: Context[Any] | None, stored: StoredObject, error: Exception) -> None:
+    def _give_up(self, stored: StoredObject, error: Exception, reason: str) -> None:
         _log.error(
             "not retried until the resource changes",
             controller=self.name,
             object=str(stored.key),
             error=str(error),
         )
-        latest = ctx.stored if ctx is not None else stored
-        self._gave_up[stored.key] = _fingerprint(latest)
-        reason = "DoesNotFitModel" if isinstance(error, ModelMismatch) else "TerminalError"
+        self._gave_up[stored.key] = stored.fingerprint()
         self.recorder.event(self.reference(stored), "Warning", reason, str(error))
 
     def _waits_for_a_change(self, stored: StoredObject) -> bool:
@@ -452,12 +278,16 @@ class Reconciler:
         known = self._gave_up.get(stored.key)
         if known is None:
             return False
-        if known == _fingerprint(stored):
+        if known == stored.fingerprint():
             return True
         del self._gave_up[stored.key]
         return False
 
     # -- small things ------------------------------------------------------------------------------------------
+
+    def told_up_to(self) -> int:
+        """The version up to which every watch of the resource's kind has told everything."""
+        return min(informer.store.told for informer in self.cache.of_kind(self.gvk))
 
     def reference(self, stored: StoredObject) -> ObjectReference:
         return ObjectReference(
@@ -483,16 +313,10 @@ class Reconciler:
         return known
 
 
-def _fingerprint(stored: StoredObject) -> tuple[object, ...]:
-    """What people can change of a resource: everything but its status."""
-    return (
-        stored.uid,
-        stored.generation,
-        stored.deletion_timestamp,
-        tuple(sorted(stored.labels.items())),
-        tuple(sorted(stored.annotations().items())),
-    )
-
-
-def _outdated(error: Invalid) -> Conflict:
-    return Conflict(error.status, action=error.action)
+def _past_the_framework(error: Exception) -> TracebackType | None:
+    """The traceback from the first frame that is the author's."""
+    ours = (__name__, Run.__module__)
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_frame.f_globals.get("__name__") in ours:
+        traceback = traceback.tb_next
+    return traceback or error.__traceback__

@@ -81,6 +81,16 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
         """The annotations, read from the JSON: they are too large to keep twice."""
         return _ANNOTATED.decode(self.raw).metadata.annotations or {}
 
+    def fingerprint(self) -> tuple[object, ...]:
+        """What people can change of it: everything but its status."""
+        return (
+            self.uid,
+            self.generation,
+            self.deletion_timestamp,
+            tuple(sorted(self.labels.items())),
+            tuple(sorted(self.annotations().items())),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """A fresh dict of the whole object; change it as you like."""
         decoded: dict[str, Any] = msgspec.json.decode(self.raw)

@@ -1,0 +1,122 @@
+"""A reconcile or a stored resource that is wrong: what is told of it, and that the rest keeps going."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kapsa.runtime import Context, Operator, Reads, Requeue
+from kapsa.runtime.testing import Harness
+from tests.runtime.shop import App, Recorder, app
+
+pytestmark = pytest.mark.virtual_time
+
+Printed = pytest.CaptureFixture[str]
+
+
+def told(capsys: Printed) -> str:
+    return "".join(capsys.readouterr())  # where logs go is the process's choice
+
+
+async def start(harness: Harness, controller: Recorder) -> None:
+    await harness.install(App)
+    await harness.start(Operator(controllers=[controller]))
+
+
+async def install_without_schema(harness: Harness) -> None:
+    """The kind as an older version had it, which allowed anything."""
+    await harness.install(App)
+    crd = await harness.client.get("apiextensions.k8s.io/v1/CustomResourceDefinition", "apps.example.com")
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    await harness.client.replace(crd)
+
+
+async def test_a_nonsense_return_value_is_a_clear_error_and_the_rest_keeps_going(
+    harness: Harness, capsys: Printed
+) -> None:
+    async def nonsense(resource: App, ctx: Context[App]) -> Any:
+        return {"requeue": True} if resource.name == "bad" else None
+
+    controller = Recorder(nonsense)
+    await start(harness, controller)
+    await harness.apply(app("bad"), app("good"))
+    await harness.clock.sleep(1)
+    logged = told(capsys)
+    assert "Recorder.reconcile returned {'requeue': True}: return None" in logged
+    assert "Traceback" not in logged
+    assert "good" in controller.runs
+
+
+async def test_a_resource_that_no_longer_fits_the_model_is_named_and_the_rest_keeps_going(
+    harness: Harness,
+) -> None:
+    await install_without_schema(harness)
+    await harness.apply(app("old", replicas="many"), app("good"))
+    controller = Recorder()
+    await harness.start(Operator(controllers=[controller]))
+    await harness.settle()
+    assert controller.runs == ["good"]
+    event = await harness.assert_event("DoesNotFitModel", name="old")
+    assert "App default/old does not fit its model: spec.replicas" in event["note"]
+
+
+async def test_a_resource_that_fits_again_runs_again(harness: Harness) -> None:
+    await install_without_schema(harness)
+    await harness.apply(app("old", replicas="many"))
+    controller = Recorder()
+    await harness.start(Operator(controllers=[controller]))
+    await harness.settle()
+    await harness.apply(app("old", replicas=2))
+    await harness.settle()
+    assert controller.runs == ["old"]
+
+
+async def test_another_resource_that_does_not_fit_is_waited_for_not_given_up_on(
+    harness: Harness, capsys: Printed
+) -> None:
+    async def add_up(resource: App, ctx: Context[App]) -> Requeue | None:
+        if resource.name == "sum":
+            ctx.status.ready = sum(each.spec.replicas for each in ctx.list(App))
+        return None
+
+    await install_without_schema(harness)
+    await harness.apply(app("sum"), app("old", replicas="many"))
+    await harness.start(Operator(controllers=[Recorder(add_up, reads=[Reads(App)])]))
+    await harness.clock.sleep(10)
+    assert "App default/old does not fit its model: spec.replicas" in told(capsys)
+    await harness.apply(app("old", replicas=2))
+    await harness.clock.sleep(1100)  # more than the longest back-off: nothing else runs the sum
+    assert (await harness.get(App, "sum")).status.ready == 3
+
+
+async def test_a_failure_is_told_with_its_traceback_once_and_then_in_a_line(
+    harness: Harness, capsys: Printed
+) -> None:
+    async def divide(resource: App, ctx: Context[App]) -> Requeue | None:
+        return Requeue(after=1 // (resource.spec.replicas - 1))
+
+    await start(harness, Recorder(divide))
+    await harness.apply(app("bad"))
+    await harness.clock.sleep(30)
+    logged = told(capsys)
+    assert logged.count("Traceback") == 1
+    assert "in divide" in logged
+    assert "reconciler.py" not in logged
+    assert "run.py" not in logged
+    assert "ZeroDivisionError: integer division or modulo by zero" in logged
+    assert "reconcile failed again" in logged
+
+
+async def test_a_child_that_is_none_of_the_known_forms_is_told_with_what_it_is(
+    harness: Harness, capsys: Printed
+) -> None:
+    async def nothing(resource: App, ctx: Context[App]) -> Requeue | None:
+        await ctx.apply(None)
+        return None
+
+    await start(harness, Recorder(nothing))
+    await harness.apply(app("bad"))
+    await harness.clock.sleep(1)
+    assert "a child is a dict, YAML text, a resource or a struct, not NoneType" in told(capsys)
