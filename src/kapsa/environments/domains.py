@@ -25,12 +25,13 @@ from kapsa.environments.resources import (
     Allocation,
     DomainCount,
     DomainPool,
+    DomainPoolSpec,
     Environment,
     IssuerReference,
     Project,
 )
 from kapsa.environments.settings import Settings
-from kapsa.runtime import Context
+from kapsa.runtime import Context, ObjectMeta
 from kapsa.runtime.errors import AlreadyExists, Conflict
 from kapsa.runtime.errors import NotFound as ObjectNotFound
 from kapsa.runtime.model import to_wire
@@ -40,6 +41,7 @@ __all__ = [
     "DEFAULT_POOL",
     "DomainPools",
     "HostRequest",
+    "built_in_pool",
     "choose",
     "domain_counts",
     "shared_domains",
@@ -215,18 +217,11 @@ class DomainPools:
         raise Failed(f"DomainPool {BUILT_IN} could not be made", reason="PoolBusy")
 
     async def _make_built_in(self, ctx: Context[Environment], domain: str, *, exists: bool) -> None:
-        spec = {"baseDomains": [domain]}
         if exists:
-            await ctx.patch(DomainPool, BUILT_IN, {"spec": spec}, namespace="")
+            await ctx.patch(DomainPool, BUILT_IN, {"spec": {"baseDomains": [domain]}}, namespace="")
             return
-        manifest = {
-            "apiVersion": DomainPool.api_version,
-            "kind": DomainPool.kind,
-            "metadata": {"name": BUILT_IN, "labels": {MANAGED_BY: OPERATOR}},
-            "spec": spec,
-        }
         try:
-            await ctx.create(manifest, owner=False)
+            await ctx.create(built_in_pool(domain), owner=False)
         except AlreadyExists:
             return  # somebody was faster; the next look shows it
 
@@ -248,6 +243,12 @@ class DomainPools:
 
 
 # -- choosing: pure functions over the pools as they were read -----------------------------------------------------
+
+
+def built_in_pool(domain: str) -> DomainPool:
+    """The pool that is made while administrators have made none."""
+    metadata = ObjectMeta(name=BUILT_IN, labels={MANAGED_BY: OPERATOR})
+    return DomainPool(metadata=metadata, spec=DomainPoolSpec(base_domains=(domain,)))
 
 
 def choose(pools: Sequence[DomainPool], request: HostRequest, rng: random.Random) -> Choice:
@@ -382,14 +383,12 @@ def _is_reserved(choice: Choice) -> bool:
     return below in choice.pool.spec.allocation_policy.reserved_subdomains
 
 
-def shared_domains(pool: DomainPool, pools: Sequence[DomainPool]) -> dict[str, str]:
-    """Domains of this pool that a senior one gives out, with that one's name."""
+def shared_domains(pool: DomainPool, pools: Sequence[DomainPool]) -> str:
+    """Which domains of this pool a senior one gives out, in words; empty if none."""
     owners = _owners(pools)
-    return {
-        domain: owners[domain].name
-        for domain in pool.spec.base_domains
-        if owners[domain].metadata.uid != pool.metadata.uid
-    }
+    others = {domain: owners[domain] for domain in sorted(pool.spec.base_domains)}
+    told = [f"{domain} (DomainPool {each.name})" for domain, each in others.items() if each.name != pool.name]
+    return f"another pool gives out {', '.join(told)}" if told else ""
 
 
 def domain_counts(pool: DomainPool, allocations: Sequence[Allocation]) -> list[DomainCount]:

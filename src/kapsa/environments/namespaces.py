@@ -24,6 +24,7 @@ __all__ = [
     "NamespaceChangingError",
     "claim",
     "owners",
+    "refuse_foreign",
     "release",
 ]
 
@@ -67,7 +68,7 @@ async def claim(
         raise NamespaceChangingError(f"namespace {name} was deleted; it is made again")
     if live is None:
         live = await _create(ctx, wanted)
-    _refuse_foreign(ctx, live, remembered)
+    refuse_foreign(live, ctx.stored.uid, remembered)
     if live["metadata"].get("deletionTimestamp"):
         raise NamespaceChangingError(f"namespace {name} is being deleted; it is made again once it is gone")
     await _correct(ctx, live, wanted)
@@ -81,7 +82,7 @@ async def release(ctx: Context[Any], name: str) -> str:
     if live is None:
         return ""
     try:
-        _refuse_foreign(ctx, live, ctx.status.namespace)
+        refuse_foreign(live, ctx.stored.uid, ctx.status.namespace)
     except ForeignNamespaceError as refusal:
         ctx.log.info("namespace left alone", namespace=name, why=str(refusal))
         return ""
@@ -129,10 +130,14 @@ async def _create(ctx: Context[Any], wanted: dict[str, Any]) -> dict[str, Any]:
         return found
 
 
-def _refuse_foreign(ctx: Context[Any], live: Mapping[str, Any], remembered: NamespaceStatus | None) -> None:
+def refuse_foreign(live: Mapping[str, Any], uid: str, remembered: NamespaceStatus | None) -> None:
+    """Let pass the namespace that was made for the resource of this UID.
+
+    :raises ForeignNamespaceError: it is anybody else's.
+    """
     metadata = live["metadata"]
     name, owner = metadata["name"], (metadata.get("labels") or {}).get(OWNER_UID)
-    if owner != ctx.stored.uid:
+    if owner != uid:
         whose = (metadata.get("annotations") or {}).get(OWNER) if owner else None
         raise ForeignNamespaceError(
             f"namespace {name} belongs to {whose or 'somebody else'} and is left alone: "

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from kapsa.environments.admission import validators
 from kapsa.environments.build import BuildEngines
 from kapsa.environments.controllers.domain_pool import DomainPoolController
 from kapsa.environments.controllers.environment import EnvironmentController
@@ -35,7 +36,7 @@ from kapsa.environments.repository import Repositories
 from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.settings import Settings
 from kapsa.environments.steps.build import BuildStep
-from kapsa.runtime import Client, LeaderElection, Operator
+from kapsa.runtime import Client, LeaderElection, Operator, Webhooks
 
 __all__ = ["LEASE", "Outside", "make_operator", "operator"]
 
@@ -127,6 +128,7 @@ def make_operator(
         leader_election=LeaderElection(name=LEASE, namespace=settings.namespace)
         if settings.leader_election
         else None,
+        webhooks=_webhooks(settings),
         collect=metrics.collect,
         companions=[
             closed_connections,
@@ -136,6 +138,19 @@ def make_operator(
         # One port for all, as the seed has it: probes are asked there whether or not metrics are told.
         metrics_port=settings.metrics_port if settings.metrics_enabled else None,
         health_port=settings.metrics_port,
+    )
+
+
+def _webhooks(settings: Settings) -> Webhooks | None:
+    if not settings.webhooks_enabled:
+        return None
+    return Webhooks(
+        *validators(settings),
+        service="" if settings.webhook_url else settings.webhook_service,
+        url=settings.webhook_url,
+        host=_HOST,
+        port=settings.webhook_port,
+        cert_dir=settings.webhook_cert_directory,
     )
 
 

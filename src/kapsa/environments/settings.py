@@ -115,9 +115,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds between two checks that a Registry takes its credentials."""
 
     webhooks_enabled: bool = False
-    """Whether the validating webhook is served."""
+    """Whether the validating webhooks are served, which refuse at once what would only fail later."""
     webhook_port: PortNumber = 9443
-    """Where it is served."""
+    """Where they are served."""
+    webhook_service: str = "kapsa-operator-webhooks"
+    """The Service in the operator's namespace by which the API server reaches them."""
+    webhook_url: str = ""
+    """Instead of a Service, for an operator outside the cluster: https://host:port."""
+    webhook_cert_directory: Path | None = None
+    """Where somebody else, such as cert-manager, keeps their tls.crt, tls.key and ca.crt; self-made ones if empty."""
     git_webhook_port: PortNumber | None = None
     """Where webhooks of GitHub and GitLab are taken; nowhere if empty."""
     git_webhook_secret: str = ""
@@ -213,6 +219,8 @@ _CHECKS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("kpack_service_account", _matches(_LABEL), "the name of a service account"),
     ("preview_domain", _is_domain, "a domain such as preview.example.com"),
     ("preview_environment_domain", _is_domain, "a domain such as preview.example.com"),
+    ("webhook_service", _matches(_LABEL), "the name of a Service"),
+    ("webhook_url", _matches(r"(https://[^/\s]+(/\S*)?)?"), "an address such as https://host:9443"),
     ("gateway", _matches(rf"({_LABEL}/{_LABEL})?"), "a Gateway as namespace/name"),
     ("api_server_cidrs", _is_network, "an address range such as 10.0.0.1/32"),
     ("git_protocols", _matches("https|ssh|http|file"), "https, ssh, http or file"),

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 
 from kapsa.runtime.binding import Manifest, decoder_for, kind_of
+from kapsa.runtime.client import Client
 from kapsa.runtime.jsonpatch import difference
 from kapsa.runtime.metadata import GroupVersionKind
 from kapsa.runtime.model import Spec, to_wire
@@ -75,8 +76,10 @@ class Review(msgspec.Struct, frozen=True):
 class AdmissionRequest(Generic[T]):
     """A write that somebody asks for, and that is not done yet."""
 
-    def __init__(self, wire: _Wire, type: type[Any]) -> None:  # noqa: A002 - a type is what it is
+    def __init__(self, wire: _Wire, type: type[Any], client: Client) -> None:  # noqa: A002 - a type is what it is
         self._wire = wire
+        self.client: Client = client
+        """For a look at what else is in the cluster. A webhook only decides: it writes nothing."""
         self._decode = decoder_for(type)
         self.manifest: Manifest = copy.deepcopy(wire.object) if wire.object is not None else {}
         """The object as plain data. A mutating webhook changes it in place; the patch is made from the change."""
@@ -240,10 +243,10 @@ class Webhook(Generic[T]):
             ]
         return entry
 
-    async def review(self, review: Review) -> tuple[AdmissionResponse, Manifest]:
+    async def review(self, review: Review, client: Client) -> tuple[AdmissionResponse, Manifest]:
         """The answer, and the AdmissionReview that carries it."""
         type_ = self.resource if isinstance(self.resource, type) else dict
-        request: AdmissionRequest[T] = AdmissionRequest(review.request, type_)
+        request: AdmissionRequest[T] = AdmissionRequest(review.request, type_, client)
         response = await self._answer(request)
         return response, answer(review.request.uid, response, request.patch if response.allowed else [])
 

@@ -249,7 +249,7 @@ class WebhookServer:
             async with asyncio.timeout(webhook.timeout_seconds):
                 review = _decode_review(await request.read())
                 uid = review.request.uid
-                response, body = await webhook.review(review)
+                response, body = await webhook.review(review, self._client)
         except web.HTTPRequestEntityTooLarge:
             limit = self._webhooks.max_body_bytes
             return "malformed", web.Response(status=413, text=f"requests are at most {limit} bytes")

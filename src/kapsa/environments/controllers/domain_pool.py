@@ -64,8 +64,7 @@ class DomainPoolController(Controller[DomainPool]):
         ctx.status.domains = domain_counts(pool, held)
         shared = shared_domains(pool, ctx.list(DomainPool, namespace=""))
         if shared:
-            told = ", ".join(f"{domain} (DomainPool {other})" for domain, other in sorted(shared.items()))
-            ctx.condition("Ready", False, reason="DomainTaken", message=f"another pool gives out {told}")
+            ctx.condition("Ready", False, reason="DomainTaken", message=shared)
         else:
             domains = ", ".join(pool.spec.base_domains)
             ctx.condition("Ready", True, reason="GivesOutHosts", message=f"hosts below {domains}")

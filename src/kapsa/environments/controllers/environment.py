@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from kapsa.environments.belonging import PROJECT_MISSING, is_home_of, project_key, project_missing
 from kapsa.environments.deletion import Deletion
 from kapsa.environments.dependencies import Domains, Prober, Renders, ResolvesCommits
 from kapsa.environments.git_address import is_commit
 from kapsa.environments.interests import Interests
 from kapsa.environments.listings import Listings
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.names import FINALIZER, OWNER, OWNER_UID, namespace_name
+from kapsa.environments.names import FINALIZER, OWNER_UID
 from kapsa.environments.namespaces import NAMESPACE, owners
 from kapsa.environments.outside import OutsideError
 from kapsa.environments.repository_access import RepositoryAccess
@@ -163,24 +164,15 @@ class EnvironmentController(Controller[Environment]):
         home = environment.namespace
         self.interests.note(ctx.key, NAMESPACE, home)
         namespace = ctx.get(NAMESPACE, home, namespace="")
-        if namespace is None:
+        key = project_key(namespace, environment)
+        if namespace is None or key is None:
             return None
-        metadata = namespace["metadata"]
-        team, _, name = (metadata.get("annotations") or {}).get(OWNER, "").partition("/")
-        if not name or name != environment.spec.project_ref.name:
-            return None
-        self.interests.note(ctx.key, Project, name, namespace=team)
-        project = ctx.get(Project, name, namespace=team)
-        owner = (metadata.get("labels") or {}).get(OWNER_UID)
-        return project if project is not None and project.metadata.uid == owner else None
+        self.interests.note(ctx.key, Project, key.name, namespace=key.namespace)
+        project = ctx.get(Project, key.name, namespace=key.namespace)
+        return project if project is not None and is_home_of(namespace, project) else None
 
     def _orphaned(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
-        wanted = environment.spec.project_ref.name
-        message = (
-            f"namespace {environment.namespace} is not that of a Project {wanted}: create the Project, and the "
-            f"Environment in the namespace that it makes, such as {namespace_name('team', wanted)}"
-        )
-        ctx.condition("Ready", False, reason="ProjectMissing", message=message)
+        ctx.condition("Ready", False, reason=PROJECT_MISSING, message=project_missing(environment))
         if environment.status.namespace is None:
             ctx.status.phase = "Pending"
         return _requeue(None, ctx.status.expires_at, ctx.now())

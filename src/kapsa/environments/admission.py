@@ -1,0 +1,179 @@
+"""Admission: what the API server is told to refuse at once, so that people read it where they asked.
+
+Each rule here is one that a controller applies as well, by the same function: a webhook can be off, down or passed by. So
+nothing depends on being asked, and no write fails because nobody answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import Any, TypeVar
+
+from kapsa.environments.belonging import PROJECT_MISSING, is_home_of, project_key, project_missing
+from kapsa.environments.domains import HostRequest, built_in_pool, choose, shared_domains
+from kapsa.environments.git_address import RepositoryAddress, check_branch
+from kapsa.environments.names import namespace_name
+from kapsa.environments.namespaces import NAMESPACE, ForeignNamespaceError, refuse_foreign
+from kapsa.environments.outside import OutsideError, Refused
+from kapsa.environments.preview_children import namespace_of
+from kapsa.environments.resources import DomainPool, Environment, PreviewEnvironment, Project, Registry
+from kapsa.environments.settings import Settings
+from kapsa.runtime import (
+    AdmissionRequest,
+    AdmissionResponse,
+    Client,
+    CustomResource,
+    ValidatingWebhook,
+    allow,
+    deny,
+)
+from kapsa.runtime.errors import NotFound
+
+__all__ = [
+    "DomainPoolValidator",
+    "EnvironmentValidator",
+    "PreviewEnvironmentValidator",
+    "ProjectValidator",
+    "validators",
+]
+
+T = TypeVar("T", bound=CustomResource[Any, Any])
+
+
+class _Validator(ValidatingWebhook[T]):
+    """What all have in common: they never stand in the way of a deletion, nor of anything while they do not answer."""
+
+    failure_policy = "Ignore"
+    timeout_seconds = 5
+    match_conditions = {"stays": "!has(object.metadata.deletionTimestamp)"}  # noqa: RUF012 - a declaration
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self._settings = settings
+
+    async def validate(self, request: AdmissionRequest[T]) -> AdmissionResponse:
+        try:
+            warnings = await self.check(request, request.object, request.old_object)
+        except OutsideError as refusal:
+            hint = f". {refusal.hint}" if refusal.hint else ""
+            return deny(f"{refusal}{hint}", reason=refusal.reason)
+        except ForeignNamespaceError as refusal:
+            return deny(str(refusal), reason=refusal.reason)
+        return allow(warnings=warnings)
+
+    async def check(self, request: AdmissionRequest[T], new: T, old: T | None) -> list[str]:
+        """Raise what is refused; returns what to warn of. What an update leaves as it was is not judged again."""
+        raise NotImplementedError
+
+
+class ProjectValidator(_Validator[Project]):
+    """Refuses repositories that are never fetched, and names whose namespace is taken. Warns of what is missing yet."""
+
+    async def check(self, request: AdmissionRequest[Project], new: Project, old: Project | None) -> list[str]:
+        if old is not None and old.spec == new.spec:
+            return []
+        RepositoryAddress.parse(new.spec.source.repository_url, protocols=self._settings.git_protocols)
+        for branch in (new.spec.source.branch, *(each.branch for each in new.spec.environments)):
+            check_branch(branch)
+        if old is None:
+            await _refuse_taken(request.client, namespace_name(new.namespace, new.name))
+        return [
+            f"there is no {kind.kind} {name} yet: the project's environments wait for it"
+            for kind, name in _references(new)
+            if await _find(request.client, kind, name) is None
+        ]
+
+
+class EnvironmentValidator(_Validator[Environment]):
+    """Refuses environments of no Project, in namespaces of others, at hosts that cannot be had."""
+
+    async def check(
+        self, request: AdmissionRequest[Environment], new: Environment, old: Environment | None
+    ) -> list[str]:
+        if old is not None and (old.spec.project_ref, old.spec.ingress) == (
+            new.spec.project_ref,
+            new.spec.ingress,
+        ):
+            return []
+        project = await _project_of(request.client, new)
+        if old is None:
+            await _refuse_taken(request.client, namespace_name(project.namespace, project.name, new.name))
+        if new.spec.ingress.enabled and new.spec.ingress.host is not None:
+            await self._check_host(request.client, new, project)
+        return []
+
+    async def _check_host(self, client: Client, environment: Environment, project: Project) -> None:
+        pools = (await client.list(DomainPool)).items or [built_in_pool(self._settings.preview_domain)]
+        choose(pools, HostRequest.of(environment, project), random.Random())  # noqa: S311 - a host that is asked for is not drawn
+
+
+class DomainPoolValidator(_Validator[DomainPool]):
+    """Refuses domains that another pool gives out."""
+
+    async def check(
+        self, request: AdmissionRequest[DomainPool], new: DomainPool, old: DomainPool | None
+    ) -> list[str]:
+        if old is not None and set(new.spec.base_domains) <= set(old.spec.base_domains):
+            return []
+        others = [pool for pool in (await request.client.list(DomainPool)).items if pool.name != new.name]
+        if told := shared_domains(new, [*others, new]):
+            raise Refused(told, reason="DomainTaken", hint="Give each pool domains of its own")
+        return []
+
+
+class PreviewEnvironmentValidator(_Validator[PreviewEnvironment]):
+    """Refuses a second preview of a pull request."""
+
+    async def check(
+        self,
+        request: AdmissionRequest[PreviewEnvironment],
+        new: PreviewEnvironment,
+        old: PreviewEnvironment | None,
+    ) -> list[str]:
+        if old is None:  # the pull request's number cannot be changed
+            await _refuse_taken(request.client, namespace_of(new))
+        return []
+
+
+def validators(settings: Settings) -> tuple[ValidatingWebhook[Any], ...]:
+    """All of them."""
+    return (
+        ProjectValidator(settings),
+        EnvironmentValidator(settings),
+        DomainPoolValidator(settings),
+        PreviewEnvironmentValidator(settings),
+    )
+
+
+async def _refuse_taken(client: Client, namespace: str) -> None:
+    """Refuse a new resource whose namespace is somebody's. One that is on its way out is waited for instead."""
+    live = await _find(client, NAMESPACE, namespace)
+    if live is not None and not live["metadata"].get("deletionTimestamp"):
+        refuse_foreign(live, "", None)
+
+
+async def _project_of(client: Client, environment: Environment) -> Project:
+    home = await _find(client, NAMESPACE, environment.namespace)
+    if (key := project_key(home, environment)) is not None:
+        project: Project | None = await _find(client, Project, key.name, namespace=key.namespace)
+        if project is not None and is_home_of(home, project):
+            return project
+    raise Refused(project_missing(environment), reason=PROJECT_MISSING)
+
+
+def _references(project: Project) -> list[tuple[type[CustomResource[Any, Any]], str]]:
+    """The objects of administrators that a project names."""
+    registry, pool = project.spec.registry, project.spec.domain.domain_pool_ref
+    named: list[tuple[type[CustomResource[Any, Any]], str]] = []
+    if registry is not None and registry.name is not None:
+        named.append((Registry, registry.name))
+    if pool is not None:
+        named.append((DomainPool, pool.name))
+    return named
+
+
+async def _find(client: Client, kind: Any, name: str, *, namespace: str = "") -> Any:
+    with contextlib.suppress(NotFound):
+        return await client.get(kind, name, namespace=namespace)
+    return None

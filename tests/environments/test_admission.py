@@ -1,0 +1,302 @@
+"""Admission: the API server refuses over TLS what would only fail later, in the words of the controllers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from kapsa.devcluster import DevCluster
+from kapsa.environments.admission import validators
+from kapsa.environments.names import OWNER, OWNER_UID
+from kapsa.environments.resources import KINDS, DomainPool, Environment, PreviewEnvironment, Project
+from kapsa.environments.settings import Settings
+from kapsa.runtime import Webhooks, custom_resource_definitions
+from kapsa.runtime.client import Client
+from kapsa.runtime.errors import ClientError, Forbidden, NotFound
+from kapsa.runtime.webhook import WebhookServer
+from kapsa.tools import find_tool
+from tests.eventually import eventually
+
+OPERATOR = "kapsa-admission-test"
+COMMIT = "0123456789" * 4
+
+
+@pytest.fixture
+def team() -> str:
+    """A name that no other test has: on the real engine namespaces take their time to go."""
+    return f"team-{uuid.uuid4().hex[:8]}"
+
+
+@pytest_asyncio.fixture
+async def client(cluster: DevCluster, team: str, unused_tcp_port: int) -> AsyncIterator[Client]:
+    """A cluster whose API server asks the webhooks; a team with a project and its namespace, as a controller leaves them."""
+    async with Client.connect(kubeconfig=cluster.kubeconfig, field_manager=OPERATOR) as client:
+        for definition in custom_resource_definitions(KINDS):
+            await client.apply(definition, force=True)
+        webhooks = Webhooks(
+            *validators(Settings()),
+            host="127.0.0.1",
+            port=unused_tcp_port,
+            url=f"https://127.0.0.1:{unused_tcp_port}",
+        )
+        server = WebhookServer(webhooks, client, operator=OPERATOR)
+        await server.start()
+        try:
+            async with asyncio.timeout(30):
+                await server.ready.wait()
+            await namespace(client, team)
+            await eventually(lambda: called(client, team), bool, "the API server asks every webhook")
+            await furnish(client, team)
+            yield client
+        finally:
+            await clear(client)
+            await server.stop()
+
+
+async def called(client: Client, team: str) -> bool:
+    """The API server takes up kinds and registrations a moment after they are written."""
+    probes = [
+        manifest(Project, "probe", project_spec(repositoryUrl="http://git.example.com/app"), team),
+        manifest(Environment, "probe", environment_spec(), team),
+    ]
+    try:
+        for probe in probes:
+            try:
+                await client.create(probe, dry_run=True)
+            except Forbidden:
+                continue
+            return False
+        await client.list(DomainPool)
+        await client.list(PreviewEnvironment)
+    except ClientError:
+        return False
+    return True
+
+
+async def furnish(client: Client, team: str) -> None:
+    project = await client.create(manifest(Project, "app", project_spec(), team))
+    await namespace(client, f"{team}-app", owner=f"{team}/app", uid=project["metadata"]["uid"])
+
+
+async def clear(client: Client) -> None:
+    """The real engine is other tests' as well."""
+    await client.delete("admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration", OPERATOR)
+    await client.delete("v1/Secret", f"{OPERATOR}-webhook-certificates")
+    for kind in KINDS:
+        found: Any
+        for found in (await client.list(kind)).items:
+            await client.delete(kind, found.name, namespace=found.namespace)
+
+
+async def namespace(client: Client, name: str, *, owner: str = "", uid: str = "") -> None:
+    metadata: dict[str, Any] = {"name": name}
+    if owner:
+        metadata |= {"labels": {OWNER_UID: uid}, "annotations": {OWNER: owner}}
+    await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+
+def manifest(kind: Any, name: str, spec: dict[str, Any], place: str = "") -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": place} if place else {})}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+
+
+def project_spec(**source: Any) -> dict[str, Any]:
+    return {
+        "source": {"repositoryUrl": "https://git.example.com/org/app", **source},
+        "deployment": {"type": "manifest"},
+    }
+
+
+def environment_spec(*, project: str = "app", **spec: Any) -> dict[str, Any]:
+    return {"projectRef": {"name": project}, "source": {"commitSha": COMMIT}, **spec}
+
+
+def preview_spec(number: int) -> dict[str, Any]:
+    return {"pr_number": number, "branch_name": "x", "image": "a", "image_tag": "b"}
+
+
+async def refusal(client: Client, body: dict[str, Any]) -> tuple[str, str]:
+    """The reason and the message of a refused write."""
+    with pytest.raises(Forbidden) as caught:
+        await client.create(body)
+    return caught.value.reason, str(caught.value)
+
+
+async def test_what_is_right_is_let_through(client: Client, team: str) -> None:
+    made = await client.create(manifest(Environment, "one", environment_spec(), f"{team}-app"))
+    host: dict[str, Any] = {"ingress": {"host": "one.preview.catalyst.dev"}}
+    await client.create(manifest(Environment, "two", environment_spec(**host), f"{team}-app"))
+    await client.create(manifest(DomainPool, "pool", {"baseDomains": ["example.com"]}))
+    await client.create(manifest(PreviewEnvironment, "pr-7", preview_spec(7), team))
+    made["metadata"]["labels"] = {"a": "b"}
+    await client.replace(made)
+
+
+async def test_an_environment_in_a_namespace_of_no_project_is_refused(client: Client, team: str) -> None:
+    reason, message = await refusal(client, manifest(Environment, "one", environment_spec(), team))
+    assert reason == "ProjectMissing"
+    assert f"namespace {team} is not that of a Project app: create the Project" in message
+
+
+async def test_an_environment_of_another_project_than_its_namespaces_is_refused(
+    client: Client, team: str
+) -> None:
+    body = manifest(Environment, "one", environment_spec(project="other"), f"{team}-app")
+    assert (await refusal(client, body))[0] == "ProjectMissing"
+
+
+async def test_an_environment_cannot_move_to_another_project(client: Client, team: str) -> None:
+    made = await client.create(manifest(Environment, "one", environment_spec(), f"{team}-app"))
+    made["spec"]["projectRef"]["name"] = "other"
+    with pytest.raises(Forbidden, match="is not that of a Project other"):
+        await client.replace(made)
+
+
+async def test_an_environment_whose_namespace_is_somebody_elses_is_refused(client: Client, team: str) -> None:
+    await namespace(client, f"{team}-app-taken", owner="others/app", uid="1")
+    reason, message = await refusal(client, manifest(Environment, "taken", environment_spec(), f"{team}-app"))
+    assert reason == "NamespaceNotOurs"
+    assert f"namespace {team}-app-taken belongs to others/app" in message
+
+
+async def give(client: Client, host: str) -> None:
+    """Have a host held by an environment of others."""
+    pool = {"baseDomains": ["example.com"], "allocationPolicy": {"reservedSubdomains": ["admin"]}}
+    await client.create(manifest(DomainPool, "pool", pool))
+    held = {"host": host, "environment": "others-app/one", "uid": "1"}
+    await client.patch(DomainPool, "pool", {"status": {"allocations": [held]}}, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("host", "reason", "words"),
+    [
+        ("held.example.com", "HostTaken", "host held.example.com is taken by environment others-app/one"),
+        ("admin.example.com", "HostReserved", "host admin.example.com is reserved by DomainPool pool"),
+        ("a.example.org", "HostOutsidePools", "is not below a domain that is given out here (example.com)"),
+    ],
+)
+async def test_a_host_that_cannot_be_had_is_refused(
+    client: Client, team: str, host: str, reason: str, words: str
+) -> None:
+    await give(client, "held.example.com")
+    spec = environment_spec(ingress={"host": host})
+    told, message = await refusal(client, manifest(Environment, "one", spec, f"{team}-app"))
+    assert told == reason
+    assert words in message
+
+
+async def test_a_host_is_judged_when_it_changes_and_then_only(client: Client, team: str) -> None:
+    spec = environment_spec(ingress={"host": "held.preview.catalyst.dev"})
+    made = await client.create(manifest(Environment, "one", spec, f"{team}-app"))
+    await give(client, "held.example.com")
+    made["spec"]["suspended"] = True
+    made = await client.replace(made)
+    made["spec"]["ingress"]["host"] = "held.example.com"
+    with pytest.raises(Forbidden, match="is taken by environment others-app/one"):
+        await client.replace(made)
+
+
+async def test_an_environment_whose_project_is_gone_can_still_be_deleted(client: Client, team: str) -> None:
+    body = manifest(Environment, "one", environment_spec(), f"{team}-app")
+    body["metadata"]["finalizers"] = ["example.com/wait"]
+    await client.create(body)
+    await client.delete(Project, "app", namespace=team)
+    await client.delete(Environment, "one", namespace=f"{team}-app")
+    patch = {"metadata": {"finalizers": None}, "spec": {"projectRef": {"name": "other"}}}
+    await client.patch(Environment, "one", patch, namespace=f"{team}-app")
+    with pytest.raises(NotFound):
+        await client.get(Environment, "one", namespace=f"{team}-app")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({"repositoryUrl": "http://git.example.com/app"}, "the protocol 'http' is not allowed"),
+        ({"repositoryUrl": "https://git.example.com/a/../b"}, "must have no '..'"),
+        ({"branch": "a..b"}, "'a..b' is not the name of a branch"),
+    ],
+)
+async def test_a_project_that_can_never_be_fetched_is_refused(
+    client: Client, team: str, source: dict[str, str], words: str
+) -> None:
+    assert words in (await refusal(client, manifest(Project, "other", project_spec(**source), team)))[1]
+
+
+async def test_a_project_whose_namespace_is_somebody_elses_is_refused(client: Client, team: str) -> None:
+    await namespace(client, f"{team}-app-taken")
+    reason, message = await refusal(client, manifest(Project, "app-taken", project_spec(), team))
+    assert reason == "NamespaceNotOurs"
+    assert f"namespace {team}-app-taken belongs to somebody else" in message
+
+
+async def test_a_domain_is_in_one_pool_only(client: Client) -> None:
+    await client.create(manifest(DomainPool, "one", {"baseDomains": ["a.example.com", "b.example.com"]}))
+    two = await client.create(manifest(DomainPool, "two", {"baseDomains": ["c.example.com"]}))
+    reason, message = await refusal(
+        client, manifest(DomainPool, "three", {"baseDomains": ["d.example.com", "a.example.com"]})
+    )
+    assert reason == "DomainTaken"
+    assert "another pool gives out a.example.com (DomainPool one)" in message
+    two["spec"]["baseDomains"].append("b.example.com")
+    with pytest.raises(Forbidden, match="DomainPool one"):
+        await client.replace(two)
+
+
+async def test_a_pull_request_has_one_preview(client: Client, team: str) -> None:
+    number = random.randrange(1, 900_000)
+    await namespace(client, f"preview-pr-{number}", owner="others/first", uid="1")
+    second = manifest(PreviewEnvironment, "second", preview_spec(number), team)
+    reason, message = await refusal(client, second)
+    assert reason == "NamespaceNotOurs"
+    assert f"namespace preview-pr-{number} belongs to others/first" in message
+
+
+async def kubectl(cluster: DevCluster, tmp_path: Path, body: dict[str, Any]) -> tuple[int, str]:
+    file = tmp_path / "object.json"
+    file.write_text(json.dumps(body))
+    process = await asyncio.create_subprocess_exec(
+        find_tool("kubectl").path,
+        f"--kubeconfig={cluster.kubeconfig}",
+        "apply",
+        f"--filename={file}",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    return process.returncode or 0, out.decode()
+
+
+async def test_people_read_the_refusal_where_they_asked(
+    client: Client, team: str, cluster: DevCluster, tmp_path: Path
+) -> None:
+    await give(client, "held.example.com")
+    spec = environment_spec(ingress={"host": "held.example.com"})
+    code, told = await kubectl(cluster, tmp_path, manifest(Environment, "one", spec, f"{team}-app"))
+    assert code == 1
+    assert "Error from server (HostTaken)" in told
+    assert (
+        'admission webhook "validate-environment.catalyst.catalyst.dev" denied the request: host held.example.com is '
+        "taken by environment others-app/one. Ask for another host, or delete that environment first"
+    ) in told
+
+
+async def test_people_are_warned_of_what_is_not_there_yet(
+    client: Client, team: str, cluster: DevCluster, tmp_path: Path
+) -> None:
+    spec = {
+        **project_spec(),
+        "registry": {"name": "images", "imageRepository": "org/app"},
+        "domain": {"domainPoolRef": {"name": "pool"}},
+    }
+    code, told = await kubectl(cluster, tmp_path, manifest(Project, "other", spec, team))
+    assert code == 0
+    assert "Warning: there is no Registry images yet: the project's environments wait for it" in told
+    assert "Warning: there is no DomainPool pool yet" in told
