@@ -191,10 +191,23 @@ def _kind_problems(manifest: Manifest) -> Iterator[str]:
 def _pod_problems(spec: Mapping[str, Any]) -> Iterator[str]:
     if spec.get("automountServiceAccountToken"):
         yield "automountServiceAccountToken must not be true"
+    if _mounts_token(spec):
+        yield "a volume would mount a token of the cluster"
     if spec.get("nodeName"):
         yield "nodeName would go around the scheduler"
     if str(spec.get("priorityClassName") or "").startswith("system-"):
         yield f"priorityClassName {spec['priorityClassName']} is the system's own"
+
+
+def _mounts_token(spec: Mapping[str, Any]) -> bool:
+    volumes = spec.get("volumes")
+    for volume in volumes if isinstance(volumes, list) else ():
+        projected = volume.get("projected") if isinstance(volume, dict) else None
+        sources = projected.get("sources") if isinstance(projected, dict) else None
+        for source in sources if isinstance(sources, list) else ():
+            if isinstance(source, dict) and "serviceAccountToken" in source:
+                return True
+    return False
 
 
 def _placed(manifest: Manifest, namespace: str) -> Manifest:

@@ -9,9 +9,11 @@ from typing import Any
 __all__ = ["annotation_refusal", "routing_refusals"]
 
 _CONFIGURES_ALL = re.compile(
-    r"snippet|server-alias|modsecurity|lua-|config-backend|auth-url|auth-signin|custom-headers"
+    r"snippet|server-alias|modsecurity|lua-|^config-|auth-url|auth-signin|auth-tls-match-cn|custom-headers|^mirror-|^actions\."
 )
 """What of an ingress controller's annotations is code, another's host, or sends requests elsewhere."""
+_BREAKS_OUT = re.compile(r"[;{}\r\n]")
+"""What would end the line of a controller's configuration that a value is written into, and begin another."""
 _OF_A_CONTROLLER = re.compile(r"(?:ingress|haproxy|traefik|konghq|nginx|contour|projectcontour)", re.I)
 _NAMES_HOSTS = (
     "external-dns.alpha.kubernetes.io/hostname",
@@ -25,6 +27,8 @@ def annotation_refusal(key: str, value: str, *, hosts: Collection[str] = (), nam
     name = key.rpartition("/")[2].lower()
     if _OF_A_CONTROLLER.search(key.rpartition("/")[0]) and _CONFIGURES_ALL.search(name):
         return f"annotation {key} would configure the ingress controller itself"
+    if _OF_A_CONTROLLER.search(key.rpartition("/")[0]) and _BREAKS_OUT.search(value):
+        return f"annotation {key} holds a semicolon, a brace or a line break"
     if key in _NAMES_HOSTS:
         foreign = [host.strip() for host in value.split(",") if host.strip() not in hosts]
         return f"annotation {key} names {foreign[0]!r}, a host that is not allocated to it" if foreign else ""
@@ -42,11 +46,9 @@ def routing_refusals(manifest: Mapping[str, Any], *, hosts: Collection[str], nam
     spec = spec if isinstance(spec, dict) else {}
     if kind == "Ingress":
         yield from _ingress(spec, hosts)
-    elif kind == "HTTPRoute":
-        yield from _http_route(spec, hosts, namespace)
     elif kind == "Service":
         yield from _service(spec)
-    if kind in ("Ingress", "HTTPRoute", "Service"):
+    if kind in ("Ingress", "Service"):
         annotations = manifest["metadata"].get("annotations")
         for key, value in annotations.items() if isinstance(annotations, dict) else ():
             if refusal := annotation_refusal(str(key), str(value), hosts=hosts, namespace=namespace):
@@ -61,26 +63,14 @@ def _ingress(spec: Mapping[str, Any], hosts: Collection[str]) -> Iterator[str]:
         yield "spec.rules is empty"
     for rule in rules:
         yield from _foreign(rule.get("host"), hosts)
+        http = rule.get("http")
+        for entry in _dicts(http.get("paths")) if isinstance(http, dict) else ():
+            if _BREAKS_OUT.search(str(entry.get("path") or "")):
+                yield f"path {str(entry['path'])[:80]!r} holds a semicolon, a brace or a line break"
     for entry in _dicts(spec.get("tls")):
         listed = entry.get("hosts")
         for host in listed if isinstance(listed, list) else ():
             yield from _foreign(host, hosts)
-
-
-def _http_route(spec: Mapping[str, Any], hosts: Collection[str], namespace: str) -> Iterator[str]:
-    listed = spec.get("hostnames")
-    if not isinstance(listed, list) or not listed:
-        yield "spec.hostnames is empty, so it would take the requests of every host"
-    for host in listed if isinstance(listed, list) else ():
-        yield from _foreign(host, hosts)
-    for rule in _dicts(spec.get("rules")):
-        references = _dicts(rule.get("backendRefs"))
-        for filtered in _dicts(rule.get("filters")):
-            mirror = filtered.get("requestMirror")
-            references += _dicts([mirror.get("backendRef")] if isinstance(mirror, dict) else [])
-        for reference in references:
-            if reference.get("namespace") not in (None, "", namespace):
-                yield f"backendRefs names namespace {reference['namespace']}"
 
 
 def _service(spec: Mapping[str, Any]) -> Iterator[str]:

@@ -1,0 +1,262 @@
+"""What a repository may put into its environment's namespace, and what is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kapsa.environments.render import ALLOWED_KINDS, FilterRules, ObjectsRefused, filter_objects
+from kapsa.environments.render.filter import Refusal
+
+NAMESPACE = "team-app-pr-7"
+HOST = "pr-7.example.com"
+RULES = FilterRules(namespace=NAMESPACE, hosts=[HOST])
+
+
+def thing(
+    kind: str = "v1/ConfigMap", name: str = "web", /, metadata: Any = None, **fields: Any
+) -> dict[str, Any]:
+    version, _, kind = kind.rpartition("/")
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **(metadata or {})}, **fields}
+
+
+def deployment(**pod: Any) -> dict[str, Any]:
+    spec = {"containers": [{"name": "app", "image": "app:1"}], **pod}
+    return thing("apps/v1/Deployment", spec={"template": {"spec": spec}})
+
+
+def ingress(*rules: Any, **spec: Any) -> dict[str, Any]:
+    return thing("networking.k8s.io/v1/Ingress", spec={"rules": list(rules), **spec})
+
+
+def refusals(*objects: dict[str, Any], rules: FilterRules = RULES) -> list[str]:
+    with pytest.raises(ObjectsRefused) as error:
+        filter_objects(objects, rules)
+    assert not error.value.retryable
+    assert error.value.hint
+    return [str(each) for each in error.value.refusals]
+
+
+def test_everything_goes_into_the_environments_namespace_whatever_it_says_of_itself() -> None:
+    objects = [thing(), thing("v1/Secret"), thing("v1/Service", metadata={"namespace": NAMESPACE}, spec={})]
+    assert [each["metadata"]["namespace"] for each in filter_objects(objects, RULES)] == [NAMESPACE] * 3
+
+
+def test_what_the_server_owns_is_left_out() -> None:
+    metadata: dict[str, Any] = {
+        "uid": "x",
+        "resourceVersion": "7",
+        "managedFields": [],
+        "creationTimestamp": None,
+        "generation": 1,
+    }
+    (kept,) = filter_objects([thing(metadata=metadata, status={"a": "b"}, data={"c": "d"})], RULES)
+    assert kept == thing(metadata={"namespace": NAMESPACE}, data={"c": "d"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("rbac.authorization.k8s.io/v1/ClusterRole", "it is cluster-scoped, and rights are not given by repositories"),
+        ("rbac.authorization.k8s.io/v1/ClusterRoleBinding", "it is cluster-scoped"),
+        ("rbac.authorization.k8s.io/v1/Role", "rights are not given by repositories"),
+        ("rbac.authorization.k8s.io/v1/RoleBinding", "rights are not given by repositories"),
+        ("v1/Namespace", "it is cluster-scoped"),
+        ("v1/ResourceQuota", "quotas are the operator's"),
+        ("v1/LimitRange", "limits are the operator's"),
+        ("networking.k8s.io/v1/NetworkPolicy", "network policies are the operator's"),
+        ("apiextensions.k8s.io/v1/CustomResourceDefinition", "it is cluster-scoped"),
+        ("v1/PersistentVolume", "it is cluster-scoped"),
+        ("v1/Pod", "use a Deployment"),
+        ("v1/Endpoints", "it could lead requests anywhere"),
+        ("discovery.k8s.io/v1/EndpointSlice", "it could lead requests anywhere"),
+        ("admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration", "not on the list"),
+        ("catalyst.catalyst.dev/v1alpha1/Environment", "not on the list"),
+        ("argoproj.io/v1alpha1/Application", "not on the list"),
+        ("evil.example.com/v1/ConfigMap", "apiVersion evil.example.com/v1 is not allowed; use v1"),
+        ("extensions/v1beta1/Ingress", "use networking.k8s.io/v1"),
+    ],
+)  # fmt: skip
+def test_a_kind_that_is_not_allowed_is_refused_by_name(kind: str, why: str) -> None:
+    (told,) = refusals(thing(kind, "mine"), thing())
+    assert told.startswith(f"{kind.rpartition('/')[2]} mine: ")
+    assert why in told
+
+
+def test_an_object_meant_for_another_namespace_is_refused_by_name() -> None:
+    (told,) = refusals(thing(metadata={"namespace": "kube-system"}))
+    assert told == "ConfigMap web: it is meant for namespace 'kube-system'; leave metadata.namespace out"
+
+
+def test_all_that_is_refused_is_told_at_once() -> None:
+    told = refusals(thing("v1/Namespace", "a"), thing(), thing("v1/Pod", "b"), deployment(hostNetwork=True))
+    assert [each.partition(":")[0] for each in told] == ["Namespace a", "Pod b", "Deployment web"]
+
+
+def test_a_message_has_an_end_however_much_is_refused() -> None:
+    refused = ObjectsRefused([Refusal(f"Pod {number}", "no") for number in range(1000)])
+    assert str(refused).endswith("; and 980 more")
+    assert len(refused.refusals) == 1000
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"catalyst.dev/owner-uid": "another"}},
+        {"labels": {"applyset.kubernetes.io/part-of": "another"}},
+        {"annotations": {"catalyst.dev/owner": "another/one"}},
+        {"annotations": {"kapsa-project.io/x": "y"}},
+        {"labels": {"replicas": 3}},
+        {"labels": ["a"]},
+        {"ownerReferences": [{"kind": "Node", "name": "x"}]},
+        {"finalizers": ["example.com/never"]},
+        {"name": ""},
+        {"name": None, "generateName": "web-"},
+        {"name": "../../etc"},
+        {"name": ["a"]},
+    ],
+)
+def test_metadata_that_belongs_to_others_or_is_none_is_refused(metadata: dict[str, Any]) -> None:
+    assert refusals(thing(metadata=metadata))
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        (thing("v1/Secret", type="kubernetes.io/service-account-token"), "token of the cluster"),
+        (thing("v1/Secret", type="bootstrap.kubernetes.io/token"), "token of the cluster"),
+        (thing("v1/ServiceAccount", automountServiceAccountToken=True), "automountServiceAccountToken"),
+        (thing("v1/PersistentVolumeClaim", spec={"volumeName": "another"}), "may be another's"),
+        (thing("v1/PersistentVolumeClaim", spec={"dataSourceRef": {"namespace": "x"}}), "another namespace"),
+        (thing("apps/v1/Deployment", spec={}), "no pod template"),
+        (thing("batch/v1/CronJob"), "no pod template"),
+        (deployment(automountServiceAccountToken=True), "automountServiceAccountToken"),
+        (
+            deployment(volumes=[{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]),
+            "mount a token",
+        ),
+        (deployment(nodeName="control-plane"), "around the scheduler"),
+        (deployment(priorityClassName="system-node-critical"), "the system's own"),
+        (deployment(hostNetwork=True), "hostNetwork"),
+        (deployment(volumes=[{"name": "h", "hostPath": {"path": "/"}}]), "hostPath"),
+        (thing("v1/Service", spec={"type": "LoadBalancer"}), "only ClusterIP"),
+        (thing("v1/Service", spec={"type": "NodePort"}), "only ClusterIP"),
+        (thing("v1/Service", spec={"type": "ExternalName", "externalName": "x.svc"}), "only ClusterIP"),
+        (thing("v1/Service", spec={"externalIPs": ["10.0.0.1"]}), "spec.externalIPs"),
+        (
+            thing("v1/Service", metadata={"annotations": {"external-dns.alpha.kubernetes.io/hostname": "www.x.org"}}),
+            "not allocated",
+        ),
+    ],
+)  # fmt: skip
+def test_what_reaches_out_of_the_namespace_is_refused(manifest: dict[str, Any], words: str) -> None:
+    assert words in " ".join(refusals(manifest))
+
+
+def test_a_pod_in_a_cron_job_is_looked_at_too() -> None:
+    pod = {"template": {"spec": {"containers": [{"name": "a", "securityContext": {"privileged": True}}]}}}
+    (told,) = refusals(thing("batch/v1/CronJob", spec={"jobTemplate": {"spec": pod}}))
+    assert "container a: securityContext.privileged is true" in told
+
+
+# -- hosts --------------------------------------------------------------------------------------------------------
+
+
+def test_a_host_that_is_allocated_is_allowed() -> None:
+    assert filter_objects([ingress({"host": HOST}, tls=[{"hosts": [HOST], "secretName": "tls"}])], RULES)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        (ingress({"host": "www.example.com"}), "host 'www.example.com' is not allocated to it"),
+        (ingress({"host": "*.example.com"}), "not allocated"),
+        (ingress({"host": HOST.upper()}), "not allocated"),
+        (ingress({"host": HOST}, {"http": {"paths": []}}), "a rule without a host"),
+        (ingress({"host": HOST}, defaultBackend={"service": {"name": "web"}}), "defaultBackend"),
+        (ingress(), "spec.rules is empty"),
+        (ingress({"host": HOST}, tls=[{"hosts": ["bank.example.com"]}]), "not allocated"),
+        (ingress({"host": HOST, "http": {"paths": [{"path": "/x;}\nlocation / {"}]}}), "semicolon"),
+    ],
+)
+def test_a_host_that_is_not_allocated_is_refused(manifest: dict[str, Any], words: str) -> None:
+    assert words in " ".join(refusals(manifest))
+
+
+def test_without_a_host_there_is_no_ingress() -> None:
+    assert "not allocated" in " ".join(
+        refusals(ingress({"host": HOST}), rules=FilterRules(namespace=NAMESPACE))
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("nginx.ingress.kubernetes.io/configuration-snippet", "return 200;"),
+        ("nginx.ingress.kubernetes.io/server-snippet", "x"),
+        ("nginx.ingress.kubernetes.io/auth-url", "http://169.254.169.254"),
+        ("nginx.ingress.kubernetes.io/auth-tls-match-cn", "CN=x"),
+        ("nginx.ingress.kubernetes.io/mirror-target", "https://elsewhere"),
+        ("nginx.ingress.kubernetes.io/server-alias", "www.example.com"),
+        ("nginx.ingress.kubernetes.io/rewrite-target", "/x;}\nlocation /secrets {"),
+        ("nginx.ingress.kubernetes.io/auth-secret", "kube-system/admin"),
+        ("nginx.ingress.kubernetes.io/proxy-ssl-secret", "kube-system/admin"),
+        ("nginx.org/location-snippets", "x"),
+        ("haproxy.org/backend-config-snippet", "x"),
+        ("haproxy-ingress.github.io/config-global", "x"),
+        ("alb.ingress.kubernetes.io/actions.forward", "x"),
+        ("external-dns.alpha.kubernetes.io/hostname", f"{HOST},www.example.com"),
+        ("external-dns.alpha.kubernetes.io/target", "198.51.100.1"),
+    ],
+)
+def test_annotations_that_configure_what_all_share_are_refused(key: str, value: str) -> None:
+    manifest = ingress({"host": HOST})
+    manifest["metadata"]["annotations"] = {key: value}
+    assert key in " ".join(refusals(manifest))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("nginx.ingress.kubernetes.io/rewrite-target", "/$2"),
+        ("nginx.ingress.kubernetes.io/proxy-body-size", "8m"),
+        ("nginx.ingress.kubernetes.io/auth-secret", "basic-auth"),
+        ("nginx.ingress.kubernetes.io/auth-secret", f"{NAMESPACE}/basic-auth"),
+        ("external-dns.alpha.kubernetes.io/hostname", HOST),
+        ("example.com/note", "a; b {c}"),
+    ],
+)
+def test_annotations_about_the_environment_alone_are_allowed(key: str, value: str) -> None:
+    manifest = ingress({"host": HOST})
+    manifest["metadata"]["annotations"] = {key: value}
+    assert filter_objects([manifest], RULES)
+
+
+# -- amounts ------------------------------------------------------------------------------------------------------
+
+
+def test_one_object_twice_is_refused() -> None:
+    assert refusals(thing(), thing()) == ["ConfigMap web: it is there twice"]
+    assert filter_objects([thing(), thing("v1/Secret")], RULES)
+
+
+def test_objects_that_no_server_would_store_are_refused() -> None:
+    (told,) = refusals(thing(data={"a": "x" * 1_100_000}))
+    assert "larger than 1024 KB" in told
+
+
+def test_more_objects_than_a_namespace_should_get_are_refused() -> None:
+    (told,) = refusals(*(thing("v1/ConfigMap", f"c{number}") for number in range(301)))
+    assert "more than 300 objects" in told
+
+
+def test_every_allowed_kind_passes_in_its_plainest_form() -> None:
+    pod = {"template": {"spec": {"containers": [{"name": "app", "image": "app:1"}]}}}
+    forms: dict[str, Any] = {
+        **dict.fromkeys(("Deployment", "StatefulSet", "DaemonSet", "Job"), pod),
+        "CronJob": {"jobTemplate": {"spec": pod}},
+        "Ingress": {"rules": [{"host": HOST}]},
+    }
+    objects = [thing(kind, spec=forms.get(kind.rpartition("/")[2], {})) for kind in ALLOWED_KINDS]
+    assert len(filter_objects(objects, RULES)) == len(ALLOWED_KINDS)
