@@ -1,7 +1,9 @@
 """HttpTransport against servers on loopback."""
 
 import asyncio
+import gc
 import gzip
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -203,6 +205,51 @@ async def test_a_server_is_trusted_by_its_authority(authority: KeyPair) -> None:
         access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
         async with transport_to(server, access=access) as transport:
             assert (await transport.request("GET", "/x")).status == 202
+
+
+async def test_closing_leaves_no_connection_open_that_was_given_up(authority: KeyPair) -> None:
+    """A TLS connection that is given up waits for the server's goodbye, which may never come."""
+
+    arrived = asyncio.Event()
+    served: list[asyncio.Transport] = []
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        await stream.write(b"first")
+        assert isinstance(request.transport, asyncio.Transport)
+        request.transport.pause_reading()
+        served.append(request.transport)
+        if request.path == "/cancelled":
+            arrived.set()
+        await asyncio.sleep(60)
+        return stream
+
+    async with serving(endless, tls=server_tls(pair_for(authority, "127.0.0.1"))) as server:
+        access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
+        transport = HttpTransport(access)
+        async with transport.stream("GET", "/watch") as stream:
+            await anext(aiter(stream))
+            request = asyncio.create_task(transport.request("GET", "/cancelled"))
+            await arrived.wait()
+            request.cancel()
+        await transport.close()
+        assert connected_to(int(server.rpartition(":")[2])) == []
+        for connection in served:
+            connection.abort()
+
+
+def connected_to(port: int) -> list[socket.socket]:
+    """This process's open sockets whose other end has this port."""
+    found = [each for each in gc.get_objects() if isinstance(each, socket.socket) and each.fileno() != -1]
+    return [each for each in found if peer_port(each) == port]
+
+
+def peer_port(connection: socket.socket) -> int | None:
+    try:
+        return int(connection.getpeername()[1])
+    except (OSError, IndexError):  # not connected, or a pair without names
+        return None
 
 
 async def test_an_unknown_authority_is_refused_with_a_clear_error(authority: KeyPair) -> None:

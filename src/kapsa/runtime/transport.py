@@ -21,6 +21,7 @@ from yarl import URL
 
 from kapsa.runtime.auth import Access, AddressGuard, Authorization
 from kapsa.runtime.errors import CertificateError, NoResponse, ResponseTooLarge, TransportError
+from kapsa.runtime.sockets import Sockets
 
 __all__ = ["HttpTransport", "Response", "StreamResponse", "Transport"]
 
@@ -103,6 +104,7 @@ class HttpTransport:
         self._connect_timeout = connect_timeout
         self._max_response_bytes = max_response_bytes
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
+        self._sockets = Sockets()
         self._requests: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._timeouts = functools.lru_cache(maxsize=64)(self._client_timeout)
@@ -152,6 +154,7 @@ class HttpTransport:
             if session is not None:
                 await session.close()
         self._requests = self._streams = None
+        await self._sockets.close()
 
     async def _exchange(
         self,
@@ -235,6 +238,7 @@ class HttpTransport:
             keepalive_timeout=30,
             ttl_dns_cache=30,
             resolver=_GuardedResolver(guard) if guard is not None else None,
+            socket_factory=self._sockets,
         )
         return aiohttp.ClientSession(
             connector=connector,
