@@ -53,6 +53,15 @@ def test_an_error_says_what_was_asked_and_what_the_server_said() -> None:
     )
 
 
+def test_refused_credentials_are_told_apart_from_a_missing_right() -> None:
+    error = error_from_response(
+        401, {}, status(401, "Unauthorized", message="Unauthorized"), action="GET /api"
+    )
+    assert str(error) == (
+        "GET /api: Unauthorized (401 Unauthorized): the server does not accept our credentials; renew them"
+    )
+
+
 def test_an_invalid_object_names_each_field_at_fault() -> None:
     causes = [
         {"reason": "FieldValueInvalid", "field": "spec.replicas", "message": "must be at least 1"},

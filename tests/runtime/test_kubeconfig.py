@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kapsa.runtime import Client
 from kapsa.runtime.certificates import issue, make_authority
 from kapsa.runtime.connect import environment_proxy, from_kubeconfig, in_cluster, load_config
 from kapsa.runtime.errors import ConfigError
@@ -191,10 +192,23 @@ async def test_certificates_come_from_data_or_from_files_and_data_goes_first(tmp
     assert not isinstance(authorization.tls, bool)
 
 
-async def test_a_certificate_that_is_none_is_named_with_file_and_context(tmp_path: Path) -> None:
+def test_a_certificate_that_is_none_is_named_at_once_with_file_and_context(tmp_path: Path) -> None:
     path = write(tmp_path / "config", config(cluster={"certificate-authority-data": b64(b"nothing")}))
     with pytest.raises(ConfigError, match=r"config, context 'dev': the certificate authority is not a PEM"):
-        await from_kubeconfig([path], environment={}).access.authorize()
+        from_kubeconfig([path], environment={})
+
+
+def test_a_key_that_belongs_to_another_certificate_is_told_at_once(tmp_path: Path) -> None:
+    user = {"client-certificate-data": b64(PAIR.certificate), "client-key-data": b64(AUTHORITY.key)}
+    path = write(tmp_path / "config", config(user=user))
+    with pytest.raises(ConfigError, match="config, context 'dev': the client's key does not belong to its"):
+        from_kubeconfig([path], environment={})
+
+
+def test_a_client_says_which_cluster_it_talks_to_and_who_said_so(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", config(cluster={"server": "https://api.example.com:6443"}))
+    cluster = Client.connect(kubeconfig=path).cluster
+    assert cluster == f"https://api.example.com:6443 (kubeconfig {path}, context 'dev')"
 
 
 async def test_a_plain_http_server_needs_no_trust_store(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ async def test_a_request_arrives_as_it_was_sent_and_the_answer_comes_back_whole(
 
 async def test_a_refused_connection_says_that_the_server_never_saw_the_request(unused_tcp_port: int) -> None:
     async with transport_to(f"http://127.0.0.1:{unused_tcp_port}") as transport:
-        with pytest.raises(errors.TransportError, match="could not connect") as caught:
+        with pytest.raises(errors.TransportError, match="could not connect: Connection refused") as caught:
             await transport.request("GET", "/x")
     assert caught.value.sent is False
     assert caught.value.retryable
@@ -257,7 +257,9 @@ async def test_an_unknown_authority_is_refused_with_a_clear_error(authority: Key
     async with serving(echo, tls=server_tls(pair_for(other, "127.0.0.1"))) as server:
         access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
         async with transport_to(server, access=access) as transport:
-            with pytest.raises(errors.CertificateError, match="certificate is not trusted") as caught:
+            with pytest.raises(
+                errors.CertificateError, match=r"not trusted: .* is this the right cluster"
+            ) as caught:
                 await transport.request("GET", "/x")
     assert not caught.value.retryable
 
@@ -269,11 +271,21 @@ async def test_a_certificate_for_another_name_is_refused_unless_that_name_was_ex
     async with serving(echo, tls=tls) as server:
         trusted = Authorization(tls=client_context(ca=authority.certificate))
         async with transport_to(server, access=StaticAccess(server, trusted)) as transport:
-            with pytest.raises(errors.CertificateError, match=r"not trusted.*127\.0\.0\.1"):
+            with pytest.raises(errors.CertificateError, match=r"not trusted.*127\.0\.0\.1.*tls-server-name"):
                 await transport.request("GET", "/x")
         expected = StaticAccess(server, trusted, server_name="api.internal")
         async with transport_to(server, access=expected) as transport:
             assert (await transport.request("GET", "/x")).status == 202
+
+
+async def test_an_expired_certificate_is_told_with_what_to_look_at(authority: KeyPair) -> None:
+    then = datetime.now(UTC) - 2 * DAY
+    expired = issue(authority, ["127.0.0.1"], now=then, lifetime=DAY)
+    async with serving(echo, tls=server_tls(expired)) as server:
+        access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
+        async with transport_to(server, access=access) as transport:
+            with pytest.raises(errors.CertificateError, match="expired; renew it, and compare the clocks"):
+                await transport.request("GET", "/x")
 
 
 async def test_a_client_certificate_is_shown_to_a_server_that_asks(authority: KeyPair) -> None:

@@ -143,9 +143,16 @@ class ClusterAccess:
         """Where all this was written down, for errors: file and context."""
         self._made: tuple[Credential, bytes | None, Authorization] | None = None
 
+    def check(self) -> None:
+        """Raise now what would fail at every request: an authority, or a certificate and key, that are none."""
+        declared = self._credentials if isinstance(self._credentials, DeclaredCredentials) else None
+        certificate, key = declared.pair() if declared is not None else (None, None)
+        if self._authority is not None or certificate is not None:
+            self._tls(Credential((), certificate, key), _content(self._authority))
+
     async def authorize(self) -> Authorization:
         credential = await self._credentials.current()
-        authority = self._authority.read() if isinstance(self._authority, RereadFile) else self._authority
+        authority = _content(self._authority)
         if self._made is not None and self._made[0] is credential and self._made[1] is authority:
             return self._made[2]
         authorization = Authorization(
@@ -255,7 +262,11 @@ class DeclaredCredentials:
             headers = (bearer_header(token),)
         elif self._basic:
             headers = (self._basic,)
-        return Credential(headers, _content(self._certificate), _content(self._key))
+        return Credential(headers, *self.pair())
+
+    def pair(self) -> tuple[bytes | None, bytes | None]:
+        """The client certificate and its key, if that is how we prove who we are."""
+        return _content(self._certificate), _content(self._key)
 
     def _read_token(self) -> str | None:
         """The file's token goes before the written one, which stands in until the file can be read."""

@@ -89,7 +89,13 @@ class Client(Reader):
         run in, else `~/.kube/config`."""
         target = load_config(kubeconfig=kubeconfig, context=context, clock=clock)
         transport = HttpTransport(target.access, connections=connections, user_agent=field_manager)
-        return cls(transport, clock=clock, field_manager=field_manager, namespace=target.namespace)
+        return cls(
+            transport,
+            clock=clock,
+            field_manager=field_manager,
+            namespace=target.namespace,
+            cluster=f"{target.access.server} ({target.origin})",
+        )
 
     def derive(self, *, field_manager: str | None = None, before_write: WriteGate | None = None) -> "Client":
         """A client on the same connections, with a field manager and a write gate of its own."""

@@ -32,6 +32,8 @@ class Target(NamedTuple):
 
     access: Access
     namespace: str
+    origin: str
+    """Where that was written down: kubeconfig and context, or the pod's service account."""
 
 
 def load_config(
@@ -74,7 +76,7 @@ def in_cluster(
         authority=authority,
         proxy=environment_proxy(server, environment),
     )
-    return Target(access, namespace)
+    return Target(access, namespace, "the pod's service account")
 
 
 def from_kubeconfig(
@@ -110,7 +112,8 @@ def from_kubeconfig(
         impersonate=_impersonation(chosen),
         origin=chosen.describe(),
     )
-    return Target(access, chosen.namespace or "default")
+    access.check()
+    return Target(access, chosen.namespace or "default", chosen.describe())
 
 
 def _credentials(chosen: Selected, clock: Clock) -> CredentialSource:

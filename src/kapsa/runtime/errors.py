@@ -209,6 +209,9 @@ class BadRequest(ApiError):
 class Unauthorized(ApiError):
     """The server does not know who is asking."""
 
+    def __str__(self) -> str:
+        return f"{super().__str__()}: the server does not accept our credentials; renew them"
+
 
 class Forbidden(ApiError):
     """The server knows who is asking and does not allow it."""

@@ -105,8 +105,11 @@ class Reader:
         namespace: str = "default",
         retry: RetryPolicy | None = None,
         before_write: WriteGate | None = None,
+        cluster: str = "",
     ) -> None:
         self.clock = clock or SystemClock()
+        self.cluster = cluster
+        """Which cluster this is, in words for people."""
         self.field_manager = field_manager
         """Who owns the fields this client writes."""
         self.namespace = namespace

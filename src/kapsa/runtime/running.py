@@ -63,8 +63,10 @@ class RunningOperator:
         gate = self.elector.gate if self.elector is not None else None
         self.client = client.derive(field_manager=operator.field_manager, before_write=gate)
         """What the controllers write with: nothing leaves through it once this process may not write."""
-        watched = operator.namespaces if namespaces is None else tuple(namespaces)
-        self.cache = Cache(client, namespaces=watched, follow_manager=operator.field_manager, rng=rng)
+        self._namespaces = operator.namespaces if namespaces is None else tuple(namespaces)
+        self.cache = Cache(
+            client, namespaces=self._namespaces, follow_manager=operator.field_manager, rng=rng
+        )
         self.recorder = EventRecorder(
             self.client,
             controller=operator.name,
@@ -126,6 +128,12 @@ class RunningOperator:
 
     async def start(self) -> None:
         """Start every part; returns before the caches are filled. `Operator.start` calls it."""
+        _log.info(
+            "operator starts",
+            operator=self.operator.name,
+            cluster=self._raw_client.cluster or "in this process",
+            namespaces=", ".join(self._namespaces) or "all",
+        )
         self._raw_client.observe(self.metrics.observe_call)
         self.metrics.watch_queues(self.reconcilers)
         self.metrics.watch_informers(lambda: self.cache.informers, self._clock.monotonic)

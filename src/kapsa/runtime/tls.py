@@ -9,6 +9,9 @@ from kapsa.runtime.errors import ConfigError
 
 __all__ = ["client_context", "present"]
 
+_NOT_A_PAIR = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
+"""What OpenSSL calls a key and a certificate that do not belong together."""
+
 
 def client_context(
     *,
@@ -54,7 +57,11 @@ def present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
             path.write_bytes(content)
         try:
             context.load_cert_chain(chain, private, password=_refuse_passphrase)
-        except (ssl.SSLError, ValueError, OSError) as error:
+        except ssl.SSLError as error:
+            if error.reason in _NOT_A_PAIR:
+                raise ConfigError("the client's key does not belong to its certificate") from error
+            raise ConfigError(f"the certificate and key can't be used: {error}") from error
+        except (ValueError, OSError) as error:
             raise ConfigError(f"the certificate and key can't be used: {error}") from error
 
 

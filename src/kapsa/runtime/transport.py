@@ -6,6 +6,7 @@ and cut any request in half.
 
 import asyncio
 import functools
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -28,6 +29,10 @@ __all__ = ["HttpTransport", "Response", "StreamResponse", "Transport"]
 Query = Sequence[tuple[str, str]]
 
 _NO_HEADERS: Mapping[str, str] = {}
+# OpenSSL's X509_V_ERR_ numbers.
+_OTHER_NAME = (62, 64)
+_OTHER_AUTHORITY = (2, 7, 18, 19, 20, 21)
+_OTHER_TIME = (9, 10)
 _NO_TIME = 0.05
 """Seconds that do not count, so that nearly all requests share one time-out object."""
 
@@ -303,7 +308,7 @@ def _transport_error(error: BaseException, method: str, url: URL) -> TransportEr
     what = f"{method} {url.path} at {url.host}:{url.port}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return CertificateError(
-            f"{what}: the server's certificate is not trusted: {error.certificate_error}", sent=False
+            f"{what}: the server's certificate is not trusted: {_distrust(error)}", sent=False
         )
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
         return CertificateError(f"{what}: TLS failed: {_told(error)}", sent=False)
@@ -318,7 +323,25 @@ def _transport_error(error: BaseException, method: str, url: URL) -> TransportEr
     return TransportError(f"{what}: the connection failed: {_told(error)}")
 
 
+def _distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
+    """What is wrong with a certificate, and what to look at."""
+    refusal = error.certificate_error
+    if not isinstance(refusal, ssl.SSLCertVerificationError):
+        return str(refusal)
+    words = refusal.verify_message.rstrip(".")
+    if refusal.verify_code in _OTHER_NAME:
+        return f"{words}; reach it by a name that is in it, or say the name to expect with tls-server-name"
+    if refusal.verify_code in _OTHER_AUTHORITY:
+        return f"{words}; it was not signed by the certificate-authority we are to trust: is this the right cluster?"
+    if refusal.verify_code in _OTHER_TIME:
+        return f"{words}; renew it, and compare the clocks of both machines"
+    return words
+
+
 def _told(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):  # its own words show an SSLContext object
-        return error.os_error.strerror or str(error.os_error)
+        failure = error.os_error
+        if failure.errno is not None and failure.errno > 0:  # asyncio's own words are a call, not a reason
+            return os.strerror(failure.errno)
+        return failure.strerror or str(failure)
     return str(error) or type(error).__name__
