@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from kapsa.devcluster import DevCluster, VirtualClock, VirtualTimeLoop
+from kapsa.runtime.client import Client
 from kapsa.runtime.testing.background import background_loop
 from tests.devcluster.conformance.report import ConformanceRecorder
+from tests.leftovers import remove_kinds, remove_objects
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,7 +63,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest_asyncio.fixture
 async def cluster(engine: str, request: pytest.FixtureRequest) -> AsyncIterator[DevCluster]:
-    """A cluster of the engine under test: a fresh embedded one, or the session's real one."""
+    """A cluster of the engine under test: a fresh embedded one, or this process's real one."""
     if engine == "real":
         yield request.getfixturevalue("real_cluster")
         return
@@ -69,13 +72,44 @@ async def cluster(engine: str, request: pytest.FixtureRequest) -> AsyncIterator[
         yield embedded
 
 
+@pytest.fixture
+def real_cluster(real_cluster_of_module: RealCluster) -> Iterator[DevCluster]:
+    """The real cluster of this process, cleared afterwards of what could meet the next test."""
+    yield real_cluster_of_module.cluster
+    real_cluster_of_module.run(remove_objects)
+
+
+@pytest.fixture(scope="module")
+def real_cluster_of_module(real_cluster_of_process: RealCluster) -> Iterator[RealCluster]:
+    """The same, without the custom kinds of other modules: they may share a name."""
+    yield real_cluster_of_process
+    real_cluster_of_process.run(remove_kinds)
+
+
 @pytest.fixture(scope="session")
-def real_cluster() -> Iterator[DevCluster]:
+def real_cluster_of_process() -> Iterator[RealCluster]:
     """One real cluster for all tests of a process: starting it takes seconds."""
     with background_loop() as wait:
         real = DevCluster(engine="real")
         wait(real.start())
         try:
-            yield real
+            yield RealCluster(real, wait)
         finally:
             wait(real.stop())
+
+
+class RealCluster:
+    """A real cluster that one test after the other uses, on a loop that outlives theirs."""
+
+    def __init__(self, cluster: DevCluster, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self.cluster = cluster
+        self._wait = wait
+
+    def run(self, work: Callable[[Client], Awaitable[None]]) -> None:
+        """Do something as its administrator."""
+
+        async def connected() -> None:
+            async with Client.connect(kubeconfig=self.cluster.kubeconfig) as client:
+                await work(client)
+
+        self._wait(connected())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -56,8 +57,8 @@ async def real(cluster: DevCluster) -> AsyncIterator[Harness]:
 
 
 @pytest.fixture
-async def namespace(real: Harness, request: pytest.FixtureRequest) -> str:
-    name = f"t-{abs(hash(request.node.nodeid)) % 10**8}"
+async def namespace(real: Harness) -> str:
+    name = f"test-{uuid.uuid4().hex[:8]}"
     await real.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return name
 
