@@ -190,6 +190,21 @@ async def test_a_dependency_that_is_not_vendored_is_not_fetched_and_named(
     assert "helm dependency build" in error.value.hint
 
 
+async def test_dependencies_in_the_charts_directory_are_rendered_with_their_values(
+    renderer: Renderer, checkout: Writes
+) -> None:
+    chart = (
+        CHART + "dependencies: [{name: redis, version: 1.0.0, repository: 'https://charts.example.com'}]\n"
+    )
+    files = {
+        "chart/Chart.yaml": chart,
+        "chart/charts/redis/Chart.yaml": "apiVersion: v2\nname: redis\nversion: 1.0.0\n",
+        "chart/charts/redis/templates/a.yaml": CONFIG_MAP + "  memory: {{ .Values.memory }}\n",
+    }
+    rendered = await render(renderer, checkout, files, {"redis": {"memory": "64mb"}})
+    assert [each["data"] for each in rendered.objects] == [{"memory": "64mb"}]
+
+
 async def test_an_archive_that_unpacks_elsewhere_is_refused(renderer: Renderer, checkout: Writes) -> None:
     made = checkout({"chart/Chart.yaml": CHART, "chart/charts/.keep": ""})
     packed = io.BytesIO()
@@ -228,7 +243,26 @@ async def test_a_mistake_in_a_template_is_told_in_helms_words_without_our_paths(
             renderer, checkout, {"chart/templates/a.yaml": '{{ required "port is required" .Values.port }}'}
         )
     assert "/checkout" not in str(error.value)
+    assert str(error.value).count("\n") == 0
     assert not error.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{{ .Values.a.b.c }}", "nil pointer"),
+        ("{{ if }}", r"templates/a\.yaml:1"),
+        ("a: [", "YAML"),
+        ("kind: ConfigMap\n" * 2, "helm|twice"),
+        ('{{ fail (repeat 100000 "x") }}', "xxx"),
+    ],
+)
+async def test_a_broken_chart_is_told_shortly(
+    renderer: Renderer, checkout: Writes, template: str, words: str
+) -> None:
+    with pytest.raises(RenderFailed, match=words) as error:
+        await render(renderer, checkout, {"chart/templates/a.yaml": template})
+    assert len(str(error.value)) < 1600
 
 
 async def test_hooks_are_not_run_and_named(renderer: Renderer, checkout: Writes) -> None:

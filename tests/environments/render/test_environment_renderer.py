@@ -1,0 +1,223 @@
+"""The objects of an Environment, from a real git server through the real tools to what may be applied."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from kapsa.environments.dependencies import RenderRequest
+from kapsa.environments.git import Git
+from kapsa.environments.git_credentials import GitCredentials
+from kapsa.environments.outside import NotFound, OutsideError, Unreachable
+from kapsa.environments.render import EnvironmentRenderer, ObjectsRefused, RenderCache, Renderer, RenderFailed
+from kapsa.environments.repository import Repositories
+from kapsa.environments.resources import Environment, Project
+from kapsa.environments.settings import Settings
+from kapsa.environments.testing.git_server import GitRepository, GitServer
+from kapsa.runtime.clock import SystemClock
+
+NAMESPACE = "team-app-pr-7"
+HOST = "pr-7.example.com"
+IMAGE = "registry.example.com/team/app@sha256:" + "a" * 64
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: IMAGE}]}
+"""
+CHART = {
+    "chart/Chart.yaml": "apiVersion: v2\nname: app\nversion: 0.1.0\n",
+    "chart/templates/a.yaml": DEPLOYMENT.replace(
+        "IMAGE", '"{{ .Values.image.repository }}:{{ .Values.image.tag }}"'
+    ).replace("name: web}\nspec", "name: {{ .Release.Name }}{{ .Values.suffix }}}\nspec"),
+}
+FILES: dict[str, Any] = {
+    **CHART,
+    "plain/app.yaml": DEPLOYMENT.replace("IMAGE", "app:dev"),
+    "overlay/kustomization.yaml": "resources: [../base]\n",
+    "base/kustomization.yaml": "resources: [app.yaml]\n",
+    "base/app.yaml": DEPLOYMENT.replace("IMAGE", "app:dev"),
+}
+
+
+class SteppedClock(SystemClock):
+    """Stands still until it is moved."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    return SteppedClock()
+
+
+@pytest.fixture
+def environments(tmp_path: Path, clock: SteppedClock) -> EnvironmentRenderer:
+    git = Git(protocols=["http"], timeout=20)
+    cache = RenderCache(refusal_seconds=300, clock=clock)
+    return EnvironmentRenderer(
+        Repositories(tmp_path / "cache", git), Renderer(timeout=30), Settings(), cache=cache
+    )
+
+
+def request(
+    repository: GitRepository,
+    commit: str,
+    *,
+    pull_request: int | None = None,
+    credentials: GitCredentials | None = None,
+    image: str | None = IMAGE,
+    **deployment: Any,
+) -> RenderRequest:
+    project = {
+        "metadata": {"name": "app", "namespace": "team"},
+        "spec": {"source": {"repositoryUrl": repository.url}, "deployment": deployment},
+    }
+    source: dict[str, Any] = {"commitSha": commit}
+    if pull_request is not None:
+        source["prNumber"] = pull_request
+    environment = {
+        "metadata": {"name": "pr-7", "namespace": "team-app"},
+        "spec": {
+            "projectRef": {"name": "app"},
+            "source": source,
+            "config": {"envVars": [{"name": "MODE", "value": "preview"}]},
+        },
+    }
+    return RenderRequest(
+        environment=Environment.from_dict(environment),
+        project=Project.from_dict(project),
+        commit=commit,
+        namespace=NAMESPACE,
+        credentials=credentials,
+        image=image,
+        host=HOST,
+    )
+
+
+@pytest.mark.parametrize(
+    ("deployment", "name"),
+    [
+        ({"type": "helm", "path": "chart", "values": {"suffix": "-x"}}, "app-x"),
+        ({"type": "kustomize", "path": "overlay"}, "web"),
+        ({"type": "manifest", "path": "plain"}, "web"),
+        ({"type": "image"}, "app"),
+    ],
+)
+async def test_each_type_of_deployment_runs_the_image_in_the_environments_namespace(
+    environments: EnvironmentRenderer, git_repository: GitRepository, deployment: dict[str, Any], name: str
+) -> None:
+    commit = git_repository.commit(FILES)
+    rendered = await environments.render(request(git_repository, commit, **deployment))
+    (found,) = (each for each in rendered if each["kind"] == "Deployment")
+    assert found["metadata"]["name"] == name
+    assert {each["metadata"]["namespace"] for each in rendered} == {NAMESPACE}
+    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE
+
+
+async def test_exactly_the_commit_is_rendered_whatever_its_branch_is_at(
+    environments: EnvironmentRenderer, git_repository: GitRepository
+) -> None:
+    old = git_repository.commit(FILES)
+    git_repository.commit({"plain/app.yaml": DEPLOYMENT.replace("{name: web}\nspec", "{name: newer}\nspec")})
+    (found,) = await environments.render(request(git_repository, old, type="manifest", path="plain"))
+    assert found["metadata"]["name"] == "web"
+
+
+async def test_a_commit_that_only_a_pull_request_leads_to_is_rendered(
+    environments: EnvironmentRenderer, git_repository: GitRepository
+) -> None:
+    commit = git_repository.pull_request(7, FILES)
+    asked = request(git_repository, commit, pull_request=7, type="manifest", path="plain")
+    assert len(await environments.render(asked)) == 1
+
+
+async def test_what_was_rendered_is_neither_fetched_nor_rendered_again(
+    environments: EnvironmentRenderer, git_server: GitServer, git_repository: GitRepository
+) -> None:
+    template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {r: '{{ randAlphaNum 20 }}'}\n"
+    commit = git_repository.commit({**CHART, "chart/templates/a.yaml": template})
+    asked = request(git_repository, commit, type="helm", path="chart")
+    first = await environments.render(asked)
+    first[0]["data"]["kept"] = "by whoever got it"
+    fetched = len(git_server.requests)
+    git_repository.path.rename(git_repository.path.with_name("gone.git"))
+    second = await environments.render(asked)
+    assert second[0]["data"] == {"r": first[0]["data"]["r"]}
+    assert len(git_server.requests) == fetched
+    with_values = request(git_repository, commit, type="helm", path="chart", values={"a": 1})
+    assert (await environments.render(with_values))[0]["data"] != second[0]["data"]
+
+
+async def test_what_one_tenant_rendered_is_not_shown_to_another(
+    environments: EnvironmentRenderer, git_server: GitServer
+) -> None:
+    private = git_server.repository("team/private")
+    commit = private.commit(FILES)
+    git_server.login = ("robot", "a-password")
+    known = GitCredentials(username="robot", password="a-password")
+    deployment: Any = {"type": "manifest", "path": "plain"}
+    assert await environments.render(request(private, commit, credentials=known, **deployment))
+    for credentials in (None, GitCredentials(username="robot", password="wrong")):
+        with pytest.raises(OutsideError):
+            await environments.render(request(private, commit, credentials=credentials, **deployment))
+
+
+async def test_a_refusal_is_remembered_for_a_while_and_trouble_is_not(
+    environments: EnvironmentRenderer,
+    git_server: GitServer,
+    git_repository: GitRepository,
+    clock: SteppedClock,
+) -> None:
+    commit = git_repository.commit(CHART)
+    broken = git_repository.commit({**CHART, "chart/templates/a.yaml": "{{ fail (randAlphaNum 20) }}\n"})
+    asked = request(git_repository, broken, type="helm", path="chart")
+    told = []
+    for seconds in (0, 299, 301):
+        clock.seconds = seconds
+        with pytest.raises(RenderFailed) as error:
+            await environments.render(asked)
+        told.append(str(error.value))
+    assert told[0] == told[1] != told[2]
+    git_server.failures.append(503)
+    with pytest.raises(Unreachable):
+        await environments.render(request(git_repository, commit, type="manifest", path="plain"))
+    with pytest.raises(NotFound):
+        await environments.render(request(git_repository, commit, type="manifest", path="plain"))
+
+
+async def test_a_chart_with_a_cluster_role_or_another_namespace_is_refused_by_name(
+    environments: EnvironmentRenderer, git_repository: GitRepository
+) -> None:
+    roles = (
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: everything}\n---\n"
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: elsewhere, namespace: kube-system}\n"
+    )
+    commit = git_repository.commit({**CHART, "chart/templates/b.yaml": roles})
+    with pytest.raises(ObjectsRefused) as error:
+        await environments.render(request(git_repository, commit, type="helm", path="chart"))
+    assert [each.object for each in error.value.refusals] == ["ConfigMap elsewhere", "ClusterRole everything"]
+    assert "'kube-system'" in str(error.value)
+
+
+async def test_a_remark_is_logged_with_its_environment(
+    environments: EnvironmentRenderer, git_repository: GitRepository
+) -> None:
+    hook = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, annotations: {helm.sh/hook: pre-install}}\n"
+    commit = git_repository.commit({**CHART, "chart/templates/b.yaml": hook})
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(2):
+            await environments.render(request(git_repository, commit, type="helm", path="chart"))
+    (line,) = (each for each in logs if each["event"] == "rendered with a remark")
+    assert line["environment"] == "team-app/pr-7"
+    assert "Job migrate" in line["remark"]
