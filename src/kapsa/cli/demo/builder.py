@@ -1,0 +1,117 @@
+"""Plays the pods of builds, since nothing runs in an embedded cluster: pushes the image, or fails as the Dockerfile says.
+
+What a build would have found out is read off its Dockerfile: a line `RUN false` or `RUN exit 1` fails it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded.controllers import Workloads
+from kapsa.environments.image_reference import ImageReference
+from kapsa.environments.testing import RegistryServer
+from kapsa.runtime import Client
+from kapsa.runtime.watch import Bookmark
+
+__all__ = ["Builder"]
+
+JOB = "batch/v1/Job"
+_BUILD_POD = {"app.kubernetes.io/component": "build"}
+_UNTIL_TOLD = 86_400.0
+_FAILS = re.compile(r"^RUN\s+((?:false|exit\s+([1-9][0-9]*))\s*)$", re.MULTILINE)
+_PUSHED = re.compile(r"--output=type=image,name=([^,]+),push=true")
+
+
+class _Build(msgspec.Struct, frozen=True):
+    """What a build Job asks for."""
+
+    job: str
+    commit: str
+    dockerfile: str
+    image: ImageReference
+
+    @classmethod
+    def of(cls, job: Mapping[str, Any]) -> _Build:
+        pod = job["spec"]["template"]["spec"]
+        variables = {each["name"]: each.get("value", "") for each in pod["initContainers"][0]["env"]}
+        pushed = _PUSHED.search(" ".join(pod["containers"][0]["args"]))
+        assert (
+            pushed is not None
+        )  # BuildKit is what builds unless a project says otherwise, and the demo's does not
+        path = f"{variables['CONTEXT']}/{variables['DOCKERFILE']}".removeprefix("./")
+        return cls(job["metadata"]["name"], variables["COMMIT"], path, ImageReference.parse(pushed[1]))
+
+
+class Builder:
+    """Follows the Jobs of one namespace."""
+
+    def __init__(
+        self,
+        client: Client,
+        workloads: Workloads,
+        registry: RegistryServer,
+        read: Callable[[str, str], str],
+        *,
+        namespace: str,
+        seconds: float = 1.0,
+    ) -> None:
+        """
+        :param read: the content of a file of a commit: `read(commit, path)`.
+        :param seconds: how long a build takes.
+        """
+        self._client = client
+        self._workloads = workloads
+        self._registry = registry
+        self._read = read
+        self._namespace = namespace
+        self._seconds = seconds
+        self._seen: set[str] = set()
+
+    @contextlib.asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Build for as long as the block runs."""
+        # A pod ends when it is told to: the image is there by then, however slow this machine is.
+        self._workloads.delay(_BUILD_POD, finish=_UNTIL_TOLD)
+        task = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _follow(self) -> None:
+        while True:  # the server ends a watch now and then
+            async for event in self._client.watch(JOB, namespace=self._namespace, resource_version="0"):
+                if not isinstance(event, Bookmark) and event.type != "DELETED":
+                    await self._see(event.object)
+
+    async def _see(self, job: Mapping[str, Any]) -> None:
+        if job["metadata"]["uid"] in self._seen:
+            return
+        self._seen.add(job["metadata"]["uid"])
+        build = _Build.of(job)
+        pod = {"job-name": build.job}
+        dockerfile = await asyncio.to_thread(self._read, build.commit, build.dockerfile)
+        failing = _FAILS.search(dockerfile)
+        if failing is not None:
+            code = int(failing[2] or 1)
+            self._workloads.logs(pod, _failure_log(failing[1].strip(), code))
+            self._workloads.crash(pod, exit_code=code, after=self._seconds, container="build")
+            return
+        self._registry.push(build.image.path, build.image.tag, content=build.commit.encode())
+        self._workloads.finish(pod, after=self._seconds)
+
+
+def _failure_log(command: str, code: int) -> str:
+    """The end of what BuildKit prints."""
+    return (
+        f"#8 [3/3] RUN {command}\n"
+        f'#8 ERROR: process "/bin/sh -c {command}" did not complete successfully: exit code: {code}\n'
+    )

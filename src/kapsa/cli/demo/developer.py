@@ -1,0 +1,76 @@
+"""A developer with a clone: changes files, commits and pushes with the real git."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from kapsa.tools import find_tool
+
+__all__ = ["Developer"]
+
+_NAME = "Demo"
+_EMAIL = "demo@example.com"
+
+
+class Developer:
+    """What people do to the repository."""
+
+    def __init__(self, clone: Path, repository: Path) -> None:
+        self.clone = clone
+        self._repository = repository
+        self._git = find_tool("git").path
+        self._environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(clone.parent),
+            "LC_ALL": "C",
+            # Nothing of this machine's configuration: it may ask for signatures, hooks or another default branch.
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_TERMINAL_PROMPT": "0",
+        }
+
+    async def start(self, application: Path) -> str:
+        """Make the clone, and push the application to main."""
+        self.clone.mkdir(parents=True)
+        await self.git("init", "--quiet", "--initial-branch=main")
+        await self.git("config", "user.name", _NAME)
+        await self.git("config", "user.email", _EMAIL)
+        await self.git("remote", "add", "origin", str(self._repository))
+        shutil.copytree(application, self.clone, dirs_exist_ok=True)
+        return await self.push("main", message="Begin")
+
+    async def branch(self, name: str) -> None:
+        """Start a branch at main."""
+        await self.git("switch", "--quiet", "-c", name, "main")
+
+    async def push(
+        self, branch: str, files: Mapping[str, str] | None = None, *, message: str, delete: str = ""
+    ) -> str:
+        """Commit these files to a branch and push it; returns the commit. The same push may delete another branch."""
+        for path, content in (files or {}).items():
+            (self.clone / path).write_text(content)
+        await self.git("add", "--all")
+        await self.git("commit", "--quiet", "-m", message)
+        deleted = [f":refs/heads/{delete}"] if delete else []
+        await self.git("push", "--quiet", "origin", f"refs/heads/{branch}", *deleted)
+        return await self.git("rev-parse", "HEAD")
+
+    async def git(self, *arguments: str) -> str:
+        """Run git in the clone."""
+        process = await asyncio.create_subprocess_exec(
+            str(self._git),
+            *arguments,
+            cwd=self.clone,
+            env=self._environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, complaint = await process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"git {arguments[0]}: {complaint.decode(errors='replace').strip()}")
+        return out.decode().strip()

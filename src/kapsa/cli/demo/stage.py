@@ -1,0 +1,161 @@
+"""The stage: a cluster, a git server, an image registry, a builder and the operator, started in order and stopped as a whole."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import secrets
+import shlex
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kapsa.cli.demo import push_hook
+from kapsa.cli.demo.builder import Builder
+from kapsa.cli.demo.developer import Developer
+from kapsa.cli.demo.screen import Screen
+from kapsa.devcluster import DevCluster
+from kapsa.environments.git_webhook import GitWebhook
+from kapsa.environments.git_webhook_server import PATH, GitWebhookServer
+from kapsa.environments.operator import Outside, make_operator
+from kapsa.environments.outgoing import OutgoingHttp
+from kapsa.environments.resources import KINDS, DomainPool, Registry
+from kapsa.environments.settings import Settings
+from kapsa.environments.testing import GitRepository, GitServer, RegistryServer
+from kapsa.runtime import Client, custom_resource_definitions
+from kapsa.runtime.certificates import issue, make_authority
+
+__all__ = ["DOMAIN", "REGISTRY", "Stage", "set_up"]
+
+DOMAIN = "preview.test"
+REGISTRY = "local"
+_POOL = "previews"
+_WILDCARD = "preview-wildcard"
+_LOOPBACK = "127.0.0.1"
+_APPLICATION = Path(__file__).with_name("application")
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that runs."""
+
+    cluster: DevCluster
+    client: Client
+    repository: GitRepository
+    registry: RegistryServer
+    developer: Developer
+    webhook: str
+    """Where the operator listens for pushes."""
+    secret: str
+    """What webhooks are signed with."""
+
+
+@contextlib.asynccontextmanager
+async def set_up(directory: Path, screen: Screen) -> AsyncIterator[Stage]:
+    """Start everything, for as long as the block runs."""
+    settings = Settings(
+        cache_directory=directory / "cache",
+        git_protocols=("http",),
+        leader_election=False,
+        metrics_enabled=False,
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(DevCluster())
+        client = await stack.enter_async_context(Client.connect(kubeconfig=cluster.kubeconfig))
+        screen.say(f"a Kubernetes control plane serves at {cluster.url}")
+
+        (directory / "git").mkdir()
+        git = stack.enter_context(GitServer(directory / "git"))
+        repository = git.repository("team/shop")
+        registry = stack.enter_context(RegistryServer())
+        screen.say(f"a git server serves at {git.url}, an image registry at {registry.endpoint}")
+
+        await _install(client, settings, registry)
+        webhook, secret = await _listen(stack, client)
+        await _call_at_push(directory, repository, webhook, secret)
+        developer = Developer(directory / "shop", repository.path)
+        await developer.start(_APPLICATION)
+
+        await _work(stack, cluster, client, repository, registry, settings)
+        screen.say("the operator runs, with its five kinds, a pool of domains and the registry in place")
+        yield Stage(
+            cluster=cluster,
+            client=client,
+            repository=repository,
+            registry=registry,
+            developer=developer,
+            webhook=webhook,
+            secret=secret,
+        )
+
+
+async def _install(client: Client, settings: Settings, registry: RegistryServer) -> None:
+    """What an administrator does once."""
+    for manifest in custom_resource_definitions(KINDS):
+        await client.apply(manifest, force=True)
+    await client.create(_object("v1", "Namespace", settings.namespace))
+    await client.create(_wildcard_certificate(settings.namespace))
+    pool = {"baseDomains": [DOMAIN], "wildcardSecretName": _WILDCARD}
+    await client.create(_object(DomainPool.api_version, DomainPool.kind, _POOL, spec=pool))
+    endpoint = {"endpoint": registry.endpoint, "insecure": True}
+    await client.create(_object(Registry.api_version, Registry.kind, REGISTRY, spec=endpoint))
+
+
+async def _listen(stack: contextlib.AsyncExitStack, client: Client) -> tuple[str, str]:
+    """Listen for pushes, on the loopback only."""
+    secret = secrets.token_hex(16)
+    server = GitWebhookServer(GitWebhook(client, secret), host=_LOOPBACK, port=0)
+    await server.start()
+    stack.push_async_callback(server.stop)
+    return f"http://{_LOOPBACK}:{server.port}{PATH}", secret
+
+
+async def _call_at_push(directory: Path, repository: GitRepository, webhook: str, secret: str) -> None:
+    """Have the repository tell the operator of each push."""
+    kept = directory / "webhook-secret"
+    kept.touch(mode=0o600)
+    kept.write_text(secret)
+    command = [sys.executable, str(Path(push_hook.__file__)), webhook, repository.url, str(kept)]
+    hook = repository.path / "hooks" / "post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")
+    hook.chmod(0o700)
+
+
+async def _work(
+    stack: contextlib.AsyncExitStack,
+    cluster: DevCluster,
+    client: Client,
+    repository: GitRepository,
+    registry: RegistryServer,
+    settings: Settings,
+) -> None:
+    def read(commit: str, path: str) -> str:
+        return repository.git("show", f"{commit}:{path}")
+
+    builder = Builder(client, cluster.workloads, registry, read, namespace=settings.build_namespace)
+    await stack.enter_async_context(builder.working())
+    # Servers on the loopback are what an operator refuses to talk to; here they are all there is.
+    outgoing = OutgoingHttp(address_guard=None)
+    stack.push_async_callback(outgoing.close)
+    operator = make_operator(settings, Outside.of(settings, outgoing))
+    own = client.derive(field_manager=operator.field_manager)
+    await stack.enter_async_context(operator.running(own, serve=False))
+
+
+def _wildcard_certificate(namespace: str) -> dict[str, Any]:
+    now, lifetime = datetime.now(UTC), timedelta(days=1)
+    authority = make_authority("kapsa demo", now=now, lifetime=lifetime)
+    pair = issue(authority, [f"*.{DOMAIN}"], now=now, lifetime=lifetime)
+    secret = _object("v1", "Secret", _WILDCARD)
+    secret["metadata"]["namespace"] = namespace
+    files = {"tls.crt": pair.certificate, "tls.key": pair.key}
+    data = {name: base64.b64encode(content).decode() for name, content in files.items()}
+    return {**secret, "type": "kubernetes.io/tls", "data": data}
+
+
+def _object(api_version: str, kind: str, name: str, **parts: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **parts}
