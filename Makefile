@@ -2,16 +2,13 @@
 #   make demo       the main job, end to end, on the embedded devcluster
 #   make test       the tests: Python and the package registry are enough
 #   make check      format, lint, types, layers, documentation examples
-#   make test-real  the same tests and the conformance suite on the real control plane (needs Go, builds it once)
+#   make test-real  every test that meets a control plane, and the conformance suite, on the real one (needs Go, builds it once)
 #   make bench      comparisons with peers, written to bench/results/
 
 # The first Python on PATH that is new enough; tools/setup.py says so in one line when there is none.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; exit; }; done; echo python3)
 WORKERS ?= 2
-# What runs on the real control plane by default. The runtime's, the examples' and the environments' tests run there too
-# (make test-real REAL_TESTS=tests), but not yet without a flake when all share one cluster.
-REAL_TESTS ?= tests/cli tests/devcluster
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
@@ -43,7 +40,7 @@ format: setup
 
 test-real: setup
 	@$(BIN)/kapsa devcluster build
-	@$(BIN)/python -m pytest -n $(WORKERS) --engine real $(REAL_TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --engine real $(ARGS)
 
 bench: setup
 	@$(BIN)/python -m bench $(ARGS)

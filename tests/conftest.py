@@ -32,12 +32,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the engine under test cannot run: the real control plane has no virtual clock."""
-    left_out = "virtual_time" if config.getoption("--engine") == "real" else "real"
-    chosen = [item for item in items if item.get_closest_marker(left_out) is None]
-    if len(chosen) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
-        items[:] = chosen
+    """Leave out what the engine under test cannot run, or would run as the other one does."""
+    runs = _runs_on_real if config.getoption("--engine") == "real" else _runs_on_embedded
+    left_out = [item for item in items if not runs(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if runs(item)]
+
+
+def _runs_on_embedded(item: pytest.Item) -> bool:
+    return item.get_closest_marker("real") is None
+
+
+def _runs_on_real(item: pytest.Item) -> bool:
+    """It meets the control plane under test, and asks for no virtual clock, which the real one lacks."""
+    meets_engine = item.get_closest_marker("real") is not None or "engine" in getattr(
+        item, "fixturenames", ()
+    )
+    return meets_engine and item.get_closest_marker("virtual_time") is None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
