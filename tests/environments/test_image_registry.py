@@ -9,7 +9,8 @@ import pytest
 
 from kapsa.environments.address_guard import no_inner_address
 from kapsa.environments.image_reference import ImageReference
-from kapsa.environments.image_registry import ImageRegistries, ImageRegistry
+from kapsa.environments.image_registry import ImageRegistry
+from kapsa.environments.images import RegistryImages
 from kapsa.environments.outgoing import OutgoingHttp
 from kapsa.environments.outside import AuthFailed, NotFound, Refused, TooLarge, Unreachable
 from kapsa.environments.registry_credentials import RegistryCredentials, docker_config
@@ -191,13 +192,29 @@ async def test_tokens_are_kept_for_each_registry_and_login() -> None:
     server = RegistryServer()
     server.login = ("robot", PASSWORD)
     digest = server.push("team/app", COMMIT)
-    registries = ImageRegistries(server.outgoing)
+    images = RegistryImages(server.outgoing)
     wanted = ImageReference.parse(f"registry.test/team/app:{COMMIT}")
-    for _ in range(2):
-        assert await registries.digest(wanted, credentials=LOGIN) == digest
-    assert [request.path for request in server.requests].count("/token") == 1
+    for endpoint in ("registry.test", "https://registry.test/team", "registry.test"):
+        assert await images.digest(wanted, endpoint=endpoint, credentials=LOGIN) == digest
+    assert [request.path for request in server.requests].count("/token") == 2
     with pytest.raises(AuthFailed):
-        await registries.digest(wanted)
+        await images.digest(wanted, endpoint="registry.test")
+
+
+async def test_credentials_go_to_the_registry_that_they_are_for_and_to_no_other() -> None:
+    server = RegistryServer()
+    server.login, server.token_login = ("robot", PASSWORD), False
+    digest = server.push("team/app", COMMIT)
+    images = RegistryImages(server.outgoing)
+    hub = "https://index.docker.io/v1/"
+    ours, another = (
+        ImageReference.parse(f"{name}/team/app:{COMMIT}") for name in ("docker.io", "registry.test")
+    )
+    assert await images.digest(ours, endpoint=hub, credentials=LOGIN) == digest
+    server.requests.clear()
+    with pytest.raises(AuthFailed):
+        await images.digest(another, endpoint=hub, credentials=LOGIN)
+    assert all("authorization" not in request.headers for request in server.requests)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +244,8 @@ def test_a_repository_in_another_registry_than_the_one_with_the_credentials_is_r
     assert str(ImageReference.within("https://r.example.com/team/", "app")) == "r.example.com/team/app"
     assert str(ImageReference.within("r.example.com", "r.example.com/a/b")) == "r.example.com/a/b"
     assert str(ImageReference.within("docker.io", "index.docker.io/a/b")) == "docker.io/a/b"
+    assert str(ImageReference.within("https://index.docker.io/v1/", "a/b")) == "docker.io/a/b"
+    assert str(ImageReference.within("docker.io/a", "b")) == "docker.io/a/b"
     with pytest.raises(Refused, match="not in the registry"):
         ImageReference.within("r.example.com", "evil.example.com/a/b")
 
@@ -254,6 +273,11 @@ def test_credentials_are_found_in_each_usual_secret() -> None:
 
 
 def test_what_a_node_pulls_with_is_read_back_as_the_same_credentials() -> None:
-    for registry in ("docker.io", "r.example.com:5000"):
+    for registry in (
+        "docker.io",
+        "https://index.docker.io/v1/",
+        "r.example.com:5000",
+        "https://r.example.com/team",
+    ):
         secret = {"stringData": {".dockerconfigjson": docker_config(registry, LOGIN)}}
         assert RegistryCredentials.from_secret(secret, registry) == LOGIN

@@ -8,7 +8,7 @@ import msgspec
 
 from kapsa.environments.outside import Refused
 
-__all__ = ["DOCKER_HUB", "ImageReference", "is_digest"]
+__all__ = ["DOCKER_HUB", "ImageReference", "is_digest", "split_endpoint"]
 
 DOCKER_HUB = "docker.io"
 _HUB_NAMES = ("docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
@@ -55,8 +55,7 @@ class ImageReference(msgspec.Struct, frozen=True):
 
         :raises Refused: it names another registry, which would then be sent this one's credentials.
         """
-        host, _, prefix = (endpoint.partition("://")[2] or endpoint).strip("/").partition("/")
-        home = DOCKER_HUB if host in _HUB_NAMES else host
+        home, prefix = split_endpoint(endpoint)
         named = _split_host(repository, "")[0]
         if named not in ("", home):
             raise Refused(
@@ -101,6 +100,20 @@ class ImageReference(msgspec.Struct, frozen=True):
 def is_digest(text: str) -> bool:
     """Whether this is a digest such as `sha256:…`."""
     return _DIGEST.fullmatch(text) is not None
+
+
+def split_endpoint(endpoint: str) -> tuple[str, str]:
+    """The registry at an endpoint as images name it, and the path that their names begin with there.
+
+    >>> split_endpoint("https://index.docker.io/v1/")
+    ('docker.io', '')
+    >>> split_endpoint("Registry.example.com:5000/team")
+    ('registry.example.com:5000', 'team')
+    """
+    host, _, path = (endpoint.partition("://")[2] or endpoint).strip("/").partition("/")
+    host = host.lower()
+    # What docker writes behind a host is the version of the API, and no part of a name.
+    return DOCKER_HUB if host in _HUB_NAMES else host, "" if path in ("v1", "v2") else path
 
 
 def _split_host(text: str, default: str) -> tuple[str, str]:

@@ -13,14 +13,14 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import msgspec
 
-from kapsa.environments.image_reference import DOCKER_HUB, ImageReference, is_digest
+from kapsa.environments.image_reference import DOCKER_HUB, ImageReference, is_digest, split_endpoint
 from kapsa.environments.outgoing import Answer, Outgoing
 from kapsa.environments.outside import AuthFailed, Failed, NotFound, OutsideError, Refused, Unreachable
 from kapsa.environments.redaction import printable, redact
 from kapsa.environments.registry_credentials import RegistryCredentials
 from kapsa.runtime.clock import Clock, SystemClock
 
-__all__ = ["ImageRegistries", "ImageRegistry"]
+__all__ = ["ImageRegistry"]
 
 _HUB_HOST = "registry-1.docker.io"
 _MANIFEST_TYPES = ", ".join(
@@ -34,7 +34,6 @@ _MANIFEST_TYPES = ", ".join(
 _MANIFEST_LIMIT = 4 * 1024 * 1024
 _TOKEN_LIMIT = 256 * 1024
 _REDIRECTS = 3
-_MOST_KNOWN = 1000
 _CHALLENGE = re.compile(r'([A-Za-z0-9_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _MARGIN = 10.0
 """Seconds before its end at which a token is no longer used."""
@@ -247,47 +246,16 @@ class ImageRegistry:
         return f": {' '.join(text.split())[:200]}" if text.strip() else ""
 
 
-class ImageRegistries:
-    """All registries, each asked with the credentials at hand; tokens are kept. What `dependencies.Images` asks for."""
-
-    def __init__(self, outgoing: Outgoing, *, clock: Clock | None = None) -> None:
-        self._outgoing = outgoing
-        self._clock = clock
-        self._known: dict[tuple[str, RegistryCredentials | None, bool], ImageRegistry] = {}
-
-    async def digest(
-        self,
-        image: ImageReference,
-        *,
-        endpoint: str = "",
-        credentials: RegistryCredentials | None = None,
-        insecure: bool = False,
-    ) -> str | None:
-        """The digest of an image, asked for at `endpoint` or where its name says; None if there is no such image.
-
-        :raises OutsideError: nobody can tell; `retryable` says whether a later try can.
-        """
-        key = (endpoint or image.registry, credentials, insecure)
-        if key not in self._known:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()  # credentials that were replaced go, too
-            self._known[key] = ImageRegistry(
-                key[0], self._outgoing, credentials=credentials, insecure=insecure, clock=self._clock
-            )
-        return await self._known[key].digest(image)
-
-
 def _bases(endpoint: str, insecure: bool) -> list[str]:
     """The URLs that paths may be appended to, best first. Plain http only where somebody asked for it."""
-    scheme, _, rest = endpoint.rpartition("://")
+    scheme = endpoint.rpartition("://")[0]
     # The path of an endpoint is part of image names, not of the API's address.
-    host = rest.partition("/")[0]
+    host = split_endpoint(endpoint)[0]
     if (
         scheme not in ("", "https", "http")
         or not host
-        or "@" in host
         or not host.isprintable()
-        or " " in host
+        or re.search(r"[@\s?#]", host)
     ):
         raise Refused(f"{endpoint[:120]!r} is not the address of a registry")
     if scheme == "http" and not insecure:
@@ -295,7 +263,7 @@ def _bases(endpoint: str, insecure: bool) -> list[str]:
             f"{endpoint} is plain http, over which anybody could read the credentials",
             hint="Use https, or set spec.insecure of the Registry",
         )
-    if host in (DOCKER_HUB, "index.docker.io"):
+    if host == DOCKER_HUB:
         host = _HUB_HOST
     if scheme:
         return [f"{scheme}://{host}"]

@@ -6,7 +6,7 @@ import hashlib
 
 import msgspec
 
-from kapsa.environments.image_reference import ImageReference
+from kapsa.environments.image_reference import ImageReference, split_endpoint
 from kapsa.environments.image_registry import ImageRegistry
 from kapsa.environments.outgoing import Outgoing
 from kapsa.environments.registry_credentials import RegistryCredentials
@@ -38,7 +38,7 @@ class RegistryImages:
         :raises OutsideError: nobody can tell.
         """
         # Credentials go to the registry that they are for, and to no other that an image may name.
-        ours = bool(endpoint) and _host(endpoint) == image.registry
+        ours = split_endpoint(endpoint)[0] == image.registry
         return await self._registry(
             endpoint if ours else image.registry,
             credentials if ours else None,
@@ -59,7 +59,3 @@ class RegistryImages:
             )
             self._registries[key] = known
         return known
-
-
-def _host(endpoint: str) -> str:
-    return (endpoint.partition("://")[2] or endpoint).partition("/")[0]

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from kapsa.environments.git_credentials import decoded_secret
-from kapsa.environments.image_reference import DOCKER_HUB
+from kapsa.environments.image_reference import DOCKER_HUB, split_endpoint
 from kapsa.environments.outside import AuthFailed
 
 __all__ = ["RegistryCredentials", "docker_config"]
@@ -99,18 +99,15 @@ def docker_config(registry: str, credentials: RegistryCredentials) -> str:
         entry["auth"] = credentials.basic.removeprefix("Basic ")
     if credentials.identity_token:
         entry["identitytoken"] = credentials.identity_token
-    host = registry.partition("://")[2] or registry
-    key = _HUB_KEY if host.partition("/")[0] == DOCKER_HUB else host.rstrip("/")
+    key = _key(registry)
+    key = _HUB_KEY if key == DOCKER_HUB else key
     return msgspec.json.encode({"auths": {key: entry}}, order="sorted").decode()
 
 
 def _key(name: str) -> str:
-    """A registry's name in a common form: without protocol, and Docker Hub by one name."""
-    plain = name.partition("://")[2] or name
-    host, _, path = plain.partition("/")
-    if host in ("index.docker.io", "registry-1.docker.io", DOCKER_HUB):
-        return DOCKER_HUB
-    return f"{host.lower()}/{path}".rstrip("/").removesuffix("/v2").removesuffix("/v1")
+    """A registry's name in a common form: without protocol, and Docker Hub by one name, whoever's images they are."""
+    host, path = split_endpoint(name)
+    return host if host == DOCKER_HUB or not path else f"{host}/{path}"
 
 
 def _covers(entry: str, wanted: str) -> bool:
