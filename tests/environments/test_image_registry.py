@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 
@@ -41,6 +42,19 @@ async def test_an_image_is_found_by_its_tag_and_one_that_is_not_there_is_absent(
         assert await registry.digest(image(registry_server).with_digest(digest)) == digest
     finally:
         await outgoing.close()
+
+
+async def test_several_can_ask_at_once_before_it_is_known_whether_it_speaks_https(
+    registry_server: RegistryServer,
+) -> None:
+    digest = registry_server.push("team/app", COMMIT)
+    outgoing = OutgoingHttp(address_guard=None)
+    registry = ImageRegistry(registry_server.endpoint, outgoing, insecure=True)
+    try:
+        found = await asyncio.gather(*(registry.digest(image(registry_server)) for _ in range(4)))
+    finally:
+        await outgoing.close()
+    assert found == [digest] * 4
 
 
 @pytest.mark.virtual_time

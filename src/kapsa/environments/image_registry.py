@@ -125,11 +125,13 @@ class ImageRegistry:
     async def _settle(self) -> None:
         """Find out, where both are allowed and nothing is said, whether the registry speaks https or http."""
         if self._plain:
+            # Several may find out at the same time, and come to the same end.
+            secure, plain = self._base, self._plain[0]
             try:
-                await self._outgoing.fetch("GET", f"{self._base}/v2/", verify=False, limit=_MANIFEST_LIMIT)
+                await self._outgoing.fetch("GET", f"{secure}/v2/", verify=False, limit=_MANIFEST_LIMIT)
             except Unreachable:
-                await self._outgoing.fetch("GET", f"{self._plain[0]}/v2/", limit=_MANIFEST_LIMIT)
-                self._base = self._plain[0]
+                await self._outgoing.fetch("GET", f"{plain}/v2/", limit=_MANIFEST_LIMIT)
+                self._base = plain
             self._plain = []
 
     async def _send(self, method: str, url: str, headers: Mapping[str, str], authorization: str) -> Answer:
