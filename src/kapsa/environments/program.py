@@ -34,6 +34,8 @@ _MIB = 1024 * 1024
 _LOOK_EVERY = 0.05
 """Seconds between two looks at how much memory and disk a program uses."""
 _MEASURE_EVERY = 0.5
+_GONE_WITHIN = 1.0
+"""Seconds within which a killed process is gone."""
 _COMPLAINT_LIMIT = 256 * 1024
 _AT_ONCE = 16
 
@@ -269,6 +271,20 @@ def _end(process: subprocess.Popen[Any]) -> None:
         if pipe is not None:
             pipe.close()
     process.wait()
+    # What the program had started is not ours to wait for, and a killed process still takes a moment to go. The limit is for
+    # a machine whose first process does not reap: there the dead stay in the table.
+    deadline = time.monotonic() + _GONE_WITHIN
+    while _group_exists(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def _group_exists(group: int) -> bool:
+    with contextlib.suppress(PermissionError):  # it exists, under another user
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return False
+    return True
 
 
 def _size(count: int) -> str:
