@@ -269,6 +269,18 @@ async def test_git_connects_to_the_addresses_that_the_guard_has_seen(git_reposit
     assert "main" in refs.branches
 
 
+async def test_behind_a_proxy_names_are_the_proxys_to_look_up_and_addresses_are_judged_here(
+    git_server: GitServer, git_repository: GitRepository, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("http_proxy", git_server.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    guarded = Git(protocols=["http"], address_guard=no_inner_address)
+    assert "main" in (await guarded.ls_remote("http://nowhere.invalid/team/app.git")).branches
+    with pytest.raises(Refused, match="no server may be at"):
+        await guarded.ls_remote("http://169.254.169.254/team/app.git")
+
+
 async def test_a_listing_without_end_is_cut(
     git: Git, git_repository: GitRepository, monkeypatch: Any
 ) -> None:

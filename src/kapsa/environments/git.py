@@ -15,6 +15,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.request import getproxies_environment, proxy_bypass
 
 import msgspec
 
@@ -227,7 +228,7 @@ class Git:
 
     async def _pinned(self, address: RepositoryAddress) -> dict[str, str]:
         """Configuration that holds git to addresses that the guard has seen: a name could lead elsewhere a moment later."""
-        if self._address_guard is None or not address.host:
+        if self._address_guard is None or not address.host or _goes_through_proxy(address):
             return {}
         tool = await self._find()
         if version_tuple(tool.version) < _PINS_ADDRESSES:
@@ -305,6 +306,13 @@ def _parse_refs(listing: str) -> Refs:
         elif found := _PULL_REQUEST.fullmatch(name):
             pull_requests[int(next(filter(None, found.groups())))] = value
     return Refs(branches, pull_requests, head, head_branch if head_branch in branches else "")
+
+
+def _goes_through_proxy(address: RepositoryAddress) -> bool:
+    """Whether a proxy looks the name up, and judges where it leads: often nobody else can."""
+    if is_ip(address.host) or address.protocol not in getproxies_environment():
+        return False
+    return not proxy_bypass(address.host)
 
 
 async def _resolve(address: RepositoryAddress) -> list[str]:

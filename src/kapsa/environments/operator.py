@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from kapsa.environments.address_guard import AddressGuard, no_inner_address
 from kapsa.environments.admission import validators
 from kapsa.environments.build import BuildEngines
 from kapsa.environments.controllers.domain_pool import DomainPoolController
@@ -57,13 +58,16 @@ class Outside(msgspec.Struct, kw_only=True):
     prober: Prober
 
     @classmethod
-    def of(cls, settings: Settings, outgoing: Outgoing) -> Outside:
-        """The real ones."""
+    def of(
+        cls, settings: Settings, outgoing: Outgoing, *, address_guard: AddressGuard | None = None
+    ) -> Outside:
+        """The real ones. The guard is git's; `outgoing` has its own."""
         git = Git(
             protocols=settings.git_protocols,
             timeout=settings.git_timeout,
             max_bytes=settings.git_max_bytes,
             concurrency=settings.git_concurrency,
+            address_guard=address_guard,
         )
         repositories = Repositories(settings.cache_directory, git)
         renderer = Renderer(timeout=settings.render_timeout)
@@ -83,7 +87,7 @@ def make_operator(
 ) -> Operator:
     """The operator with these settings, in the world as it is unless another is handed in."""
     connections = OutgoingHttp()
-    outside = outside or Outside.of(settings, connections)
+    outside = outside or Outside.of(settings, connections, address_guard=no_inner_address)
     metrics = EnvironmentMetrics()
     access = RepositoryAccess()
     listings = Listings(outside.git, access, metrics)
