@@ -100,9 +100,9 @@ def dependants(changed: StoredObject, cache: Cache) -> list[Key]:
 
 class ApplicationController(Controller[Application]):
     owns = (
-        Owns("apps/v1/Deployment", deletes=False),
-        Owns("v1/Service", deletes=False),
-        "networking.k8s.io/v1/Ingress",
+        "apps/v1/Deployment",
+        "v1/Service",
+        Owns("networking.k8s.io/v1/Ingress", deletes=True),
     )
     watches = tuple(
         Watch(kind, map=dependants) for kind in (Application, "apps/v1/Deployment", "apps/v1/StatefulSet")

@@ -15,6 +15,7 @@ from kapsa.runtime import (
     CustomResource,
     Field,
     Operator,
+    Owns,
     Quantity,
     Requeue,
     Spec,
@@ -69,7 +70,7 @@ class Backup(
 
 
 class BackupController(Controller[Backup]):
-    owns = ("batch/v1/Job",)
+    owns = (Owns("batch/v1/Job", deletes=True),)
     # A run tells its archive's size in its pod's termination message, which may be seen after the Job is done.
     watches = (
         Watch("v1/Pod", map=lambda pod: [(pod.namespace, pod.labels[BACKUP_LABEL])], labels=BACKUP_LABEL),

@@ -88,9 +88,9 @@ class Database(
 
 class DatabaseController(Controller[Database]):
     owns = (
-        Owns("apps/v1/StatefulSet", deletes=False),
-        Owns("v1/Service", deletes=False),
-        "batch/v1/CronJob",
+        "apps/v1/StatefulSet",
+        "v1/Service",
+        Owns("batch/v1/CronJob", deletes=True),
     )
     # The claims have no owner, so that they stay; a label leads from one to its database.
     watches = (

@@ -41,7 +41,7 @@ async def start(harness: Harness, controller: Recorder, *, name: str = "operator
 
 
 def owner(work: Work, **attributes: Any) -> Recorder:
-    return Recorder(work, owns=["v1/ConfigMap"], **attributes)
+    return Recorder(work, owns=[Owns("v1/ConfigMap", deletes=True)], **attributes)
 
 
 # -- apply -----------------------------------------------------------------------------------------------------
@@ -466,7 +466,9 @@ async def test_a_resource_that_deletes_itself_is_finalized(harness: Harness) -> 
     assert await harness.get(App, "web") is None
 
 
-async def test_a_controller_that_never_deletes_a_kind_has_no_right_to_and_is_told(harness: Harness) -> None:
+async def test_a_controller_that_does_not_declare_to_delete_a_kind_has_no_right_to_and_is_told(
+    harness: Harness,
+) -> None:
     caught: list[str] = []
 
     async def work(resource: App, ctx: Context[App]) -> None:
@@ -476,7 +478,7 @@ async def test_a_controller_that_never_deletes_a_kind_has_no_right_to_and_is_tol
         except TypeError as error:
             caught.append(str(error))
 
-    controller = Recorder(work, owns=[Owns("v1/ConfigMap", deletes=False)])
+    controller = Recorder(work, owns=["v1/ConfigMap"])
     verbs = {
         verb
         for grant in grants(Operator(controllers=[controller]).rights(), namespace="default")
@@ -490,7 +492,7 @@ async def test_a_controller_that_never_deletes_a_kind_has_no_right_to_and_is_tol
     await harness.apply(app("web"))
     await harness.settle()
     assert caught == [
-        "Recorder declares that it deletes no ConfigMap: leave deletes=False out of its Owns('v1/ConfigMap')"
+        "Recorder declares that it deletes no ConfigMap: write Owns('v1/ConfigMap', deletes=True) in its owns"
     ]
     assert await harness.get("v1/ConfigMap", "web") is not None
 

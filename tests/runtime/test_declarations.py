@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from kapsa.runtime import Context, Controller, Key, Operator, Requeue, Watch, generation_changed
+from kapsa.runtime import (
+    Context,
+    Controller,
+    Key,
+    Operator,
+    Requeue,
+    Spec,
+    ValidatingWebhook,
+    Watch,
+    generation_changed,
+)
 from tests.runtime.shop import App
 
 
@@ -71,6 +81,57 @@ def declared(**attributes: Any) -> Good:
 def test_what_could_not_work_is_refused_at_once(controller: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         Operator(controllers=[controller])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"own": ("v1/Service",)}, "Bad.own means nothing here: did you mean owns"),
+        ({"watch": ()}, "did you mean watches"),
+        ({"max_concurrent_reconcile": 5}, "did you mean max_concurrent_reconciles"),
+        ({"finalise": Good.reconcile}, "Bad.finalise means nothing here: did you mean finalize"),
+        ({"reconsile": Good.reconcile}, "did you mean reconcile"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_misspelt_attribute_is_not_ignored(attributes: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        type("Bad", (Good,), attributes)
+
+
+def test_attributes_of_ones_own_are_nobodys_business() -> None:
+    attributes = {"image": "nginx", "owner": "me", "_own": (), "reconcile_volume": Good.reconcile}
+    assert Operator(controllers=[type("Fine", (Good,), attributes)()]).controllers
+
+
+def test_a_misspelt_attribute_of_a_webhook_is_not_ignored() -> None:
+    with pytest.raises(TypeError, match=r"Bad\.operation means nothing here: did you mean operations"):
+        type("Bad", (ValidatingWebhook,), {"operation": ("CREATE",), "resource": "v1/Pod"})
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            {"short_names": ["app"]},
+            r"App.short_names would be ignored: write it as an argument, class App\(..., ",
+        ),
+        ({"shortnames": ["app"]}, "App.shortnames means nothing here: did you mean short_names"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_a_kind_declares_in_its_body_is_not_ignored(body: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        type("App", (App,), body)
+
+
+def test_a_field_without_a_type_is_not_ignored() -> None:
+    with pytest.raises(
+        TypeError, match=r"AppSpec\.replicas has no type, so it is no field: write replicas: int = "
+    ):
+
+        class AppSpec(Spec):
+            replicas = 1
 
 
 def test_a_decorated_reconcile_is_as_good_as_any() -> None:

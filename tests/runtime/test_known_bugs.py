@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.runtime import Context, Operator, Requeue
+from kapsa.runtime import Context, Operator, Owns, Requeue
 from kapsa.runtime.testing import (
     Harness,
     Scenario,
@@ -70,7 +70,7 @@ def stateful_set(name: str, replicas: int, **annotations: str) -> dict[str, Any]
 
 
 class KeepsVolume(Recorder):
-    owns = (CLAIM,)
+    owns = (Owns(CLAIM, deletes=True),)
 
     async def reconcile(self, resource: App, ctx: Context[App]) -> Requeue | None:
         if resource.spec.replicas == 0:

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
 from kapsa.devcluster.faults import Answer, Drop, Rule
-from kapsa.runtime import Client, Context, CustomResource, Operator, Spec, Status
+from kapsa.runtime import Client, Context, CustomResource, Operator, Owns, Spec, Status
 from kapsa.runtime.audit import Audit
 from kapsa.runtime.rbac import grants
 from kapsa.runtime.testing import Harness, InProcessTransport
@@ -203,7 +203,9 @@ async def test_the_calls_it_makes_are_the_rights_it_declares(harness: Harness) -
 
     await harness.install(App)
     await harness.client.create(config_map("a-old"), namespace="default")
-    operator = Operator(controllers=[Recorder(everything, owns=["v1/ConfigMap"])], leader_election="lock")
+    operator = Operator(
+        controllers=[Recorder(everything, owns=[Owns("v1/ConfigMap", deletes=True)])], leader_election="lock"
+    )
     await harness.start(operator)
     await harness.apply(app("a"))
     await harness.settle()

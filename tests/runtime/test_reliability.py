@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster.faults import FaultPlan
-from kapsa.runtime import Context, Operator, Requeue
+from kapsa.runtime import Context, Operator, Owns, Requeue
 from kapsa.runtime.testing import (
     Harness,
     Scenario,
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(300)]
 class Shop(Recorder):
     """Children, a delete, a status and a clean-up: one of each kind of write."""
 
-    owns = ("v1/ConfigMap",)
+    owns = (Owns("v1/ConfigMap", deletes=True),)
 
     async def reconcile(self, resource: App, ctx: Context[App]) -> Requeue | None:
         await ctx.apply(config_map(resource.name, data={"image": resource.spec.image}))

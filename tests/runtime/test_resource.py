@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
+from kapsa.runtime.mergepatch import merge_patch
 from kapsa.runtime.resource import (
     CustomResource,
     Field,
@@ -16,7 +17,6 @@ from kapsa.runtime.resource import (
     Part,
     Spec,
     Status,
-    merge_patch,
 )
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kapsa.devcluster.faults import FaultPlan
-from kapsa.runtime import Context, Operator, Requeue
+from kapsa.runtime import Context, Operator, Owns, Requeue
 from kapsa.runtime.testing import Harness, NotSettledError, Scenario, crash_at_every_write
 from tests.runtime.shop import App, Recorder, app, config_map
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.virtual_time
 class Shop(Recorder):
     """Two children, a status, an event and a clean-up: one of each kind of write."""
 
-    owns = ("v1/ConfigMap", "v1/Secret")
+    owns = (Owns("v1/ConfigMap", deletes=True), "v1/Secret")
 
     async def reconcile(self, resource: App, ctx: Context[App]) -> Requeue | None:
         await ctx.apply(config_map(resource.name, data={"image": resource.spec.image}))

@@ -20,11 +20,13 @@ import msgspec
 from kapsa.runtime.binding import Manifest, decoder_for, kind_of
 from kapsa.runtime.client import Client
 from kapsa.runtime.jsonpatch import difference
+from kapsa.runtime.mergepatch import merge_patch
 from kapsa.runtime.metadata import GroupVersionKind
+from kapsa.runtime.misspelling import refuse_misspelt
 from kapsa.runtime.model import Spec, to_wire
 from kapsa.runtime.rbac import Target
 from kapsa.runtime.reader import Kind
-from kapsa.runtime.resource import CustomResource, merge_patch
+from kapsa.runtime.resource import CustomResource
 
 __all__ = [
     "AdmissionRequest",
@@ -188,6 +190,7 @@ class Webhook(Generic[T]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        refuse_misspelt(cls, (*Webhook.__annotations__, "name", "validate", "mutate"))
         for base in cls.__dict__.get("__orig_bases__", ()):
             origin, arguments = typing.get_origin(base), typing.get_args(base)
             if not (isinstance(origin, type) and issubclass(origin, Webhook)):

@@ -243,7 +243,7 @@ class Context(Generic[R]):
         ):
             raise TypeError(
                 f"{type(self._reconciler.controller).__name__} declares that it deletes no {gvk.kind}: "
-                f"leave deletes=False out of its Owns({str(gvk)!r})"
+                f"write Owns({str(gvk)!r}, deletes=True) in its owns"
             )
         if not uid:
             cached = self._reconciler.cache.get(gvk, Key(place, name)) or self._reconciler.cache.get(

@@ -15,6 +15,7 @@ import msgspec
 
 from kapsa.runtime.binding import kind_of
 from kapsa.runtime.metadata import GroupVersionKind
+from kapsa.runtime.misspelling import refuse_misspelt
 from kapsa.runtime.predicates import Predicate
 from kapsa.runtime.rbac import ControllerRights, PolicyRule, Target
 from kapsa.runtime.reader import Kind
@@ -67,8 +68,8 @@ class Owns(msgspec.Struct, frozen=True):
     metadata_only: bool = False
     """Keep their metadata only. Their spec and status cannot be read then, nor drift be seen."""
     transform: Transform | None = None
-    deletes: bool = True
-    """Whether the controller deletes children itself. False leaves out the right: they go with their owner."""
+    deletes: bool = False
+    """Whether the controller deletes children itself, and so needs the right. Children go with their owner anyway."""
 
 
 class Watch(msgspec.Struct, frozen=True):
@@ -136,6 +137,7 @@ class Controller(Generic[R]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        refuse_misspelt(cls, (*Controller.__annotations__, "reconcile", "finalize"))
         if "resource" in cls.__dict__:
             return
         for base in cls.__dict__.get("__orig_bases__", ()):
@@ -165,10 +167,12 @@ class Controller(Generic[R]):
 
     @property
     def owned(self) -> list[Owns]:
+        """`owns`, in the one form that says everything."""
         return [each if isinstance(each, Owns) else Owns(each) for each in self.owns]
 
     @property
     def read(self) -> list[Reads]:
+        """`reads`, in the one form that says everything."""
         return [each if isinstance(each, Reads) else Reads(each) for each in self.reads]
 
     def rights(self) -> ControllerRights:

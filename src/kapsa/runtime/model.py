@@ -191,6 +191,21 @@ def wire_name(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
+def _refuse_untyped(name: str, namespace: dict[str, Any]) -> None:
+    """`replicas = 1` in the body of a model would be no field, in silence."""
+    typed = namespace.get("__annotations__")
+    if typed is None and "__annotate_func__" in namespace:
+        return  # Python 3.14 works annotations out when somebody asks, which is too early here
+    for attribute, value in namespace.items():
+        if attribute.startswith("_") or attribute in (typed or ()) or hasattr(type(value), "__get__"):
+            continue
+        if not isinstance(value, type):
+            kind = type(value).__name__
+            raise TypeError(
+                f"{name}.{attribute} has no type, so it is no field: write {attribute}: {kind} = ..."
+            )
+
+
 class _ModelMeta(msgspec.StructMeta):
     """Makes every field keyword-only, so that required ones may follow optional ones, and takes `rules`."""
 
@@ -204,6 +219,7 @@ class _ModelMeta(msgspec.StructMeta):
         **config: Any,
     ) -> Any:
         config.setdefault("kw_only", True)
+        _refuse_untyped(name, namespace)
         namespace["__rules__"] = tuple(rules)
         return super().__new__(mcls, name, bases, namespace, **config)
 

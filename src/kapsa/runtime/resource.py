@@ -29,6 +29,7 @@ from kapsa.runtime.definition import (
 from kapsa.runtime.mergepatch import merge_patch
 from kapsa.runtime.metadata import GroupVersionKind, ObjectMeta, OwnerReference
 from kapsa.runtime.mismatch import ModelMismatch, mismatch
+from kapsa.runtime.misspelling import refuse_misspelt
 from kapsa.runtime.model import Field, Part, Rule, Spec, Status, decode_scalar, rule, sealed, to_wire
 
 __all__ = [
@@ -47,7 +48,6 @@ __all__ = [
     "Scale",
     "Spec",
     "Status",
-    "merge_patch",
     "printer_column",
     "rule",
 ]
@@ -112,6 +112,7 @@ class CustomResource(Generic[SpecT, StatusT]):
         deprecated: str = "",
     ) -> None:
         super().__init_subclass__()
+        _refuse_body(cls)
         _resolve_types(cls)
         if not group and not version:
             return
@@ -290,6 +291,19 @@ def _resolve_types(cls: type[CustomResource[Any, Any]]) -> None:
                 cls.spec_type = spec
             if isinstance(status, type):
                 cls.status_type = status
+
+
+_ARGUMENTS = frozenset(ResourceDefinition.__struct_fields__)
+
+
+def _refuse_body(cls: type[CustomResource[Any, Any]]) -> None:
+    """What a kind declares stands in the class's arguments; in its body nobody would read it."""
+    for name in vars(cls):
+        if name in _ARGUMENTS:
+            raise TypeError(
+                f"{cls.__name__}.{name} would be ignored: write it as an argument, class {cls.__name__}(..., {name}=...)"
+            )
+    refuse_misspelt(cls, _ARGUMENTS)
 
 
 def _check_declaration(cls: type[CustomResource[Any, Any]], group: str, version: str) -> None:

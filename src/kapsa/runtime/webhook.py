@@ -25,9 +25,9 @@ from kapsa.runtime.certificates import KeyPair, Lifetimes
 from kapsa.runtime.client import Client
 from kapsa.runtime.conversion import ConversionReview, Conversions, Converter
 from kapsa.runtime.errors import ClientError
+from kapsa.runtime.mismatch import ModelMismatch
 from kapsa.runtime.rbac import WebhookRights
 from kapsa.runtime.registration import Endpoint, Registrar
-from kapsa.runtime.resource import ModelMismatch
 from kapsa.runtime.tls import present
 
 __all__ = ["Outcome", "WebhookServer", "Webhooks"]
