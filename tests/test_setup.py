@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
+import venv
 from pathlib import Path
 from types import ModuleType
 
@@ -55,6 +56,24 @@ def test_a_failed_install_is_one_clear_line_with_the_whole_output_beside_it(
     assert (tmp_path / ".setup.log").read_text().startswith("much\n")
 
 
-def test_a_missing_environment_is_not_this_python(setup_script: ModuleType, tmp_path: Path) -> None:
-    assert not setup_script.runs_this_python(tmp_path / "bin" / "python")
-    assert setup_script.runs_this_python(Path(sys.executable))
+def test_a_python_that_makes_no_environments_is_one_clear_line(
+    setup_script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian and Ubuntu put a part of Python into a package of its own."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ensurepip" else find(name))
+    with pytest.raises(SystemExit, match=r"^kapsa setup: .*python3\.\d+-venv.*make PYTHON=.*$"):
+        setup_script.check_python()
+
+
+def test_an_environment_is_used_where_it_was_made_and_nowhere_else(
+    setup_script: ModuleType, tmp_path: Path
+) -> None:
+    assert not setup_script.is_usable(tmp_path / ".venv" / "bin" / "python")
+    venv.create(tmp_path / ".venv", symlinks=True)
+    library = tmp_path / ".venv" / "lib" / "python{}.{}".format(*sys.version_info[:2])
+    (library / "site-packages" / "pip.py").touch()
+    assert setup_script.is_usable(tmp_path / ".venv" / "bin" / "python")
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copytree(tmp_path / ".venv", tmp_path / "elsewhere" / ".venv", symlinks=True)
+    assert not setup_script.is_usable(tmp_path / "elsewhere" / ".venv" / "bin" / "python")

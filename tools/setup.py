@@ -5,6 +5,7 @@ Python, a full disk or an unreachable package registry must each end in one line
 """
 
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -30,6 +31,12 @@ def check_python():
         fail(
             f"Python {found} is too old, Kapsa needs {needed} or newer: install one and say make PYTHON=/path/to/python3"
         )
+    if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
+        package = "python{}.{}-venv".format(*sys.version_info[:2])
+        fail(
+            f"{sys.executable} cannot make virtual environments: install {package} (so called on Debian and Ubuntu), "
+            "or say make PYTHON=/path/to/another/python3"
+        )
 
 
 def check_disk():
@@ -42,7 +49,8 @@ def check_disk():
 
 
 def fingerprint():
-    digest = hashlib.sha256(repr(sys.version_info[:3]).encode())
+    # The place counts: a virtual environment that was moved or copied starts programs of the old one.
+    digest = hashlib.sha256(repr((sys.version_info[:3], str(VENV))).encode())
     for path in INPUTS:
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -69,16 +77,19 @@ def run(step, command):
     fail(f"{step} failed: {errors[0] if errors else f'exit code {done.returncode}'}{where}")
 
 
-def runs_this_python(python):
-    """Whether the environment is there, whole, and made from the Python that runs now."""
+def is_usable(python):
+    """Whether the environment is there, whole, made in this place, and from the Python that runs now."""
     probe = "import pip, sys; print(sys.version_info[:3])"
     try:
         done = subprocess.run(
             [str(python), "-c", probe], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
         )
+        made = (python.parent.parent / "pyvenv.cfg").read_text()
     except OSError:
         return False
-    return done.stdout.decode().strip() == repr(tuple(sys.version_info[:3]))
+    of_this_python = done.stdout.decode().strip() == repr(tuple(sys.version_info[:3]))
+    # Python 3.11 and newer note there how the environment was made.
+    return of_this_python and made.rstrip().endswith(str(python.parent.parent))
 
 
 def main():
@@ -93,7 +104,7 @@ def main():
         flush=True,
     )
     python = VENV / "bin" / "python"
-    if not runs_this_python(python):
+    if not is_usable(python):
         run("making the virtual environment", [sys.executable, "-m", "venv", "--clear", str(VENV)])
     run("installing the packages", [str(python), "-m", "pip", "install", "--editable", ".[dev]"])
     STAMP.write_text(wanted)
