@@ -12,14 +12,8 @@ import msgspec
 from kapsa.environments.health import Health, health
 from kapsa.environments.resources import Rollout
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.children import (
-    PART_OF,
-    RENDERED_KINDS,
-    apply_set,
-    kind_string,
-    marked,
-    shown,
-)
+from kapsa.environments.steps.apply_set import members, membership, parent
+from kapsa.environments.steps.children import RENDERED_KINDS, kind_string, marked, shown
 from kapsa.environments.steps.pods import trouble_of
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting
 from kapsa.runtime.errors import BadRequest, Forbidden, Invalid
@@ -31,16 +25,17 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class ApplyStep:
-    """Needs the rendered objects. Writes them, and deletes what earlier commits had and this one has not."""
+    """Needs the rendered objects. Writes them and the parent of their ApplySet, and deletes what is no longer rendered."""
 
     name: ClassVar[str] = "apply"
     condition: ClassVar[str] = "DeploymentReady"
     phase: ClassVar[Phase] = "Deploying"
 
     async def run(self, visit: Visit) -> Outcome:
-        members = {PART_OF: apply_set(visit)}
-        desired = [marked(visit, each, members) for each in sorted(visit.objects, key=_rank)]
+        desired = [marked(visit, each, membership(visit)) for each in sorted(visit.objects, key=_rank)]
+        present = members(visit)
         _note_rollout(visit)
+        await visit.ctx.apply(parent(visit, [*desired, *present]), owner=False)
         applied: list[Manifest] = []
         for each in desired:
             try:
@@ -49,7 +44,7 @@ class ApplyStep:
                 if isinstance(error, Invalid) and each["kind"] == "Job":
                     return await self._replace_job(visit, each)
                 return _rejected(visit, each, error)
-        await self._prune(visit, desired)
+        await self._prune(visit, desired, present)
         visit.ctx.status.commit_sha = visit.commit
         visit.ctx.status.image = visit.image
         return await self._judge(visit, applied)
@@ -59,16 +54,14 @@ class ApplyStep:
         await visit.ctx.delete(kind_string(job), job["metadata"]["name"], namespace=visit.place)
         return Waiting(message=f"{shown(job)} is made anew", reason="ReplacingJob", after=5.0)
 
-    async def _prune(self, visit: Visit, desired: Sequence[Manifest]) -> None:
+    async def _prune(self, visit: Visit, desired: Sequence[Manifest], present: Sequence[Manifest]) -> None:
         """Delete the members of the ApplySet that are no longer rendered."""
-        kept = {(kind_string(each), each["metadata"]["name"]) for each in desired}
-        for kind in reversed(RENDERED_KINDS):
-            for found in visit.ctx.list(kind, namespace=visit.place, labels={PART_OF: apply_set(visit)}):
-                name = found["metadata"]["name"]
-                if (kind, name) not in kept and not found["metadata"].get("deletionTimestamp"):
-                    await visit.ctx.delete(kind, name, namespace=visit.place)
-                    kind_name = kind.rpartition("/")[2]
-                    await visit.ctx.event("Normal", "Pruned", f"{kind_name} {name} is no longer rendered")
+        kept = {_place(each) for each in desired}
+        for each in present:
+            kind, name = _place(each)
+            if (kind, name) not in kept and not each["metadata"].get("deletionTimestamp"):
+                await visit.ctx.delete(kind, name, namespace=visit.place)
+                await visit.ctx.event("Normal", "Pruned", f"{shown(each)} is no longer rendered")
 
     async def _judge(self, visit: Visit, applied: Sequence[Manifest]) -> Outcome:
         judged = [(each, health(each)) for each in applied]
@@ -87,6 +80,10 @@ class ApplyStep:
             each, found = waiting[0]
             return await _unhealthy(visit, each, Health("Failed", found.message, "RolloutTimedOut"))
         return Waiting(message=_words(waiting), reason="RollingOut", after=left)
+
+
+def _place(manifest: Manifest) -> tuple[str, str]:
+    return kind_string(manifest), manifest["metadata"]["name"]
 
 
 def _rank(manifest: Manifest) -> tuple[int, str]:

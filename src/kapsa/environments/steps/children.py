@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,17 +13,12 @@ __all__ = [
     "BUILD_KINDS",
     "JOB",
     "KPACK_IMAGE",
-    "PART_OF",
     "POLICY_KINDS",
     "RENDERED_KINDS",
-    "apply_set",
     "kind_string",
     "marked",
     "shown",
 ]
-
-PART_OF = "applyset.kubernetes.io/part-of"
-"""The label of an ApplySet's members: what has it and is no longer rendered is pruned."""
 
 POLICY_KINDS = (
     "v1/ResourceQuota",
@@ -54,14 +47,6 @@ def marked(visit: Visit, manifest: Manifest, labels: Mapping[str, str] | None = 
     }
     metadata["annotations"] = {**(metadata.get("annotations") or {}), OWNER: str(visit.ctx.key)}
     return {**manifest, "metadata": metadata}
-
-
-def apply_set(visit: Visit) -> str:
-    """The identity of the environment's ApplySet, as its specification computes it from the parent."""
-    gvk = visit.environment.gvk
-    parent = f"{visit.environment.name}.{visit.environment.namespace}.{gvk.kind}.{gvk.group}"
-    digest = base64.urlsafe_b64encode(hashlib.sha256(parent.encode()).digest()).decode().rstrip("=")
-    return f"applyset-{digest}-v1"
 
 
 def kind_string(manifest: Mapping[str, Any]) -> str:
