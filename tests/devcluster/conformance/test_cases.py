@@ -26,8 +26,8 @@ pytestmark = pytest.mark.real
 
 def difference(embedded: list[Any], real: list[Any]) -> str:
     """A diff from what the real engine answered to what the embedded one did; empty when they agree."""
-    lines = [json.dumps(answer, indent=1, sort_keys=True).splitlines() for answer in (real, embedded)]
-    return "\n".join(unified_diff(*lines, "real", "embedded", lineterm="", n=4))
+    before, after = (json.dumps(answer, indent=1, sort_keys=True).splitlines() for answer in (real, embedded))
+    return "\n".join(unified_diff(before, after, "real", "embedded", lineterm="", n=4))
 
 
 @pytest.mark.parametrize(("topic", "case"), ALL, ids=[f"{topic}: {one.name}" for topic, one in ALL])

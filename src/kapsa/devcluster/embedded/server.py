@@ -18,6 +18,7 @@ from kapsa.devcluster.embedded.endpoints.routes import Route
 from kapsa.devcluster.embedded.errors import ApiError, PlainError
 from kapsa.devcluster.embedded.exchange import ADMIN, ConnectionDroppedError, Reply, Request
 from kapsa.devcluster.embedded.verbs import Verbs
+from kapsa.devcluster.embedded.writing.go_yaml import TOO_DEEP
 from kapsa.devcluster.fault_gate import FaultGate
 from kapsa.devcluster.faults import FaultPlan
 
@@ -72,7 +73,7 @@ class Server:
         except ConnectionDroppedError:
             raise
         except RecursionError:
-            return errors.bad_request("exceeded max depth").reply()
+            return errors.bad_request(TOO_DEEP).reply()
         except Exception as error:
             log.exception("request %s %s failed", request.method, request.path)
             return errors.internal(f"{type(error).__name__}: {error}").reply()
@@ -91,7 +92,7 @@ class Server:
         info = registry.find(route.group, route.version, route.resource)
         self._authorize(request, route, verb)
         if info is None:
-            if registry.has_group_version(route.group, route.version):
+            if registry.has_group_version(route.group, route.version) or registry.is_builtin(route.group):
                 raise errors.resource_not_found()
             raise errors.page_not_found()
         reply = await ResourceRequest(self.backend, request, route, info, frozen=frozen).answer(verb)

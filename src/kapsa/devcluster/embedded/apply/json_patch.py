@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from kapsa.devcluster.embedded.apply.strategic_patch import strategic_merge_patch
 from kapsa.devcluster.embedded.errors import ApiError, bad_request
 
@@ -15,6 +17,8 @@ __all__ = ["MAXIMUM_OPERATIONS", "json_patch", "merge_patch", "strategic_merge_p
 
 MAXIMUM_OPERATIONS = 10_000
 """Operations one JSON patch may have."""
+MAXIMUM_COPIED = 3 * 1024 * 1024
+"""Bytes that the copies of one JSON patch may add: each of a few could double the document."""
 
 _GO_KINDS = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
@@ -76,8 +80,10 @@ def json_patch(doc: dict[str, Any], operations: Any) -> Any:
     """
     _check_operations(operations)
     result: Any = doc
+    copied = 0
     try:
         for operation in operations or ():
+            copied += _size_copied(result, operation, MAXIMUM_COPIED - copied)
             result = _operate(result, operation)
     except _OperationError as error:
         raise ApiError(
@@ -104,6 +110,16 @@ def _check_operations(operations: Any) -> None:
             f"{MAXIMUM_OPERATIONS}, got {len(operations)}"
         )
         raise ApiError(413, "RequestEntityTooLarge", message)
+
+
+def _size_copied(doc: Any, operation: dict[str, Any] | None, allowed: int) -> int:
+    """The bytes that an operation copies."""
+    if not operation or operation.get("op") != "copy":
+        return 0
+    size = len(msgspec.json.encode(_get(doc, _path(operation, "from"))))
+    if size > allowed:
+        raise _OperationError(f"the copies are larger than {MAXIMUM_COPIED} bytes")
+    return size
 
 
 def _operate(doc: Any, operation: dict[str, Any] | None) -> Any:

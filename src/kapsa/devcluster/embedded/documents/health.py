@@ -24,8 +24,8 @@ _JSON = {"content-type": "application/json", "cache-control": "no-cache, private
 
 def health(request: Request) -> Reply | None:
     """`/healthz`, `/livez`, `/readyz`, one of their checks, or all of them by `?verbose`."""
-    probe, _, check = request.path.strip("/").partition("/")
-    if probe not in _PROBES or (check and check not in _CHECKS):
+    probe, slash, check = request.path.removeprefix("/").partition("/")
+    if probe not in _PROBES or (slash and check not in _CHECKS):
         return None
     if check or "verbose" not in request.query:
         return Reply(status=200, headers=dict(_TEXT), body=b"ok")

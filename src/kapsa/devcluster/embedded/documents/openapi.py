@@ -60,6 +60,8 @@ class OpenApi:
             return self._version_2(request)
         if path == "/openapi/v3":
             return self._index()
+        if not path.startswith("/openapi/v3/"):
+            return None
         return self._version_3(request, path.removeprefix("/openapi/v3/"))
 
     def _group_versions(self) -> dict[str, tuple[str, str]]:

@@ -36,6 +36,10 @@ class Documents:
 
         :raises ApiError, PlainError: 404, in the form the real server gives it in.
         """
+        if request.path.startswith("//"):
+            raise errors.page_not_found()
+        if request.method not in ("GET", "HEAD") and self._is_read_only(request.path):
+            raise errors.method_not_allowed()
         reply = (
             health.health(request)
             or health.version(request)
@@ -47,7 +51,18 @@ class Documents:
             return reply
         parts = request.path.strip("/").split("/")
         if parts[0] == "api" or (
-            parts[0] == "apis" and len(parts) > 2 and parts[1] in self._registry.groups()
+            parts[0] == "apis" and len(parts) > 2 and parts[1] and parts[1] in self._registry.groups()
         ):
             raise errors.resource_not_found()
         raise errors.page_not_found()
+
+    def _is_read_only(self, path: str) -> bool:
+        """Whether the real server's router knows the path for reading alone."""
+        match path.strip("/").split("/"):
+            case ["version"] | ["api"]:
+                return True
+            case ["api", version]:
+                return self._registry.has_group_version("", version)
+            case ["apis", group, version]:
+                return self._registry.has_group_version(group, version)
+        return False

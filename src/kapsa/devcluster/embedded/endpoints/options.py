@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -13,6 +14,8 @@ from kapsa.devcluster.embedded.exchange import Request
 __all__ = ["ListOptions", "WriteOptions", "list_options", "parse_query", "write_options"]
 
 MAXIMUM_MANAGER_LENGTH = 128
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LONGEST_INTEGER = 40
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,11 +213,13 @@ def _boolean(text: str) -> bool:
 
 
 def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise _syntax(text) from None
+    if not _INTEGER.fullmatch(text):
+        raise _unparsable(text, "invalid syntax")
+    # Longer ones are not even read: Python refuses numbers of thousands of digits.
+    if len(text) > _LONGEST_INTEGER or not -(1 << 63) <= int(text) < 1 << 63:
+        raise _unparsable(text, "value out of range")
+    return int(text)
 
 
-def _syntax(text: str) -> ApiError:
-    return bad_request(f"strconv.ParseInt: parsing {field_errors.quote(text)}: invalid syntax")
+def _unparsable(text: str, problem: str) -> ApiError:
+    return bad_request(f"strconv.ParseInt: parsing {field_errors.quote(text)}: {problem}")

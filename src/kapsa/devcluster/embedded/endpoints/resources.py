@@ -23,6 +23,7 @@ from kapsa.devcluster.embedded.reading.watch import Watch, single_event, too_old
 from kapsa.devcluster.embedded.storage.store import CompactedError, FutureRevisionError, Stored
 from kapsa.devcluster.embedded.writing import bodies, deletion, names, patches, writes
 from kapsa.devcluster.embedded.writing.deletion import DeleteOptions, Deletion
+from kapsa.devcluster.embedded.writing.posted_kinds import decode_delete_options
 from kapsa.devcluster.embedded.writing.strict_decoding import duplicate_fields
 from kapsa.devcluster.embedded.writing.writes import Write
 
@@ -103,9 +104,13 @@ class ResourceRequest:
 
     async def _answer(self, verb: str) -> Reply:
         route, info = self.route, self.info
+        if route.subresource and info.subresource(route.subresource) is None:
+            raise errors.resource_not_found()
         if problems := names.path_segment(route.name):
             quoted = field_errors.quote(route.name)
             raise errors.bad_request(f"Name parameter invalid: {quoted}: {'; '.join(problems)}")
+        if route.namespace and not info.namespaced:
+            raise errors.page_not_found() if info.is_custom else errors.resource_not_found()
         if route.subresource:
             return await subresources.answer(self, verb)
         if info.namespaced and not route.namespace and (route.name or verb == "create"):
@@ -297,14 +302,8 @@ class ResourceRequest:
     def _delete_options(self) -> DeleteOptions:
         request = self.request
         if request.body:
-            decoded = bodies.decode(request.body, request.headers.get("content-type", ""))
-            _check_delete_options(decoded)
-            try:
-                options = msgspec.convert(decoded, DeleteOptions)
-            except msgspec.ValidationError as error:
-                raise errors.bad_request(
-                    f"decoded object cannot be converted to DeleteOptions: {error}"
-                ) from None
+            decoded = decode_delete_options(request.body, request.headers.get("content-type", ""))
+            options = msgspec.convert(decoded, DeleteOptions)
         else:
             options = deletion.options_of_query(parse_query(request.query))
         options.validate()
@@ -314,7 +313,8 @@ class ResourceRequest:
 
     def writer(self, *, stream: bool = False) -> Writer:
         """Writes replies in the form the client wants; refuses one that cannot be had before anything is done."""
-        form, include = negotiate(self.request, collection=not self.route.name, stream=stream), ""
+        watchable = not self.route.name and self.request.method == "GET"
+        form, include = negotiate(self.request, collection=watchable, stream=stream), ""
         _check_target(
             form, self.info, is_list=not self.route.name and self.request.method == "GET" and not stream
         )
@@ -343,17 +343,6 @@ def _check_include(include: str, form: Form) -> None:
         raise errors.bad_request(
             f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
             "must be 'Metadata', 'Object', 'None', or empty"
-        )
-
-
-def _check_delete_options(decoded: Any) -> None:
-    if not isinstance(decoded, dict):
-        return
-    kind = decoded.get("kind") or "DeleteOptions"
-    if kind != "DeleteOptions":
-        version = decoded.get("apiVersion") or "v1"
-        raise errors.bad_request(
-            f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
         )
 
 

@@ -28,27 +28,23 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 
 def parse(path: str) -> Route | None:
     """The resource a path names; None when it names none (discovery, health, unknown paths)."""
-    parts = path.strip("/").split("/")
+    if "%" in path:
+        path = unquote(path)
+    parts = path.removeprefix("/").rstrip("/").split("/")
     if len(parts) >= 3 and parts[0] == "api":
         group, version, rest = "", parts[1], parts[2:]
-    elif len(parts) >= 4 and parts[0] == "apis":
+    elif len(parts) >= 4 and parts[0] == "apis" and parts[1]:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
     watch = False
     if rest[0] == "watch" and len(rest) > 1:
         watch, rest = True, rest[1:]
-    if "%" in path:
-        rest = [unquote(part) for part in rest]
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 1:
-        namespace = rest[1]
-        if len(rest) > 2 and (rest[2] not in _NAMESPACE_SUBRESOURCES or group):
-            rest = rest[2:]
+    # A namespace is itself; requests about it carry no namespace.
+    if rest[0] == "namespaces" and len(rest) > 2 and (rest[2] not in _NAMESPACE_SUBRESOURCES or group):
+        namespace, rest = rest[1], rest[2:]
     count = len(rest)
-    if rest[0] == "namespaces" and not group:
-        # A namespace is itself; requests about it carry no namespace.
-        namespace = ""
     return Route(
         group,
         version,

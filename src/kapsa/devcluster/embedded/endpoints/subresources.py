@@ -13,12 +13,15 @@ from kapsa.devcluster.embedded.endpoints.scale import scale_of, with_replicas
 from kapsa.devcluster.embedded.exchange import Reply
 from kapsa.devcluster.embedded.field_errors import quote
 from kapsa.devcluster.embedded.kinds.conversion import from_storage
-from kapsa.devcluster.embedded.kinds.registry import Subresource
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.reading.negotiation import negotiate
 from kapsa.devcluster.embedded.reading.replies import reply_document
+from kapsa.devcluster.embedded.schemas.schema import Schema
 from kapsa.devcluster.embedded.writing import bodies, deletion, patches, writes
 from kapsa.devcluster.embedded.writing.deletion import DeleteOptions, Deletion
-from kapsa.devcluster.embedded.writing.writes import Transform
+from kapsa.devcluster.embedded.writing.posted_kinds import BINDING, EVICTION, SCALE, decode_posted
+from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, check_types
+from kapsa.devcluster.embedded.writing.writes import Transform, Write
 
 if TYPE_CHECKING:
     from kapsa.devcluster.embedded.endpoints.resources import ResourceRequest
@@ -47,6 +50,7 @@ async def answer(request: ResourceRequest, verb: str) -> Reply:
         return await _bind(request)
     if found.name == "log" and request.backend.read_log is not None:
         return request.backend.read_log(from_storage(request.info, request.stored()), request.request.query)
+    request.stored()  # what is not there is missed first
     raise _needs_a_node(request, found)
 
 
@@ -123,14 +127,16 @@ async def _scale(request: ResourceRequest, verb: str) -> Reply:
         return reply_document(200, scale_of(info, from_storage(info, request.stored())), form)
     if verb == "update":
         write = request.write("UpdateOptions")
-        transform = _scale_patching(request, lambda _scale: _plain_body(request, "Scale"))
+        transform = _scale_patching(request, lambda _scale: _posted(request, SCALE))
     else:
         kind = patches.patch_type(request.request, info)
         write = request.write("PatchOptions", applies=kind == patches.APPLY)
         if write.applies:
             transform = patches.scale_applying(request.request, write, request.backend)
         else:
-            transform = _scale_patching(request, patches.scale_change_of(kind, request.request))
+            transform = _scale_patching(
+                request, _typed(write, patches.scale_change_of(kind, request.request))
+            )
     stored = await writes.update(request.backend, write, transform)
     return reply_document(200, scale_of(info, from_storage(info, stored)), form, request.warnings)
 
@@ -144,12 +150,26 @@ def _scale_patching(request: ResourceRequest, change: Callable[[Object], Object]
     return transform
 
 
-def _plain_body(request: ResourceRequest, kind: str) -> Object:
+def _typed(write: Write, change: Callable[[Object], Any]) -> Callable[[Object], Object]:
+    """The change, as long as a Scale comes of it."""
+
+    def patch(scale: Object) -> Object:
+        patched = change(scale)
+        if not isinstance(patched, dict):
+            raise writes.cannot_decode(write, patched, bodies.no_object(patched))
+        try:
+            check_types(SCALE.schema or Schema(), patched, SCALE)
+        except DecodingError as error:
+            raise writes.cannot_decode(write, patched, str(error)) from None
+        return patched
+
+    return patch
+
+
+def _posted(request: ResourceRequest, kind: ResourceInfo) -> Object:
     """A body that is no stored kind."""
-    decoded = bodies.decode(request.request.body, request.request.headers.get("content-type", ""))
-    if not isinstance(decoded, dict):
-        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
-    return decoded
+    content_type = request.request.headers.get("content-type", "")
+    return decode_posted(request.request.body, content_type, kind, request.backend.registry)
 
 
 def _scaled(request: ResourceRequest, live: Object, scale: Object) -> Object:
@@ -169,7 +189,9 @@ def _scaled(request: ResourceRequest, live: Object, scale: Object) -> Object:
 async def _evict(request: ResourceRequest) -> Reply:
     """Delete a pod, if its disruption budget allows."""
     form = negotiate(request.request)
-    eviction = _plain_body(request, "Eviction")
+    eviction = _posted(request, EVICTION)
+    if eviction["metadata"].get("name") != request.route.name:
+        raise errors.bad_request("name in URL does not match name in Eviction object")
     take_from_budget(request.backend, from_storage(request.info, request.stored()))
     wanted = eviction.get("deleteOptions") or {}
     await deletion.delete(
@@ -186,8 +208,10 @@ async def _evict(request: ResourceRequest) -> Reply:
 
 
 async def _bind(request: ResourceRequest) -> Reply:
-    binding = _plain_body(request, "Binding")
+    binding = _posted(request, BINDING)
     node = (binding.get("target") or {}).get("name", "")
+    if not node:
+        raise errors.ApiError(500, "", "target.name: Required value")
     form = negotiate(request.request)
     write = request.write("CreateOptions")
 

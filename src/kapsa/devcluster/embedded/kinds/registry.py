@@ -167,6 +167,10 @@ class Registry:
         """Groups with their versions, in the order they were added."""
         return {group: list(versions) for group, versions in self._group_versions.items()}
 
+    def is_builtin(self, group: str) -> bool:
+        """Whether the group is served from the start; of other groups the real server's router knows nothing."""
+        return any(info.group == group and not info.is_custom for info in self._by_resource.values())
+
     def in_group_version(self, group: str, version: str) -> list[ResourceInfo]:
         return [info for key, info in self._by_resource.items() if key[:2] == (group, version)]
 

@@ -38,7 +38,8 @@ def parse(text: str) -> LabelMatcher | None:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self._tokens = [match.group(1) for match in _TOKEN.finditer(text)]
+        # The real server's lexer takes a zero byte for the end.
+        self._tokens = [match.group(1) for match in _TOKEN.finditer(text.partition("\0")[0])]
         self._position = 0
 
     def _peek(self) -> str:

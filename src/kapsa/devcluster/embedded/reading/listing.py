@@ -18,6 +18,7 @@ from kapsa.devcluster.embedded.storage.store import (
     Store,
     Stored,
 )
+from kapsa.devcluster.embedded.writing.bodies import json_type
 from kapsa.devcluster.embedded.writing.go_json import syntax_error
 
 __all__ = [
@@ -82,7 +83,7 @@ def read_page(
     if options.continue_token:
         token = _decode_token(options.continue_token, options)
         after = chosen.prefix + token.start
-        if token.rv == _INCONSISTENT:
+        if token.rv < 0:
             return _page(collection.at(current, chosen.prefix, after), current, chosen, options.limit)
         try:
             return _page(collection.at(token.rv, chosen.prefix, after), token.rv, chosen, options.limit)
@@ -135,8 +136,6 @@ def _encode_token(revision: int, start: str) -> str:
 
 
 def _decode_token(text: str, options: ListOptions) -> _Token:
-    if options.resource_version not in ("", "0"):
-        raise bad_request("specifying resource version is not allowed when using continue")
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
@@ -146,7 +145,7 @@ def _decode_token(text: str, options: ListOptions) -> _Token:
     try:
         token = msgspec.json.decode(data, type=_Token)
     except (ValueError, msgspec.DecodeError) as error:
-        why = syntax_error(data) or str(error)
+        why = syntax_error(data) or _misfit(data) or str(error)
         raise bad_request(f"invalid continue token: continue key is not valid: {why}") from None
     if token.v != "meta.k8s.io/v1":
         raise bad_request(
@@ -163,6 +162,8 @@ def _decode_token(text: str, options: ListOptions) -> _Token:
         )
     if any(part in ("", ".", "..") for part in token.start.lstrip("/").split("/")):
         raise bad_request(f"invalid continue token: continue key is not valid: {token.start}")
+    if options.resource_version not in ("", "0"):
+        raise bad_request("specifying resource version is not allowed when using continue")
     return token
 
 
@@ -178,8 +179,21 @@ def expired_if_before(token: str, revision: int) -> ApiError | None:
 
 
 def _base64_problem(text: str) -> str:
-    bad = next((index for index, character in enumerate(text) if character not in _BASE64), len(text))
-    return f"illegal base64 data at input byte {bad}"
+    wrong = (index for index, character in enumerate(text) if character not in _BASE64)
+    # Only the length can be wrong else: Go points at the lone last character.
+    return f"illegal base64 data at input byte {next(wrong, len(text) - 1)}"
+
+
+def _misfit(data: bytes) -> str:
+    """Why well-formed JSON is no token, in Go's words."""
+    decoded = msgspec.json.decode(data)
+    if not isinstance(decoded, dict):
+        return f"json: cannot unmarshal {json_type(decoded)} into Go value of type storage.continueToken"
+    for field, kind, name in (("v", str, "string"), ("rv", int, "int64"), ("start", str, "string")):
+        value = decoded.get(field)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            return f"json: cannot unmarshal {json_type(value)} into Go struct field continueToken.{field} of type {name}"
+    return ""
 
 
 def _expired_continue(token: _Token) -> ApiError:

@@ -174,9 +174,8 @@ def watch_revision(text: str) -> int:
         return 0
     if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_REVISION:
         quoted = quote(text)
-        message = (
-            f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
-        )
+        problem = "value out of range" if text.isdigit() else "invalid syntax"
+        message = f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {problem}"
         raise ApiError(500, "", message)
     return int(text)
 

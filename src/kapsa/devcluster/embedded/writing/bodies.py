@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import json
 from typing import Any
 
 import msgspec
-import yaml
 
 from kapsa.devcluster.embedded.errors import ApiError, bad_request, invalid, unsupported_media_type
 from kapsa.devcluster.embedded.field_errors import invalid as invalid_field
 from kapsa.devcluster.embedded.field_errors import quote
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
-from kapsa.devcluster.embedded.writing import go_json
+from kapsa.devcluster.embedded.writing import go_json, go_yaml
 
 __all__ = [
     "MAXIMUM_BYTES",
@@ -28,16 +27,13 @@ __all__ = [
     "json_type",
     "malformed_type",
     "media_type",
-    "require_object",
+    "no_object",
     "unknown_conversion",
     "unknown_kind",
-    "yaml_duplicates",
 ]
 
 MAXIMUM_BYTES = 3 * 1024 * 1024
 _SUMMARY_BYTES = 30
-_EXPANDED_NODES = 1_000_000
-"""More nodes than a body of the largest size can hold without aliases."""
 
 
 def _number(text: str) -> float:
@@ -61,7 +57,7 @@ def media_type(header: str) -> str:
 
 def _parse(body: bytes, content_type: str, *, custom: bool = False) -> Any:
     kind = media_type(content_type)
-    if kind in ("", "application/json"):
+    if kind == "application/json" or not content_type:
         return _json(body)
     if kind == "application/yaml":
         return _yaml(body)
@@ -79,7 +75,7 @@ def _json(body: bytes) -> Any:
     try:
         return _decode_json(body)
     except RecursionError:
-        raise _MalformedError("exceeded max depth") from None
+        raise _MalformedError(go_json.syntax_error(body) or go_yaml.TOO_DEEP) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = go_json.syntax_error(body)
         if problem:
@@ -99,74 +95,19 @@ def _forgiving(body: bytes, error: Exception) -> Any:
 
 def _yaml(body: bytes) -> Any:
     try:
-        if b"*" in body:
-            _check_aliases(body)
-        # Of several documents the first one counts.
-        loaded = next(iter(yaml.load_all(body, Loader=_Loader)), None)
-        # Whatever YAML allows and JSON does not (other keys than strings, cycles) ends here.
+        loaded = go_yaml.load(body)
+        # Whatever YAML allows and JSON does not (keys that are lists, infinity) ends here.
         return _decode_json(msgspec.json.encode(loaded))
     except RecursionError:
-        raise _MalformedError("exceeded max depth") from None
-    except yaml.MarkedYAMLError as error:
-        raise _MalformedError(f"yaml: {_where(error)}{error.problem}") from None
-    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise _MalformedError(f"yaml: {go_yaml.TOO_DEEP}") from None
+    except go_yaml.MalformedYamlError as error:
+        raise _MalformedError(str(error)) from None
+    except (ValueError, TypeError) as error:
         raise _MalformedError(f"yaml: {error}") from None
-
-
-def _check_aliases(body: bytes) -> None:
-    """Refuse a document that a few bytes of aliases make huge, or endless."""
-    sizes: dict[int, int] = {}
-
-    def size(node: yaml.Node) -> int:
-        known = sizes.get(id(node))
-        if known is not None:
-            return known
-        # Until it is known, a node counts as too much: only one that contains itself is asked for then.
-        sizes[id(node)] = _EXPANDED_NODES
-        total = 1
-        if isinstance(node, yaml.SequenceNode):
-            total += sum(size(item) for item in node.value)
-        elif isinstance(node, yaml.MappingNode):
-            total += sum(size(key) + size(value) for key, value in node.value)
-        sizes[id(node)] = min(total, _EXPANDED_NODES)
-        return sizes[id(node)]
-
-    for root in itertools.islice(yaml.compose_all(body, Loader=_Loader), 1):
-        if size(root) >= _EXPANDED_NODES:
-            raise _MalformedError("yaml: document contains excessive aliasing")
-
-
-def _where(error: yaml.MarkedYAMLError) -> str:
-    """The line as Go's YAML library counts it: from zero, except in the scanner, and not told when it is zero."""
-    context, problem = error.context_mark, error.problem_mark
-    line = (context.line if context else 0) or (problem.line if problem else 0)
-    if line and isinstance(error, yaml.scanner.ScannerError):
-        line += 1
-    return f"line {line}: " if line else ""
 
 
 def is_yaml(content_type: str) -> bool:
     return media_type(content_type) == "application/yaml"
-
-
-def yaml_duplicates(body: bytes) -> list[str]:
-    """Keys given twice in a mapping of a YAML body."""
-    found: list[str] = []
-    pending = list(itertools.islice(yaml.compose_all(body, Loader=_Loader), 1))
-    while pending:
-        node = pending.pop()
-        if isinstance(node, yaml.SequenceNode):
-            pending.extend(node.value)
-        elif isinstance(node, yaml.MappingNode):
-            seen: set[str] = set()
-            for key, value in node.value:
-                if key.value in seen:
-                    found.append(
-                        f"line {key.start_mark.line + 1}: key {quote(str(key.value))} already set in map"
-                    )
-                seen.add(key.value)
-                pending.append(value)
-    return found
 
 
 def decode(body: bytes, content_type: str) -> Any:
@@ -196,9 +137,14 @@ def decode_object(body: bytes, content_type: str, info: ResourceInfo) -> dict[st
         return decoded
     if decoded is None and not info.is_custom:
         return {}
+    raise _unrecognized(body, no_object(decoded), info)
+
+
+def no_object(value: Any) -> str:
+    """What is wrong with a value where an object belongs."""
     into = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-    why = f"json: cannot unmarshal {json_type(decoded)} into Go value of type {into}"
-    raise _unrecognized(body, f"couldn't get version/kind; json parse error: {why}", info)
+    why = f"json: cannot unmarshal {json_type(value)} into Go value of type {into}"
+    return f"couldn't get version/kind; json parse error: {why}"
 
 
 def _unrecognized(body: bytes, why: str, info: ResourceInfo) -> ApiError:
@@ -214,36 +160,28 @@ def _summary(body: bytes) -> str:
     return (start.decode(errors="replace") if body[:1] == b"{" else start.hex()) + more
 
 
-def decode_patch(body: bytes) -> Any:
-    """A JSON or merge patch."""
+def decode_patch(body: bytes, *, strategic: bool = False) -> Any:
+    """A patch that is JSON."""
     try:
         return _json(body)
     except _MalformedError as error:
-        raise bad_request(f"error decoding patch: {error}") from None
+        raise bad_request(str(error) if strategic else f"error decoding patch: {error}") from None
 
 
 def decode_applied(body: bytes) -> dict[str, Any]:
-    """An applied configuration; it is YAML, of which JSON is a part."""
+    """An applied configuration; it is YAML, of which JSON is a part that is read faster."""
+    if body.lstrip()[:1] == b"{":
+        with contextlib.suppress(_MalformedError):
+            decoded: dict[str, Any] = _json(body)
+            return decoded
     try:
-        applied = _json(body) if body.lstrip()[:1] == b"{" else _yaml(body)
+        applied = _yaml(body)
     except _MalformedError as error:
-        why = str(error)
-        prefix = "error converting YAML to JSON: " + ("" if why.startswith("yaml: ") else "yaml: ")
-        raise bad_request(f"error decoding YAML: {prefix}{why}") from None
-    return require_object(applied)
-
-
-def require_object(value: Any) -> dict[str, Any]:
-    """The value, if it is an object.
-
-    :raises ApiError: 400 when it is not.
-    """
-    if isinstance(value, dict):
-        return value
-    kind = json_type(value)
-    raise bad_request(
-        f"error decoding YAML: json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-    )
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
+    if applied is not None and not isinstance(applied, dict):
+        into = f"json: cannot unmarshal {json_type(applied)} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {into}")
+    return applied or {}
 
 
 def check_kind(obj: dict[str, Any], info: ResourceInfo, registry: Registry, body: bytes) -> dict[str, Any]:
@@ -350,13 +288,3 @@ def json_type(value: Any) -> str:
     if value is None:
         return "null"
     return "array" if isinstance(value, list) else "object"
-
-
-class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: timestamps stay strings."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}

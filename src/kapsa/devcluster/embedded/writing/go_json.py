@@ -91,10 +91,10 @@ class _Scanner:
                 return
 
     def _push(self, containers: list[str], kind: str) -> None:
-        self._at += 1
         containers.append(kind)
         if len(containers) > MAXIMUM_DEPTH:
-            raise _SyntaxError("exceeded max depth")
+            raise self._fail("exceeded max depth")
+        self._at += 1
 
     def _after_value(self, containers: list[str]) -> None:
         """What may follow a value: the next one, or the end of its container."""

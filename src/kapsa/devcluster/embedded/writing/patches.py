@@ -73,11 +73,11 @@ def transform_of(kind: str, request: Request, write: Write, backend: Backend) ->
     return _patching(lambda live: patch.merge_patch(live, change), write, backend)
 
 
-def scale_change_of(kind: str, request: Request) -> Callable[[Object], Object]:
+def scale_change_of(kind: str, request: Request) -> Callable[[Object], Any]:
     """What a patch that is no apply does to a Scale."""
     if kind == JSON:
         operations = bodies.decode_patch(request.body)
-        return lambda scale: bodies.require_object(patch.json_patch(scale, operations))
+        return lambda scale: patch.json_patch(scale, operations)
     decoded = bodies.decode_patch(request.body)
     return lambda scale: patch.merge_patch(scale, decoded)
 
@@ -105,9 +105,9 @@ def scale_applying(request: Request, write: Write, backend: Backend) -> Transfor
     return transform
 
 
-def _decoded(body: bytes, write: Write) -> Any:
+def _decoded(body: bytes, write: Write, *, strategic: bool = False) -> Any:
     """A patch, of which the write is told what strict decoding finds in it."""
-    decoded = bodies.decode_patch(body)
+    decoded = bodies.decode_patch(body, strategic=strategic)
     if write.options.field_validation != "Ignore":
         write.duplicates = duplicate_fields(body, decoded, "")
     return decoded
@@ -130,7 +130,7 @@ def _operations(body: bytes, write: Write) -> Any:
 
 def _restoring(body: bytes, write: Write) -> Transform:
     """A strategic merge patch: only the kind's fields of the result count, not what it says it is."""
-    decoded = _decoded(body, write)
+    decoded = _decoded(body, write, strategic=True)
     write.strategic = decoded
 
     def transform(live: Object | None) -> Object:
@@ -150,10 +150,7 @@ def _patching(change: Callable[[Object], Any], write: Write, backend: Backend) -
             raise errors.not_found(write.info, write.name)
         patched = change(live)
         if not isinstance(patched, dict):
-            kind = bodies.json_type(patched)
-            raise errors.bad_request(
-                f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-            )
+            raise cannot_decode(write, patched, bodies.no_object(patched))
         if why := bodies.malformed_type(patched):
             raise cannot_decode(write, patched, why)
         if write.info.is_custom:

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.writing.bodies import is_yaml, yaml_duplicates
+from kapsa.devcluster.embedded.writing import go_yaml
+from kapsa.devcluster.embedded.writing.bodies import is_yaml
 
 __all__ = ["OPERATION_FIELDS", "applied_duplicates", "duplicate_fields", "operation_problems"]
 
@@ -16,14 +17,18 @@ __all__ = ["OPERATION_FIELDS", "applied_duplicates", "duplicate_fields", "operat
 def duplicate_fields(body: bytes, decoded: Any, content_type: str) -> list[str]:
     """Keys that an object of the body has twice; ``decoded`` is the body with the last of them."""
     if is_yaml(content_type):
-        return yaml_duplicates(body)
+        return go_yaml.duplicates(body)
     return [f'duplicate field "{path}"' for path in _duplicates(body, decoded)]
 
 
 def applied_duplicates(body: bytes, decoded: Any) -> list[str]:
     """The same of an applied configuration, which is YAML even where it is JSON."""
-    is_json = body.lstrip()[:1] == b"{"
-    return yaml_duplicates(body) if not is_json or _duplicates(body, decoded) else []
+    if body.lstrip()[:1] == b"{":
+        # For YAML in braces it is simply read again.
+        with contextlib.suppress(json.JSONDecodeError):
+            if not _duplicates(body, decoded):
+                return []
+    return go_yaml.duplicates(body)
 
 
 def operation_problems(body: bytes, operations: list[Any]) -> list[str]:

@@ -331,7 +331,7 @@ def _joined(problems: list[str]) -> str:
     return ", ".join(problems)
 
 
-def cannot_decode(write: Write, obj: Object, why: str) -> errors.ApiError:
+def cannot_decode(write: Write, obj: Any, why: str) -> errors.ApiError:
     """What a client is told whose object does not fit its kind; of a patch, with the object it made."""
     if not write.patches or write.applies:
         kind, version = write.info.kind, field_errors.quote(obj["apiVersion"].rpartition("/")[2])
@@ -339,11 +339,11 @@ def cannot_decode(write: Write, obj: Object, why: str) -> errors.ApiError:
     return errors.invalid(_Nothing(), "", [field_errors.invalid("patch", shown_patched(write, obj), why)])
 
 
-def shown_patched(write: Write, obj: Object) -> str:
+def shown_patched(write: Write, obj: Any) -> str:
     """What the real server shows of a patch: itself if it is strategic, what it made if not."""
     if write.strategic is not None:
         return print_as_go(write.strategic)
-    if write.info.is_custom:
+    if write.info.is_custom or not isinstance(obj, dict):
         return msgspec.json.encode(obj, order="sorted").decode()
     return msgspec.json.encode(dict(sorted(obj.items()))).decode()
 
