@@ -56,7 +56,7 @@ class LateGroup(TyperGroup):
 def _command_of(module: Any) -> Any:
     if hasattr(module, "app"):
         return typer.main.get_command(module.app)
-    single = typer.Typer(add_completion=False)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
     single.command()(module.command)
     return typer.main.get_command(single)
 

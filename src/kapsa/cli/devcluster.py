@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="A Kubernetes control plane for development and tests.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="A Kubernetes control plane for development and tests.",
+)
 
 _DETACH_POLL_SECONDS = 0.05
 

@@ -131,7 +131,7 @@ async def examine_cluster() -> Finding:
     from kapsa.runtime.errors import ClientError
     from kapsa.runtime.transport import HttpTransport
 
-    advice = "set KUBECONFIG, or start one: `kapsa devcluster up`"
+    advice = "`kapsa devcluster up` starts one here"
     try:
         transport = HttpTransport(load_config().access)
     except (ClientError, OSError) as error:

@@ -8,7 +8,7 @@ import typer
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Show or fetch helm and kubectl.")
+app = typer.Typer(rich_markup_mode=None, add_completion=False, help="Show or fetch helm and kubectl.")
 
 
 @app.callback(invoke_without_command=True)
