@@ -31,8 +31,7 @@ COMMAND = [sys.executable, "-c", "from kapsa.cli import main; main()"]
 
 
 def made(settings: Settings | None = None) -> list[dict[str, Any]]:
-    settings = settings or Settings()
-    return installation(make_operator(settings), settings, image="kapsa:test")
+    return installation(settings or Settings(), image="kapsa:test")
 
 
 async def test_a_cluster_takes_all_manifests_under_strict_validation(cluster: DevCluster) -> None:

@@ -102,6 +102,13 @@ def test_webhooks_are_granted_by_name() -> None:
     assert rules_of(declared, "system")["secrets=certs"] == ("get", "update")
 
 
+def test_what_is_granted_everywhere_is_not_granted_again_at_home() -> None:
+    extra = (rule_for("v1/Secret", "get", "create"),)
+    declared = rights(webhooks=WebhookRights(secret="certs"), controller={"rules": extra})
+    assert rules_of(declared)["secrets"] == ("get", "create")
+    assert rules_of(declared, "system") == {"secrets=certs": ("update",)}
+
+
 def test_an_operator_of_some_namespaces_has_roles_only_there() -> None:
     declared = rights(namespaces=("a", "b"), lease="lock")
     assert [grant.namespace for grant in grants(declared, namespace="system")] == ["a", "b", "system"]

@@ -47,6 +47,16 @@ def run(
 
 
 @app.command()
+def settings() -> None:
+    """List every KAPSA_* variable with its default."""
+    from kapsa.environments.settings import Settings
+
+    for variable, default, text in Settings.documentation():
+        shown = f"{variable}={default}"
+        typer.echo(f"{shown}\n    {' '.join(text.split())}")
+
+
+@app.command()
 def manifests(
     image: Annotated[str, typer.Option(help="The operator's image.")] = f"kapsa:{__version__}",
     replicas: Annotated[int, typer.Option(min=1, max=10, help="How many run; one of them works.")] = 2,
@@ -58,20 +68,18 @@ def manifests(
         bool, typer.Option("--check", help="Write nothing; exit 1 if the file is out of date.")
     ] = False,
 ) -> None:
-    """Write the kinds, the namespace, the least rights, the Deployment and the metrics Service as YAML."""
+    """Write the kinds, the namespace, the least rights, the Deployment and its Services as YAML.
+
+    What KAPSA_* variables say here, they will say there.
+    """
     from kapsa.cli.output import write
     from kapsa.cli.target import TargetError
     from kapsa.environments.manifests import crds, installation
-    from kapsa.environments.operator import make_operator
     from kapsa.environments.settings import Settings
     from kapsa.runtime.manifest import to_yaml
 
     if check and output is None:
         raise TargetError("--check needs the file to look at: give --output")
-    settings = Settings.from_environment()
-    made = (
-        crds()
-        if crds_only
-        else installation(make_operator(settings), settings, image=image, replicas=replicas)
-    )
+    wanted = Settings.from_environment()
+    made = crds() if crds_only else installation(wanted, image=image, replicas=replicas)
     write(to_yaml(made), output, check=check)

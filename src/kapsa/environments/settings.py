@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-__all__ = ["Settings", "SettingsError"]
+from kapsa.runtime.docstrings import field_descriptions
+
+__all__ = ["PREFIX", "Settings", "SettingsError"]
 
 PREFIX = "KAPSA_"
 
@@ -147,6 +149,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         settings.check()
         return settings
 
+    def changed(self) -> dict[str, str]:
+        """The settings that are not their defaults, by name, as their variables would have to say it."""
+        return {
+            field.name: _written(value)
+            for field in msgspec.structs.fields(self)
+            if (value := getattr(self, field.name)) != field.default
+        }
+
+    @classmethod
+    def documentation(cls) -> list[tuple[str, str, str]]:
+        """Every variable, its default and what it is for."""
+        told = field_descriptions(cls)
+        return [
+            (PREFIX + field.name.upper(), _written(field.default), told[field.name])
+            for field in msgspec.structs.fields(cls)
+        ]
+
     def check(self) -> None:
         """Refuse what no type can: names and addresses that Kubernetes would not take."""
         for name, test, wanted in _CHECKS:
@@ -161,6 +180,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 f"{PREFIX}GIT_WEBHOOK_PORT is set, so {PREFIX}GIT_WEBHOOK_SECRET must be, too: "
                 "webhooks that nobody signed are not taken"
             )
+
+
+def _written(value: Any) -> str:
+    """A value as its variable holds it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "" if value is None else str(value)
 
 
 def _read(variable: str, text: str, hint: Any) -> Any:

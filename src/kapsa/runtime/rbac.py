@@ -206,7 +206,25 @@ def grants(rights: OperatorRights, *, namespace: str, scope: Scope = "auto") -> 
     if home := _home_rules(rights):
         places.setdefault(namespace, []).extend(home)
     made = [Grant(None, _merged(everywhere))] if everywhere else []
-    return made + [Grant(name, _merged(rules)) for name, rules in sorted(places.items())]
+    confined_rules = {name: _merged(_beyond(rules, everywhere)) for name, rules in sorted(places.items())}
+    return made + [Grant(name, rules) for name, rules in confined_rules.items() if rules]
+
+
+def _beyond(rules: Iterable[PolicyRule], granted: Sequence[PolicyRule]) -> list[PolicyRule]:
+    """What rules give that is not granted to everything everywhere."""
+    held = {
+        (rule.group, resource, verb)
+        for rule in granted
+        if not rule.names
+        for resource in rule.resources
+        for verb in rule.verbs
+    }
+    return [
+        msgspec.structs.replace(rule, resources=(resource,), verbs=verbs)
+        for rule in rules
+        for resource in rule.resources
+        if (verbs := tuple(verb for verb in rule.verbs if (rule.group, resource, verb) not in held))
+    ]
 
 
 def _working_rules(rights: OperatorRights) -> list[PolicyRule]:

@@ -1,0 +1,296 @@
+"""The chart: what it renders, that it follows from the code, and that a cluster takes it, upgrades it and lets it go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from kapsa import __version__
+from kapsa.devcluster import DevCluster
+from kapsa.environments.manifests import NAME, chart_files, crds, installation
+from kapsa.environments.metrics import EnvironmentMetrics
+from kapsa.environments.operator import make_operator
+from kapsa.environments.settings import Settings
+from kapsa.runtime.access import missing_rules
+from kapsa.runtime.client import Client
+from kapsa.runtime.errors import ClientError, NotFound
+from kapsa.runtime.metrics import Metrics
+from kapsa.runtime.rbac import grants
+from kapsa.tools import find_tool
+from tests.environments.service_account import kubeconfig_of
+from tests.eventually import eventually
+
+CHART = Path(__file__).resolve().parents[2] / "charts" / "kapsa"
+HOME = "kapsa-system"
+MONITORING = ("ServiceMonitor", "PrometheusRule")
+EVERYTHING = {
+    "metrics": {"serviceMonitor": {"enabled": True}, "alerts": {"enabled": True}},
+    "webhooks": {"certificates": "cert-manager"},
+    "gitWebhooks": {"enabled": True, "secretName": "git-webhooks"},
+    "operator": {"settings": {"PREVIEW_DOMAIN": "preview.example.com", "GIT_MAX_BYTES": 3_000_000_000}},
+}
+
+
+async def helm(*arguments: str | Path, cluster: DevCluster | None = None) -> tuple[int, str]:
+    where = [f"--kubeconfig={cluster.kubeconfig}"] if cluster is not None else []
+    process = await asyncio.create_subprocess_exec(
+        find_tool("helm").path,
+        *where,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    return process.returncode or 0, out.decode()
+
+
+async def rendered(tmp_path: Path, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(dict(values or {})))
+    code, out = await helm("template", "kapsa", CHART, f"--namespace={HOME}", f"--values={file}")
+    assert code == 0, out
+    return [each for each in yaml.safe_load_all(out) if each]
+
+
+def only(objects: Sequence[Mapping[str, Any]], kind: str, name: str = "") -> Any:
+    found = [each for each in objects if each["kind"] == kind and name in ("", each["metadata"]["name"])]
+    assert len(found) == 1, [each["metadata"]["name"] for each in found]
+    return found[0]
+
+
+def variables(objects: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    container = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
+
+
+def in_one_way(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+# -- what it renders -------------------------------------------------------------------------------------------------
+
+
+def test_what_the_chart_takes_from_the_code_is_up_to_date() -> None:
+    stale = [name for name, text in chart_files().items() if (CHART / "files" / name).read_text() != text]
+    assert not stale, "run .venv/bin/python tools/chart_files.py"
+
+
+def test_the_chart_has_the_versions_of_the_code() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == __version__
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+async def test_helm_finds_nothing_wrong(tmp_path: Path, values: dict[str, Any]) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    code, out = await helm("lint", "--strict", f"--values={file}", CHART)
+    assert code == 0, out
+
+
+async def test_the_chart_grants_what_the_generator_says(tmp_path: Path) -> None:
+    objects = await rendered(tmp_path)
+    generated = installation(Settings(webhooks_enabled=True), image="kapsa:test")
+    for kind in ("ClusterRole", "Role"):
+        mine, theirs = only(objects, kind)["rules"], only(generated, kind)["rules"]
+        assert sorted(map(in_one_way, mine)) == sorted(map(in_one_way, theirs))
+    plain = await rendered(tmp_path, {"webhooks": {"enabled": False}})
+    assert (
+        only(plain, "ClusterRole")["rules"]
+        == only(installation(Settings(), image="kapsa:test"), "ClusterRole")["rules"]
+    )
+
+
+async def test_the_pod_is_locked_down(tmp_path: Path) -> None:
+    pod = only(await rendered(tmp_path), "Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["containers"][0]["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+async def test_values_become_settings_that_the_operator_takes(tmp_path: Path) -> None:
+    settings = Settings.from_environment(variables(await rendered(tmp_path)))
+    assert settings == Settings(webhooks_enabled=True)
+    given = variables(await rendered(tmp_path, EVERYTHING))
+    settings = Settings.from_environment({**given, "KAPSA_GIT_WEBHOOK_SECRET": "x"})
+    assert settings.preview_domain == "preview.example.com"
+    assert settings.git_max_bytes == 3_000_000_000
+    assert settings.git_webhook_port == 8090
+    assert str(settings.webhook_cert_directory) == "/etc/kapsa/webhooks"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (
+            "operator.settings.PREVIEWDOMAIN=a.b",
+            "operator.settings.PREVIEWDOMAIN is no setting of the operator",
+        ),
+        ("operator.settings.LOG_LEVEL=DEBUG", "follows from other values of this chart"),
+        ("operator.replica=3", "additional properties 'replica' not allowed"),
+        ("operator.logging.level=loud", "value must be one of"),
+        ("gitWebhooks.enabled=true", "/gitWebhooks/secretName"),
+    ],
+)
+async def test_a_wrong_value_is_refused_by_name(wrong: str, told: str) -> None:
+    code, out = await helm("template", "kapsa", CHART, f"--set={wrong}")
+    assert code == 1
+    assert told in out
+
+
+async def test_one_replica_needs_no_disruption_budget(tmp_path: Path) -> None:
+    kinds = {each["kind"] for each in await rendered(tmp_path, {"operator": {"replicas": 1}})}
+    assert "Deployment" in kinds
+    assert "PodDisruptionBudget" not in kinds
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_exist() -> None:
+    class Nothing:
+        def watches(self, gvk: object) -> bool:
+            return False
+
+    metrics = Metrics()
+    metrics.watch_queues([])
+    metrics.watch_informers(list, lambda: 0.0)
+    metrics.watch(lambda: EnvironmentMetrics().collect(Nothing()))  # type: ignore[arg-type]
+    have = set(re.findall(r"^# TYPE (\w+)", metrics.render().decode(), flags=re.MULTILINE))
+    alerts = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+    panels = json.loads((CHART / "files" / "dashboard.json").read_text())["panels"]
+    asked = [each["expr"] for each in alerts]
+    asked += [target["expr"] for panel in panels for target in panel["targets"]]
+    named = {name for expr in asked for name in re.findall(r"\b([a-z]+(?:_[a-z]+)+)(?=[\[{)]| \()", expr)}
+    named -= {"histogram_quantile"}
+    assert len(named) > 20
+    assert {re.sub("_(bucket|count|sum)$", "", name) for name in named} <= have
+
+
+# -- on a cluster ----------------------------------------------------------------------------------------------------
+
+
+def a_kind(kind: str) -> dict[str, Any]:
+    """A definition of one of Prometheus' kinds that takes anything."""
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            ],
+        },
+    }
+
+
+@pytest_asyncio.fixture
+async def empty() -> AsyncIterator[DevCluster]:
+    """A cluster of its own, without our kinds: a release must own all that it installs."""
+    async with DevCluster(engine="real") as cluster:
+        async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+            for kind in MONITORING:
+                await client.create(a_kind(kind))
+
+            async def served() -> bool:
+                try:
+                    for kind in MONITORING:
+                        await client.list(f"monitoring.coreos.com/v1/{kind}")
+                except ClientError:
+                    return False
+                return True
+
+            await eventually(served, bool, "the kinds of Prometheus are served")
+        yield cluster
+
+
+async def act(cluster: DevCluster, *arguments: str | Path) -> str:
+    code, out = await helm(*arguments, f"--namespace={HOME}", cluster=cluster)
+    assert code == 0, out
+    return out
+
+
+async def exists(client: Client, kind: str, name: str, namespace: str = HOME) -> bool:
+    try:
+        await client.get(kind, name, namespace=namespace)
+    except NotFound:
+        return False
+    return True
+
+
+INSTALLED = {
+    "apps/v1/Deployment": NAME,
+    "v1/ServiceAccount": NAME,
+    "rbac.authorization.k8s.io/v1/ClusterRole": NAME,
+    "rbac.authorization.k8s.io/v1/ClusterRoleBinding": NAME,
+    "rbac.authorization.k8s.io/v1/Role": NAME,
+    "rbac.authorization.k8s.io/v1/RoleBinding": NAME,
+    "policy/v1/PodDisruptionBudget": NAME,
+    "v1/Service": f"{NAME}-webhooks",
+    "v1/ConfigMap": f"{NAME}-dashboard",
+    "monitoring.coreos.com/v1/ServiceMonitor": NAME,
+    "monitoring.coreos.com/v1/PrometheusRule": NAME,
+    "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration": "kapsa",
+}
+
+
+@pytest.mark.real  # helm stores releases as protobuf, which the embedded engine does not read
+async def test_a_release_is_installed_upgraded_and_uninstalled(empty: DevCluster, tmp_path: Path) -> None:
+    async with Client.connect(kubeconfig=empty.kubeconfig) as client:
+        wait = ("--wait", "--timeout=90s")
+        told = await act(empty, "install", "kapsa", CHART, "--create-namespace", *wait)
+        assert f"rollout status deployment/{NAME}" in told
+        for kind, name in INSTALLED.items():
+            assert await exists(client, kind, name), kind
+        for crd in crds():
+            assert await exists(
+                client, "apiextensions.k8s.io/v1/CustomResourceDefinition", crd["metadata"]["name"]
+            )
+        deployment = await client.get("apps/v1/Deployment", NAME, namespace=HOME)
+        assert deployment["status"]["availableReplicas"] == 2
+        await everything_is_taken_strictly(client, tmp_path)
+        await its_service_account_has_its_rights(empty, client, tmp_path)
+
+        await act(empty, "upgrade", "kapsa", CHART, "--set=operator.logging.level=DEBUG", *wait)
+        deployment = await client.get("apps/v1/Deployment", NAME, namespace=HOME)
+        told_to = {
+            each["name"]: each.get("value")
+            for each in deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+        }
+        assert told_to["KAPSA_LOG_LEVEL"] == "DEBUG"
+
+        await act(empty, "uninstall", "kapsa", "--wait", "--timeout=90s")
+        for kind, name in INSTALLED.items():
+            assert not await exists(client, kind, name), kind
+        assert await exists(
+            client, "apiextensions.k8s.io/v1/CustomResourceDefinition", "projects.catalyst.catalyst.dev"
+        )
+
+
+async def everything_is_taken_strictly(client: Client, tmp_path: Path) -> None:
+    values = {**EVERYTHING, "webhooks": {}}  # cert-manager's kinds are not there
+    for manifest in await rendered(tmp_path, values):
+        await client.apply(
+            manifest, force=True, field_manager="strict", field_validation="Strict", dry_run=True
+        )
+
+
+async def its_service_account_has_its_rights(cluster: DevCluster, client: Client, tmp_path: Path) -> None:
+    kubeconfig = await kubeconfig_of(cluster, client, NAME, HOME, tmp_path)
+    declared = grants(make_operator(Settings(webhooks_enabled=True)).rights(), namespace=HOME)
+    async with Client.connect(kubeconfig=kubeconfig) as operator:
+        assert await missing_rules(operator, declared) == []
