@@ -23,7 +23,14 @@ class Scenario(msgspec.Struct, frozen=True):
 
 def scenarios() -> dict[str, Scenario]:
     """All of them, in the order of the page."""
-    from bench.scenarios import cache, noop, operators, rest, servers
+    from bench.scenarios import cache, environments, noop, operators, rest, servers
 
-    found = (*operators.SCENARIOS, noop.SCENARIO, rest.SCENARIO, cache.SCENARIO, *servers.SCENARIOS)
+    found = (
+        *operators.SCENARIOS,
+        noop.SCENARIO,
+        rest.SCENARIO,
+        cache.SCENARIO,
+        *servers.SCENARIOS,
+        environments.SCENARIO,
+    )
     return {scenario.name: scenario for scenario in found}

@@ -80,7 +80,7 @@ class Screen:
                 self.environments = {each.name: each for each in found}
                 self._tell_phases()
             if self._console.is_terminal:
-                live.update(self._table(), refresh=True)
+                live.update(self._table() if self.environments else "", refresh=True)
             await asyncio.sleep(_LOOK_EVERY)
 
     def _tell_phases(self) -> None:

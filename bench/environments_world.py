@@ -1,0 +1,158 @@
+"""The world around the environments operator in a process of its own, so that its CPU can be told from the operator's.
+
+An embedded cluster with Projects, a git server with a branch for each environment, an image registry, the pods of builds and
+something that answers for every host: `python -m bench.environments_world DIRECTORY N`. Each line on standard input asks for a
+line of JSON on standard output that says how far the environments are and what the operator has asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from kapsa.cli.demo.builder import Builder
+from kapsa.devcluster import DevCluster, FaultPlan
+from kapsa.environments.resources import KINDS, DomainPool, Environment, Project, Registry
+from kapsa.environments.settings import Settings
+from kapsa.environments.testing import GitRepository, GitServer, RegistryServer
+from kapsa.runtime import Client, custom_resource_definitions
+from kapsa.runtime.testing import InProcessTransport
+
+BRANCHES = 50
+"""How many previews a project has."""
+APPLICATION = Path(sys.modules[Builder.__module__].__file__ or "").with_name("application")
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far everything is."""
+
+    kubeconfig: str
+    answers_at: str
+    ready: int
+    environments: int
+    unready: list[str]
+    """What some of those that are not ready say."""
+    requests: dict[str, int]
+    """What the operator has asked for, by verb."""
+    writes: dict[str, int]
+    """What it wrote, by verb and resource."""
+
+
+async def serve(directory: Path, n: int) -> None:
+    faults = FaultPlan()
+    async with contextlib.AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(DevCluster(faults=faults))
+        client = await stack.enter_async_context(Client(InProcessTransport(cluster, client="world")))
+        git_directory = directory / "git"
+        git_directory.mkdir()
+        git = stack.enter_context(GitServer(git_directory))
+        registry = stack.enter_context(RegistryServer())
+        repositories = [repository(git, i, n) for i in range(-(-n // BRANCHES))]
+        await furnish(client, registry, repositories)
+        builder = Builder(
+            client,
+            cluster.workloads,
+            registry,
+            lambda commit, path: "",
+            namespace=Settings().build_namespace,
+            one_by_one=False,
+        )
+        await stack.enter_async_context(builder.working())
+        answers_at = await answer_for_hosts(stack)
+        lines = await standard_input()
+        while await lines.readline():
+            told = await progress(client, faults, str(cluster.kubeconfig), answers_at)
+            sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+            sys.stdout.buffer.flush()
+
+
+def repository(git: GitServer, number: int, n: int) -> GitRepository:
+    """The demo's application, with a commit of its own on each branch."""
+    made = git.repository(f"team/app-{number}")
+    files = {str(file.relative_to(APPLICATION)): file for file in APPLICATION.rglob("*") if file.is_file()}
+    made.commit({path: file.read_bytes() for path, file in files.items()}, message="Begin")
+    for branch in range(min(BRANCHES, n - number * BRANCHES)):
+        made.commit({"index.html": f"branch {branch}"}, branch=f"branch-{branch}")
+    return made
+
+
+async def furnish(client: Client, registry: RegistryServer, repositories: list[GitRepository]) -> None:
+    """The kinds, what administrators set up, and the projects."""
+    for manifest in custom_resource_definitions(KINDS):
+        await client.apply(manifest, force=True)
+    for namespace in (Settings().namespace, "team"):
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    await client.create(resource(DomainPool, "previews", {"baseDomains": ["preview.test"]}))
+    endpoint = {"endpoint": registry.endpoint, "insecure": True}
+    await client.create(resource(Registry, "local", endpoint))
+    secret = {"name": "settings", "namespace": "team"}
+    await client.create({"apiVersion": "v1", "kind": "Secret", "metadata": secret, "stringData": {"A": "1"}})
+    for number, each in enumerate(repositories):
+        spec = {
+            "source": {"repositoryUrl": each.url, "pollInterval": "300s"},
+            "build": {},
+            "registry": {"name": "local", "imageRepository": f"team/app-{number}"},
+            "deployment": {"type": "helm", "path": "chart"},
+            "resources": {"defaultQuota": {"cpu": "4", "memory": "4Gi", "pods": 20}},
+            "previewEnvironments": {"enabled": True},
+            "secrets": [{"name": "settings"}],
+        }
+        await client.create(resource(Project, f"app-{number}", spec, namespace="team"))
+
+
+def resource(kind: Any, name: str, spec: dict[str, Any], **metadata: str) -> dict[str, Any]:
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": name, **metadata},
+        "spec": spec,
+    }
+
+
+async def answer_for_hosts(stack: contextlib.AsyncExitStack) -> str:
+    """What an ingress controller would be: every host is answered."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    return f"127.0.0.1:{runner.addresses[0][1]}"
+
+
+async def standard_input() -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+    return reader
+
+
+async def progress(client: Client, faults: FaultPlan, kubeconfig: str, answers_at: str) -> Progress:
+    environments = (await client.list(Environment)).items
+    unready = [each for each in environments if each.status.phase != "Ready"]
+    # Whoever starts asks what it may do, by creating reviews that nobody keeps.
+    asked = [each for each in faults.records if each.client != "world" and "reviews" not in each.resource]
+    return Progress(
+        kubeconfig=kubeconfig,
+        answers_at=answers_at,
+        ready=len(environments) - len(unready),
+        environments=len(environments),
+        unready=[f"{each.name} {each.status.phase} {each.status.failure or ''}" for each in unready[:3]],
+        requests=Counter(record.verb for record in asked),
+        writes=Counter(f"{record.verb} {record.resource}" for record in asked if record.is_write),
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]), int(sys.argv[2])))
