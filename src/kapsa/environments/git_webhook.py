@@ -57,7 +57,7 @@ class GitWebhook:
         if not self._is_signed(given, body):
             return Verdict(401, "the signature is missing or wrong")
         delivery = given.get("x-github-delivery") or given.get("x-gitlab-event-uuid") or ""
-        if delivery and not self._is_new(delivery):
+        if delivery in self._seen:
             return Verdict(202, "seen before")
         if given.get("x-github-event") == "ping":
             return Verdict(200, "pong")
@@ -71,6 +71,7 @@ class GitWebhook:
         if not addresses:
             return Verdict(400, "it names no repository")
         polled = await self._ask(addresses, delivery or hashlib.sha256(body).hexdigest())
+        self._remember(delivery)  # only now: one that was not answered is sent again
         return Verdict(202, f"{polled} projects are looked at", polled)
 
     def _is_signed(self, headers: Mapping[str, str], body: bytes) -> bool:
@@ -81,13 +82,12 @@ class GitWebhook:
         token = headers.get("x-gitlab-token", "")  # GitLab sends the secret itself
         return bool(token) and hmac.compare_digest(token.encode(), self._secret)
 
-    def _is_new(self, delivery: str) -> bool:
-        if delivery in self._seen:
-            return False
+    def _remember(self, delivery: str) -> None:
+        if not delivery:
+            return
         self._seen[delivery] = None
         if len(self._seen) > _SEEN_LIMIT:
             del self._seen[next(iter(self._seen))]
-        return True
 
     async def _ask(self, addresses: set[tuple[str, str]], value: str) -> int:
         count = 0
