@@ -22,7 +22,7 @@ from kapsa.environments.testing.git_server import GitRepository
 from kapsa.environments.testing.registry_server import RegistryServer
 from kapsa.runtime import Operator
 from kapsa.runtime.client import Client
-from kapsa.runtime.errors import ClientError
+from kapsa.runtime.errors import ClientError, NotFound
 from tests.environments.players import CERTIFICATE, Builder, CertManager, certificate_definition
 from tests.environments.servers.threaded_outgoing import ThreadedOutgoing
 from tests.environments.service_account import act_as_service_account
@@ -54,7 +54,7 @@ class Life:
         )
         self.home = namespace_name(stage.namespace, "app")
         self.builder = Builder(stage.harness.cluster, self.client, registry, self.settings.build_namespace)
-        self.cert_manager = CertManager(self.client)
+        self.cert_manager = CertManager(self.client, self.domain)
         self.listings = 0
         """How often the repository was listed."""
         self._directory = directory
@@ -144,6 +144,17 @@ class Life:
         }
         await self.stage.apply(Project, "app", spec)
 
+    async def abandon(self) -> None:
+        """Leave nothing that another operator on the same cluster would go on working at."""
+        for kind, namespace in ((Environment, self.home), (Project, self.stage.namespace)):
+            for found in (await self.client.list(kind, namespace=namespace)).items:
+                with contextlib.suppress(NotFound):
+                    await self.client.delete(kind, found.name, namespace=namespace)
+                    freed = {"metadata": {"finalizers": None}}
+                    await self.client.patch(kind, found.name, freed, namespace=namespace)
+        for kind in (DomainPool, Registry):
+            await self.client.delete(kind, self.stage.unique, missing_ok=True)
+
     async def poll(self) -> None:
         """Have the repository looked at, as a webhook does, and wait until it was."""
         self._polls += 1
@@ -196,13 +207,48 @@ class Life:
             raise AssertionError(f"{error}; last seen {seen}") from None
         return reached
 
-    async def containers(self, environment: str) -> dict[str, str]:
-        """The images that its Deployments run, by the name of the Deployment."""
+    async def images(self, environment: str) -> dict[str, str]:
+        """What its Deployments run, by the name of the Deployment."""
         found = await self.client.list("apps/v1/Deployment", namespace=self.place(environment))
         return {
             each["metadata"]["name"]: each["spec"]["template"]["spec"]["containers"][0]["image"]
             for each in found.items
         }
+
+    async def serves(self, environment: str, images: Mapping[str, str | None], *, service: str) -> None:
+        """Wait until these are its Deployments, and no others, and requests for its host go to this Service."""
+
+        async def holds() -> bool:
+            return await self.images(environment) == images and await self._backend(environment) == service
+
+        await self.stage.until(holds, f"{environment} runs {images}")
+
+    async def _backend(self, environment: str) -> str:
+        place = self.place(environment)
+        ingress = await self.client.get("networking.k8s.io/v1/Ingress", "kapsa", namespace=place)
+        (rule,) = ingress["spec"]["rules"]
+        name: str = rule["http"]["paths"][0]["backend"]["service"]["name"]
+        return name
+
+    async def volumes(self, environment: str) -> list[str]:
+        """The volumes that its claims are bound to, once each is."""
+
+        async def bound() -> list[str]:
+            claims = await self.client.list("v1/PersistentVolumeClaim", namespace=self.place(environment))
+            found = [each["spec"].get("volumeName", "") for each in claims.items]
+            return found if all(found) else []
+
+        volumes: list[str] = await self.stage.until(bound, "the claims are bound")
+        return volumes
+
+    async def missed(self, environment: str) -> None:
+        """Wait until the project's status says that a listing went by without the branch of this preview."""
+
+        async def holds() -> bool:
+            project: Project = await self.client.get(Project, "app", namespace=self.stage.namespace)
+            return [each.missing for each in project.status.tracked if each.name == environment] == [1]
+
+        await self.stage.until(holds, f"the branch of {environment} is missed")
 
     async def hosts(self) -> list[str]:
         """The hosts that are given out."""
@@ -233,4 +279,6 @@ async def living(life: Life) -> AsyncIterator[Life]:
     finally:
         for player in players:
             player.cancel()
-        await asyncio.gather(*players, return_exceptions=True)
+        ended = await asyncio.gather(*players, return_exceptions=True)
+        await life.abandon()
+    assert all(isinstance(each, asyncio.CancelledError) for each in ended), f"a player gave up: {ended}"

@@ -125,10 +125,11 @@ class Builder:
 
 
 class CertManager:
-    """Makes a Certificate, and its Secret, for every Ingress that names an issuer."""
+    """Makes a Certificate for every host of a domain whose Ingress names an issuer."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, domain: str) -> None:
         self._client = client
+        self._domain = domain
         self.issued: list[str] = []
         """The hosts that have a certificate, in order."""
 
@@ -142,6 +143,8 @@ class CertManager:
 
     async def _issue(self, ingress: dict[str, Any]) -> None:
         for entry in ingress["spec"].get("tls", ()):
+            if not all(host.endswith(f".{self._domain}") for host in entry["hosts"]):
+                continue  # another test's
             metadata = {"name": entry["secretName"], "namespace": ingress["metadata"]["namespace"]}
             certificate = {
                 "apiVersion": "cert-manager.io/v1",

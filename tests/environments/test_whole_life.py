@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from kapsa.environments.previews import preview_name
+from kapsa.environments.resources import Environment, Project
 from kapsa.environments.testing.git_server import GitRepository
 from kapsa.environments.testing.registry_server import RegistryServer
 from tests.environments.life import Life, living
@@ -38,6 +39,14 @@ spec:
   selector: {app: NAME}
   ports: [{name: http, port: 80, targetPort: http}]
 """
+CLAIM = """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Gi}}
+"""
 
 
 def workload(name: str, image: str = "app") -> str:
@@ -50,13 +59,22 @@ FILES = {
     "charts/app/templates/app.yaml": workload(
         "from-chart", "{{ .Values.image.repository }}:{{ .Values.image.tag }}"
     ),
+    "charts/app/templates/claim.yaml": CLAIM,
     "kustomize/base/app.yaml": workload("app"),
     "kustomize/base/kustomization.yaml": "resources: [app.yaml]\n",
     "kustomize/preview/kustomization.yaml": "resources: [../base]\nnamePrefix: kustomized-\n",
     "manifests/app.yaml": workload("from-manifests"),
 }
 HELM = {"type": "helm", "path": "./charts/app"}
-PREVIEW = preview_name("feature/login")
+KUSTOMIZE = {"type": "kustomize", "path": "kustomize/preview"}
+IMAGE = {"type": "image"}
+MANIFESTS = {"type": "manifest", "path": "manifests"}
+PERMANENT = [
+    {"name": "staging", "branch": "main", "autoSync": True},
+    {"name": "production", "branch": "main"},
+]
+BRANCH = "feature/login"
+PREVIEW = preview_name(BRANCH)
 
 
 @pytest_asyncio.fixture
@@ -64,20 +82,132 @@ async def life(
     stage: Stage, git_repository: GitRepository, registry_server: RegistryServer, tmp_path: Path
 ) -> AsyncIterator[Life]:
     git_repository.commit(FILES, message="Add the application")
-    async with living(Life(stage, git_repository, registry_server, tmp_path)) as made:
+    async with living(Life(stage, git_repository, registry_server, tmp_path)) as made, made.operator():
+        await made.pool()
+        await made.registry_resource()
         yield made
 
 
-async def test_the_whole_life_of_a_project(life: Life) -> None:
-    async with life.operator():
-        await life.pool()
-        await life.registry_resource()
-        await life.project(HELM)
-        commit = life.repository.commit({"src/login": "1"}, branch="feature/login")
-        await life.poll()
-        ready = await life.ready(PREVIEW, commit=commit)
-        assert ready.status.image == f"{life.registry.endpoint}/team/app@{life.builder.pushed[commit]}"
-        assert await life.containers(PREVIEW) == {"from-chart": ready.status.image}
-        assert len(life.builder.completed) == 1
-        assert ready.status.url == f"https://{PREVIEW}.{life.domain}"
-        assert life.cert_manager.issued == [f"{PREVIEW}.{life.domain}"]
+async def push(life: Life, text: str, branch: str = BRANCH) -> str:
+    """A commit that the operator gets to know of."""
+    commit = life.repository.commit({"src/page": text}, branch=branch)
+    await life.poll()
+    return commit
+
+
+async def preview(life: Life) -> Environment:
+    return await life.ready(PREVIEW, commit=await push(life, "one"))
+
+
+async def test_a_pushed_branch_becomes_a_preview_with_image_host_and_certificate(life: Life) -> None:
+    await life.project(HELM)
+    commit = await push(life, "one")
+    ready = await life.ready(PREVIEW, commit=commit)
+    assert ready.status.phase == "Ready"
+    assert len(life.builder.completed) == 1
+    assert ready.status.image == f"{life.registry.endpoint}/team/app@{life.builder.pushed[commit]}"
+    assert await life.images(PREVIEW) == {"from-chart": ready.status.image}
+    host = f"{PREVIEW}.{life.domain}"
+    assert ready.status.url == f"https://{host}"
+    assert life.cert_manager.issued == [host]
+    assert await life.hosts() == [host]
+    ingress = await life.client.get("networking.k8s.io/v1/Ingress", "kapsa", namespace=life.place(PREVIEW))
+    assert [each["host"] for each in ingress["spec"]["rules"]] == [host]
+    assert {each.type: each.status for each in ready.status.conditions} == dict.fromkeys(
+        ["NamespaceReady", "BuildReady", "DeploymentReady", "IngressReady", "TLSReady", "Ready"], "True"
+    )
+
+
+async def test_a_project_is_deployed_from_chart_kustomization_manifests_and_image_in_turn(life: Life) -> None:
+    await life.project(HELM)
+    image = (await preview(life)).status.image
+    assert await life.images(PREVIEW) == {"from-chart": image}
+    for deployment, name in ((KUSTOMIZE, "kustomized-app"), (MANIFESTS, "from-manifests"), (IMAGE, "app")):
+        await life.project(deployment)
+        await life.serves(PREVIEW, {name: image}, service=name)
+        await life.ready(PREVIEW)
+    assert len(life.builder.completed) == 1, "the image of a commit is built once"
+
+
+async def test_a_second_push_and_a_force_push_update_a_preview(life: Life) -> None:
+    await life.project(HELM)
+    first = await preview(life)
+    second = await life.ready(PREVIEW, commit=await push(life, "two"))
+    assert second.status.image != first.status.image
+    assert await life.images(PREVIEW) == {"from-chart": second.status.image}
+    rewritten = life.repository.force_push({**FILES, "src/page": "three"}, branch=BRANCH)
+    await life.poll()
+    third = await life.ready(PREVIEW, commit=rewritten)
+    assert await life.images(PREVIEW) == {"from-chart": third.status.image}
+    assert third.status.url == first.status.url
+    assert third.status.namespace == first.status.namespace
+
+
+async def test_a_failed_build_keeps_the_old_version_serving_and_says_why(life: Life) -> None:
+    await life.project(HELM)
+    serving = await preview(life)
+    async with life.builder.failing("step 3: make: *** no rule to make target 'page'\n"):
+        broken = await push(life, "broken")
+        failed = await life.reaches(PREVIEW, lambda each: each.status.phase == "Failed", "has failed")
+    failure = failed.status.failure
+    assert failure is not None
+    assert (failure.step, failure.reason) == ("build", "BuildFailed")
+    assert broken[:12] in failure.message
+    assert failure.object == f"Job {life.builder.failed[0]}"
+    if life.stage.harness.cluster.engine == "embedded":  # the real one has no kubelet that keeps logs
+        assert "no rule to make target" in failure.log_tail
+    assert await life.images(PREVIEW) == {"from-chart": serving.status.image}
+    assert failed.status.url == serving.status.url
+    assert failed.status.commit_sha == serving.status.commit_sha
+    assert failed.status.is_true("DeploymentReady")
+    project = await life.client.get(Project, "app", namespace=life.stage.namespace)
+    assert not project.status.is_true("BuildSucceeded")
+    mended = await life.ready(PREVIEW, commit=await push(life, "mended"))
+    assert mended.status.failure is None
+
+
+async def test_a_preview_goes_two_polls_after_its_branch_with_namespace_host_and_claims(life: Life) -> None:
+    await life.project(HELM)
+    await preview(life)
+    (volume,) = await life.volumes(PREVIEW)
+    life.repository.delete_branch(BRANCH)
+    await life.poll()
+    await life.missed(PREVIEW)
+    still = await life.environment(PREVIEW)
+    assert still is not None
+    assert not still.metadata.deleting
+    await life.poll()
+    await life.stage.gone(Environment, PREVIEW, namespace=life.home)
+    assert await life.stage.get("v1/Namespace", life.place(PREVIEW), namespace="") is None
+    assert await life.hosts() == []
+    await life.stage.gone("v1/PersistentVolume", volume, namespace="")
+
+
+async def test_permanent_environments_follow_their_branches_if_they_are_told_to(life: Life) -> None:
+    await life.project(MANIFESTS, environments=PERMANENT, previewEnvironments={"enabled": False})
+    first = await push(life, "one", "main")
+    for name in ("staging", "production"):
+        ready = await life.ready(name, commit=first)
+        assert ready.spec.type == "deployment"
+        assert ready.spec.ttl is None
+    second = await push(life, "two", "main")
+    staging = await life.ready("staging", commit=second)
+    assert await life.images("staging") == {"from-manifests": staging.status.image}
+    production = await life.ready("production", commit=first)
+    assert production.status.image != staging.status.image
+    await life.update(Environment, "production", {"source": {"commitSha": second}}, namespace=life.home)
+    production = await life.ready("production", commit=second)
+    assert production.status.image == staging.status.image
+
+
+async def test_a_deleted_project_takes_along_all_that_was_made_for_it(life: Life) -> None:
+    await life.project(HELM, environments=PERMANENT[:1])
+    await preview(life)
+    await life.ready("staging")
+    await life.client.delete(Project, "app", namespace=life.stage.namespace)
+    await life.stage.gone(Project, "app", seconds=120)
+    for namespace in (life.home, life.place(PREVIEW), life.place("staging")):
+        assert await life.stage.get("v1/Namespace", namespace, namespace="") is None
+    assert await life.hosts() == []
+    builds = await life.client.list("batch/v1/Job", namespace=life.settings.build_namespace)
+    assert builds.items == []
