@@ -26,8 +26,8 @@ STORAGE_CLASS: dict[str, Any] = {
 _REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=5)
 
 
-def node(number: int) -> dict[str, Any]:
-    """The nth node, counted from 1. kwok keeps it alive from here on."""
+def node(number: int, *, version: str) -> dict[str, Any]:
+    """The nth node, counted from 1, with a kubelet of this version. kwok keeps it alive from here on."""
     name = f"node-{number}"
     return {
         "apiVersion": "v1",
@@ -48,6 +48,18 @@ def node(number: int) -> dict[str, Any]:
                 {"type": "InternalIP", "address": f"10.0.{number // 250}.{number % 250 + 1}"},
                 {"type": "Hostname", "address": name},
             ],
+            "nodeInfo": {
+                "machineID": "",
+                "systemUUID": "",
+                "bootID": "",
+                "kernelVersion": "",
+                "osImage": "",
+                "containerRuntimeVersion": "",
+                "kubeletVersion": version,
+                "kubeProxyVersion": "",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+            },
         },
     }
 
@@ -76,6 +88,11 @@ class Administrator:
 
     async def exists(self, path: str) -> bool:
         return await self._get(path) is not None
+
+    async def version(self) -> str:
+        """The version of the API server."""
+        found = await self._get("/version")
+        return str(found["gitVersion"]) if found else ""
 
     async def is_schedulable(self, node_name: str) -> bool:
         """Whether a node is Ready and its start-up taint is gone."""

@@ -169,7 +169,8 @@ class RealControlPlane:
         await self._run(KWOK, components.kwok(files), files)
 
     async def _furnish(self, api: Administrator) -> None:
-        nodes = [furnishing.node(number) for number in range(1, self._nodes + 1)]
+        version = await api.version()
+        nodes = [furnishing.node(number, version=version) for number in range(1, self._nodes + 1)]
         for node in nodes:
             await api.create("/api/v1/nodes", node)
         await api.create("/apis/storage.k8s.io/v1/storageclasses", furnishing.STORAGE_CLASS)
