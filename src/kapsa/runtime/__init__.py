@@ -10,7 +10,7 @@ Knowing          informer keeps a store (of stored objects) in step with the clu
 Working          controller is what people write · triggers and predicates wake it · reconciler runs it from its
                  workqueue · a run has a context · child and applying make the cluster have what is wanted and send
                  nothing while nothing has changed (ownership tells) · finalizers · events
-Answering        admission, conversion · webhook serves them · registration and certificates keep them reachable
+Answering        admission, conversion · answering answers, webhook serves · registration and certificates keep them reachable
 Running          operator is the declaration, running what it is made of, process the program · election · metrics ·
                  health · access · loop_watch · logs
 Trying           testing (needs kapsa[devcluster], and is the only part that does)

@@ -27,7 +27,7 @@ from kapsa.runtime.resource import CustomResource
 from kapsa.runtime.running import RunningOperator
 
 if TYPE_CHECKING:
-    from kapsa.runtime.webhook import Webhooks
+    from kapsa.runtime.webhook import Route, Webhooks
 
 __all__ = ["Operator"]
 
@@ -142,15 +142,23 @@ class Operator:
         rng: random.Random | None = None,
         namespaces: Sequence[str] | None = None,
         serve: bool = True,
+        webhook_route: Route | None = None,
     ) -> RunningOperator:
         """Start in the present event loop. `client` says which cluster, and which clock.
 
-        `serve=False` listens on no port and asks for no rights, as a simulation needs it.
+        `serve=False` listens on no port and asks for no rights, as a simulation needs it; with a `webhook_route` the
+        webhooks are answered there all the same.
         """
         rng = rng or random.Random()  # noqa: S311 - spreads load and names things apart
         identity = identity or f"{socket.gethostname()}_{rng.getrandbits(64):016x}"
         running = RunningOperator(
-            self, client, identity=identity, rng=rng, namespaces=namespaces, serve=serve
+            self,
+            client,
+            identity=identity,
+            rng=rng,
+            namespaces=namespaces,
+            serve=serve,
+            webhook_route=webhook_route,
         )
         try:
             await running.start()

@@ -32,7 +32,7 @@ from kapsa.runtime.reconciler import Reconciler
 
 if TYPE_CHECKING:
     from kapsa.runtime.operator import Operator
-    from kapsa.runtime.webhook import WebhookServer
+    from kapsa.runtime.webhook import Route, WebhookServer
 
 __all__ = ["RunningOperator"]
 
@@ -51,6 +51,7 @@ class RunningOperator:
         rng: random.Random,
         namespaces: Sequence[str] | None = None,
         serve: bool = True,
+        webhook_route: Route | None = None,
     ) -> None:
         self.operator = operator
         self._serve = serve
@@ -93,7 +94,7 @@ class RunningOperator:
             metrics_port=operator.metrics_port,
             health_port=operator.health_port,
         )
-        self.webhooks = self._make_webhooks()
+        self.webhooks = self._make_webhooks(webhook_route)
         self.loop_watch: LoopWatch | None = None
         self._companions = contextlib.AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
@@ -111,8 +112,8 @@ class RunningOperator:
     def _ungated_client(self) -> Client:
         return self._raw_client.derive(field_manager=self.operator.field_manager)
 
-    def _make_webhooks(self) -> WebhookServer | None:
-        if self.operator.webhooks is None or not self._serve:
+    def _make_webhooks(self, route: Route | None) -> WebhookServer | None:
+        if self.operator.webhooks is None or not (self._serve or route):
             return None
         # Late: an operator without webhooks need not carry the certificates' machinery.
         from kapsa.runtime.webhook import WebhookServer
@@ -122,6 +123,7 @@ class RunningOperator:
             self.client,
             operator=self.operator.name,
             observe=self.metrics.observe_webhook,
+            route=route,
         )
 
     # -- starting ----------------------------------------------------------------------------------------------
@@ -293,7 +295,8 @@ class RunningOperator:
     def _webhook_finding(self) -> Finding:
         server = self.webhooks
         assert server is not None
-        return Finding(ok=server.port > 0, text=server.trouble or f"served on port {server.port}")
+        where = f"served on port {server.port}" if server.port else "not served yet"
+        return Finding(ok=server.ready.is_set() or server.port > 0, text=server.trouble or where)
 
 
 def _watch_check(informer: Informer) -> Check:

@@ -11,38 +11,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 from aiohttp import web
 
-from kapsa.runtime.admission import MutatingWebhook, Review, ValidatingWebhook, Webhook, answer, deny
+from kapsa.runtime.admission import MutatingWebhook, ValidatingWebhook
+from kapsa.runtime.answering import Answers, Observe
 from kapsa.runtime.certificate_sources import CertificateSource, DirectoryCertificates, SecretCertificates
 from kapsa.runtime.certificates import KeyPair, Lifetimes
 from kapsa.runtime.client import Client
-from kapsa.runtime.conversion import ConversionReview, Conversions, Converter
+from kapsa.runtime.conversion import Conversions, Converter
 from kapsa.runtime.errors import ClientError
-from kapsa.runtime.mismatch import ModelMismatch
 from kapsa.runtime.rbac import WebhookRights
 from kapsa.runtime.registration import Endpoint, Registrar
 from kapsa.runtime.tls import present
 
-__all__ = ["Outcome", "WebhookServer", "Webhooks"]
+__all__ = ["Route", "WebhookServer", "Webhooks"]
 
 _log = structlog.get_logger(__name__)
 
-Outcome = str
-"""allowed, denied, converted, misfit, error, timeout or malformed."""
-
-Observe = Callable[[str, Outcome, float], None]
-"""Told of every call: the webhook's name, what came of it, and the seconds it took."""
-
-CONVERSION = "convert"
-_decode_review = msgspec.json.Decoder(Review).decode
-_decode_conversion = msgspec.json.Decoder(ConversionReview).decode
+Route = Callable[[str, Callable[[str, bytes], Awaitable[tuple[int, bytes]]]], None]
+"""Has calls answered within this process: takes where they go to, and what answers a path and a body."""
 
 
 class Webhooks:
@@ -107,6 +99,10 @@ class Webhooks:
             secret=secret_name(operator) if self.cert_dir is None else "",
         )
 
+    def address(self, namespace: str) -> str:
+        """Where they are called: the Service as namespace/name, or scheme, host and port of the url."""
+        return "/".join(self.url.split("/")[:3]) if self.url else f"{namespace}/{self.service}"
+
     def hosts(self, namespace: str) -> list[str]:
         """The names that the certificate must carry."""
         if self.url:
@@ -130,12 +126,25 @@ class WebhookServer:
     """Serves the webhooks of one operator."""
 
     def __init__(
-        self, webhooks: Webhooks, client: Client, *, operator: str, observe: Observe | None = None
+        self,
+        webhooks: Webhooks,
+        client: Client,
+        *,
+        operator: str,
+        observe: Observe | None = None,
+        route: Route | None = None,
     ) -> None:
-        """`client` writes registrations and the Secret; `operator` names both."""
+        """`client` writes registrations and the Secret; `operator` names both; with a `route` no port is opened."""
         self._webhooks = webhooks
         self._client = client
-        self._observe = observe or (lambda name, outcome, seconds: None)
+        self._route = route
+        self._answers = Answers(
+            webhooks.webhooks,
+            webhooks.conversions,
+            client,
+            max_body_bytes=webhooks.max_body_bytes,
+            observe=observe,
+        )
         self._certificates: CertificateSource
         if webhooks.cert_dir is not None:
             self._certificates = DirectoryCertificates(webhooks.cert_dir)
@@ -199,7 +208,9 @@ class WebhookServer:
         if pair != self._serving:
             present(self._tls, pair.certificate, pair.key)  # new handshakes use it at once
             self._serving = pair
-        if self._runner is None:
+        if self._route is not None:
+            self._route(self._webhooks.address(self._client.namespace), self._answer_within)
+        elif self._runner is None:
             await self._listen()
         await self._registrar.register(bundle)
         self.ready.set()
@@ -211,16 +222,19 @@ class WebhookServer:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._keeper
             self._keeper = None
+        self.ready.clear()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
 
+    async def _answer_within(self, path: str, body: bytes) -> tuple[int, bytes]:
+        if self._keeper is None:
+            raise ConnectionRefusedError("the operator does not run")
+        return await self._answers(path, body)
+
     async def _listen(self) -> None:
-        application = web.Application(client_max_size=self._webhooks.max_body_bytes)
-        for webhook in self._webhooks.webhooks:
-            application.router.add_post(webhook.path, self._admission_handler(webhook))
-        if self._webhooks.conversions.crds:
-            application.router.add_post("/convert", self._convert)
+        application = web.Application()
+        application.router.add_post("/{path:.*}", self._answer_http)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=5.0)
         await runner.setup()
         try:
@@ -234,61 +248,12 @@ class WebhookServer:
         self._runner = runner
         _log.info("webhooks served", port=self.port)
 
-    def _admission_handler(self, webhook: Webhook[Any]) -> Callable[[web.Request], Any]:
-        async def handle(request: web.Request) -> web.Response:
-            started = self._client.clock.monotonic()
-            outcome, reply = await self._admit(webhook, request)
-            self._observe(webhook.name, outcome, self._client.clock.monotonic() - started)
-            return reply
-
-        return handle
-
-    async def _admit(self, webhook: Webhook[Any], request: web.Request) -> tuple[Outcome, web.Response]:
-        uid = ""
-        try:
-            async with asyncio.timeout(webhook.timeout_seconds):
-                review = _decode_review(await request.read())
-                uid = review.request.uid
-                response, body = await webhook.review(review, self._client)
-        except web.HTTPRequestEntityTooLarge:
-            limit = self._webhooks.max_body_bytes
-            return "malformed", web.Response(status=413, text=f"requests are at most {limit} bytes")
-        except msgspec.DecodeError as error:
-            return "malformed", web.Response(status=400, text=f"not an AdmissionReview: {error}")
-        except TimeoutError:
-            message = f"{webhook.name} did not decide within {webhook.timeout_seconds} s; try again"
-            return "timeout", _json(answer(uid, deny(message, code=504, reason="Timeout"), []))
-        except ModelMismatch as error:
-            return "misfit", _json(answer(uid, deny(str(error), code=422, reason="Invalid"), []))
-        except Exception as error:
-            _log.exception("webhook failed, the write is denied", webhook=webhook.name, uid=uid)
-            message = (
-                f"{webhook.name} failed, so the write is denied: {type(error).__name__}: {error}. "
-                "The operator's log tells more."
-            )
-            return "error", _json(answer(uid, deny(message, code=500, reason="InternalError"), []))
-        return "allowed" if response.allowed else "denied", _json(body)
-
-    async def _convert(self, request: web.Request) -> web.Response:
-        started = self._client.clock.monotonic()
-        outcome = "malformed"
-        try:
-            review = _decode_conversion(await request.read())
-        except web.HTTPRequestEntityTooLarge:
-            limit = self._webhooks.max_body_bytes
-            reply = web.Response(status=413, text=f"requests are at most {limit} bytes")
-        except msgspec.DecodeError as error:
-            reply = web.Response(status=400, text=f"not a ConversionReview: {error}")
-        else:
-            body = self._webhooks.conversions.review(review)
-            result = body["response"]["result"]
-            outcome = "converted" if result["status"] == "Success" else "error"
-            if outcome == "error":
-                _log.error("conversion failed", error=result["message"])
-            reply = _json(body)
-        self._observe(CONVERSION, outcome, self._client.clock.monotonic() - started)
-        return reply
-
-
-def _json(body: Any) -> web.Response:
-    return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+    async def _answer_http(self, request: web.Request) -> web.Response:
+        body = bytearray()
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > self._webhooks.max_body_bytes:
+                break  # it will be refused, so the rest need not be read
+        code, reply = await self._answers(request.path, bytes(body))
+        kind = "application/json" if code == 200 else "text/plain"
+        return web.Response(status=code, body=reply, content_type=kind)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from kapsa.runtime.testing.transport import InProcessTransport
 __all__ = ["Harness", "NotSettledError", "RecordedCall"]
 
 _NOT_STATE = {"leases", "events"}
+WebhookHandler = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 
 
 class NotSettledError(AssertionError):
@@ -64,6 +66,7 @@ class Harness:
         self.observers: list[Callable[[RecordedCall], None]] = []
         """Told of every request of the operators, once it is answered."""
         self._seed = seed
+        self._replicas: dict[str, list[WebhookHandler]] = {}
         self._clients: list[Client] = []
         self.client = self.connect("test")
         """An administrator's client, for the test itself."""
@@ -103,9 +106,25 @@ class Harness:
             rng=random.Random(self._seed),  # noqa: S311 - repeatable on purpose
             namespaces=namespaces,
             serve=False,
+            webhook_route=self._route_webhooks if self.cluster.engine == "embedded" else None,
         )
         self.running[name] = run
         return run
+
+    def _route_webhooks(self, address: str, handler: WebhookHandler) -> None:
+        """Have the cluster call an operator's webhooks without a socket, as a Service would: whoever is there answers."""
+        replicas = self._replicas.setdefault(address, [])
+        if handler not in replicas:
+            replicas.append(handler)
+
+        async def any_replica(path: str, body: bytes) -> tuple[int, bytes]:
+            await self.clock.sleep(0.001)
+            for replica in replicas:
+                with contextlib.suppress(ConnectionRefusedError):
+                    return await replica(path, body)
+            raise ConnectionRefusedError(f"no operator runs behind {address}")
+
+        self.cluster.server.webhooks.client.route(address, any_replica)
 
     def _record(self, recorded: RecordedCall) -> None:
         self.calls.append(recorded)
