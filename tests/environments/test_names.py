@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kapsa.environments.names import (
-    fits_certificate_name,
     host_label,
     host_name,
     label_value,
@@ -86,8 +85,3 @@ def test_a_host_name_is_never_longer_than_a_host_name_may_be(label: str, labels:
 def test_a_domain_that_leaves_no_room_is_refused() -> None:
     with pytest.raises(ValueError, match="too long a domain"):
         host_name("a", ".".join(["a" * 61] * 4))
-
-
-def test_a_host_of_more_than_64_characters_is_no_common_name() -> None:
-    assert fits_certificate_name("a" * 64)
-    assert not fits_certificate_name("a" * 65)

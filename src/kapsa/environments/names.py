@@ -12,8 +12,6 @@ import re
 __all__ = [
     "APPROVED_COMMIT",
     "BRANCH",
-    "CERTIFICATE_NAME_LIMIT",
-    "CRON_JOB_LIMIT",
     "ENVIRONMENT",
     "FINALIZER",
     "HOST_LIMIT",
@@ -26,7 +24,6 @@ __all__ = [
     "RELEASE_LIMIT",
     "TEAM",
     "bounded",
-    "fits_certificate_name",
     "host_label",
     "host_name",
     "label_value",
@@ -56,8 +53,6 @@ APPROVED_COMMIT = "catalyst.dev/approved-commit"
 LABEL_LIMIT = 63
 HOST_LIMIT = 253
 RELEASE_LIMIT = 53
-CRON_JOB_LIMIT = 52
-CERTIFICATE_NAME_LIMIT = 64
 
 _HASH_DIGITS = 5
 
@@ -111,11 +106,6 @@ def host_name(label: str, domain: str) -> str:
     if room <= _HASH_DIGITS + 1:
         raise ValueError(f"{domain} is too long a domain: a host under it would pass {HOST_LIMIT} characters")
     return f"{bounded(label, min(room, LABEL_LIMIT))}.{domain}"
-
-
-def fits_certificate_name(host: str) -> bool:
-    """Whether a host can be a certificate's common name; a longer one stands among its alternative names only."""
-    return len(host) <= CERTIFICATE_NAME_LIMIT
 
 
 def label_value(text: str) -> str:

@@ -9,11 +9,13 @@ import msgspec
 
 from kapsa.environments.render.routing import annotation_refusal
 
-__all__ = ["CERTIFICATE", "HTTP_ROUTE", "INGRESS", "Route", "refused_annotations"]
+__all__ = ["CERTIFICATE", "HTTP_ROUTE", "INGRESS", "ISSUER_ANNOTATIONS", "Route", "refused_annotations"]
 
 INGRESS = "networking.k8s.io/v1/Ingress"
 HTTP_ROUTE = "gateway.networking.k8s.io/v1/HTTPRoute"
 CERTIFICATE = "cert-manager.io/v1/Certificate"
+ISSUER_ANNOTATIONS = ("cert-manager.io/cluster-issuer", "cert-manager.io/issuer")
+"""What makes cert-manager keep a Certificate for an Ingress."""
 
 _OURS = ("cert-manager.io/", "acme.cert-manager.io/", "catalyst.dev/", "kubernetes.io/", "applyset.")
 """Who issues the certificate, and which controller it is for, is said elsewhere."""
@@ -75,7 +77,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         if not self.tls or self.issuer is None:
             return {}
         kind, name = self.issuer
-        return {f"cert-manager.io/{'cluster-issuer' if kind == 'ClusterIssuer' else 'issuer'}": name}
+        of_cluster, of_namespace = ISSUER_ANNOTATIONS
+        return {of_cluster if kind == "ClusterIssuer" else of_namespace: name}
 
     def _http_route(self) -> dict[str, Any]:
         namespace, _, gateway = self.gateway.partition("/")

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from kapsa.environments.names import RELEASE_LIMIT
 from kapsa.environments.outside import Refused
 from kapsa.environments.program import Limits, private_environment, run_program
 from kapsa.environments.redaction import printable, redact
@@ -24,9 +25,8 @@ from kapsa.environments.render.transform import pin
 from kapsa.environments.render.yaml_documents import load_documents, load_objects
 from kapsa.tools import find_tool
 
-__all__ = ["LONGEST_RELEASE", "merge_values", "render_chart", "values_of"]
+__all__ = ["merge_values", "render_chart", "values_of"]
 
-LONGEST_RELEASE = 53
 _RELEASE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _HOOK = "helm.sh/hook"
 _KNOWN_DIALECT = re.compile(r"https?://json-schema\.org/(draft-0[4-7]|draft/(2019-09|2020-12))/schema#?")
@@ -42,7 +42,7 @@ async def render_chart(
 
     :raises RenderFailed: helm can't render it; the message is helm's own.
     """
-    if len(injected.release) > LONGEST_RELEASE or not _RELEASE.fullmatch(injected.release):
+    if len(injected.release) > RELEASE_LIMIT or not _RELEASE.fullmatch(injected.release):
         raise Refused(f"{injected.release!r} is not the name of a Helm release")
     if not (chart / "Chart.yaml").is_file():
         raise RenderFailed(

@@ -14,7 +14,7 @@ from kapsa.environments.steps.copies import SECRET, Copies, Copy, MissingSourceE
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit
 from kapsa.runtime.errors import BadRequest, Forbidden, Invalid, UnknownKind
 
-__all__ = ["ROUTE", "TLS_SECRET", "WILDCARD_SECRET", "RouteStep"]
+__all__ = ["ROUTE", "TLS_SECRET", "WILDCARD_SECRET", "RouteStep", "rendered_route"]
 
 ROUTE = "kapsa"
 """The name of the route's object in the environment's namespace."""
@@ -47,7 +47,7 @@ class RouteStep:
                 hint="Take it out of the Environment.",
                 after=None,
             )
-        if (rendered := _rendered_route(visit)) is not None:
+        if (rendered := rendered_route(visit)) is not None:
             await self._remove(visit)
             scheme = "https" if _covers_tls(rendered, visit.host) else "http"
             _tell(visit, [f"{scheme}://{visit.host}"])
@@ -136,7 +136,7 @@ def _tell(visit: Visit, urls: list[str]) -> None:
     visit.ctx.status.url = urls[0] if urls else None
 
 
-def _rendered_route(visit: Visit) -> Manifest | None:
+def rendered_route(visit: Visit) -> Manifest | None:
     """An Ingress of the project's own that is about the host."""
     for each in visit.objects:
         if each["kind"] == "Ingress" and any(

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from kapsa.environments.health import health
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.routes import CERTIFICATE, INGRESS
+from kapsa.environments.routes import CERTIFICATE, INGRESS, ISSUER_ANNOTATIONS
 from kapsa.environments.steps.copies import SECRET
-from kapsa.environments.steps.route import ROUTE, WILDCARD_SECRET
-from kapsa.environments.steps.step import Done, Failed, Outcome, Visit, Waiting
+from kapsa.environments.steps.route import ROUTE, WILDCARD_SECRET, rendered_route
+from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting
 from kapsa.runtime.binding import kind_of
 from kapsa.runtime.errors import UnknownKind
 
@@ -24,19 +24,19 @@ class TlsStep:
     phase: ClassVar[Phase] = "Deploying"
 
     async def run(self, visit: Visit) -> Outcome:
-        tls = visit.environment.spec.ingress.tls
-        ingress = visit.ctx.get(INGRESS, ROUTE, namespace=visit.place)
-        if visit.host is None or not tls.enabled or ingress is None:
-            by_gateway = visit.host is not None and tls.enabled and visit.settings.route_kind == "HTTPRoute"
+        wanted = visit.host is not None and visit.environment.spec.ingress.tls.enabled
+        ingress = rendered_route(visit) or visit.ctx.get(INGRESS, ROUTE, namespace=visit.place)
+        if not wanted or ingress is None or not ingress["spec"].get("tls"):
+            by_gateway = wanted and ingress is None and visit.settings.route_kind == "HTTPRoute"
             return Done(reason="TerminatedByGateway" if by_gateway else "NotRequested")
         secret = _secret_of(ingress)
         if not secret:
             return Done("the ingress controller's default certificate is used", reason="DefaultCertificate")
         if secret == WILDCARD_SECRET:
             return Done("the wildcard certificate of the DomainPool is used", reason="Wildcard")
-        if visit.issuer is None:
-            return _given(visit, secret)
-        return await self._issued(visit, secret)
+        if _names_issuer(ingress):
+            return await self._issued(visit, secret)
+        return _given(visit, secret)
 
     async def _issued(self, visit: Visit, name: str) -> Outcome:
         visit.interests.note(visit.ctx.key, CERTIFICATE, name, namespace=visit.place)
@@ -56,10 +56,13 @@ class TlsStep:
         return Waiting(message=f"Certificate {name}: {found.message}", reason="CertificatePending")
 
 
-def _secret_of(ingress: dict[str, object]) -> str:
-    spec = ingress["spec"]
-    assert isinstance(spec, dict)
-    return next((str(each.get("secretName") or "") for each in spec.get("tls") or ()), "")
+def _secret_of(ingress: Manifest) -> str:
+    return next((str(each.get("secretName") or "") for each in ingress["spec"]["tls"]), "")
+
+
+def _names_issuer(ingress: Manifest) -> bool:
+    """Whether cert-manager makes a Certificate from this Ingress, which it does for an annotation."""
+    return any(name in ISSUER_ANNOTATIONS for name in ingress["metadata"].get("annotations") or ())
 
 
 def _given(visit: Visit, name: str) -> Outcome:

@@ -1,0 +1,289 @@
+"""Requests for an environment's host reach its Service: by an Ingress or an HTTPRoute, with a certificate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kapsa.environments.settings import Settings
+from tests.environments.outside_world import commit_of, deployment, service
+from tests.environments.stage import Stage
+from tests.environments.team import Team
+
+pytestmark = pytest.mark.virtual_time  # kinds of others are installed, which would stay on a shared cluster
+
+INGRESS, HTTP_ROUTE = "networking.k8s.io/v1/Ingress", "gateway.networking.k8s.io/v1/HTTPRoute"
+CERTIFICATE = "cert-manager.io/v1/Certificate"
+SECRET = "v1/Secret"
+HOST = "one.preview.catalyst.dev"
+GATEWAY = Settings(route_kind="HTTPRoute", gateway="ingress/public")
+
+
+@pytest.fixture
+def team(stage: Stage) -> Team:
+    return Team(stage)
+
+
+async def install(team: Team, kind: str) -> None:
+    """Install a kind of others, with no schema to speak of."""
+    version, _, name = kind.rpartition("/")
+    group, _, version = version.rpartition("/")
+    plural = f"{name.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    versions = [
+        {
+            "name": version,
+            "served": True,
+            "storage": True,
+            "schema": {"openAPIV3Schema": schema},
+            "subresources": {"status": {}},
+        }
+    ]
+    await team.client.create(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {
+                "name": f"{plural}.{group}",
+                "annotations": {"api-approved.kubernetes.io": "https://example.com/approved"},
+            },
+            "spec": {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {"kind": name, "plural": plural, "singular": name.lower()},
+                "versions": versions,
+            },
+        }
+    )
+    await team.clock.sleep(1)
+
+
+async def say(team: Team, kind: str, name: str, status: dict[str, Any]) -> None:
+    """Write a status, as the controller of this kind does."""
+    place = team.place("one")
+    await team.client.patch(kind, name, {"status": status}, namespace=place, subresource="status")
+
+
+async def make_certificate(team: Team, name: str, ready: str) -> None:
+    version, _, kind = CERTIFICATE.rpartition("/")
+    metadata = {"name": name, "namespace": team.place("one")}
+    await team.client.create({"apiVersion": version, "kind": kind, "metadata": metadata})
+    await say(
+        team, CERTIFICATE, name, {"conditions": [{"type": "Ready", "status": ready, "message": "an order"}]}
+    )
+
+
+def own_ingress(**tls: Any) -> dict[str, Any]:
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    rule = {"host": HOST, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}
+    spec: dict[str, Any] = {"rules": [rule]}
+    if tls:
+        spec["tls"] = [{"hosts": [HOST], **tls}]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "own"},
+        "spec": spec,
+    }
+
+
+async def test_an_ingress_leads_from_the_host_to_the_service(team: Team) -> None:
+    await team.start()
+    await team.project()
+    await team.environment(ingress={"path": "/app", "className": "internal"})
+    ready = await team.ready()
+    ingress = await team.client.get(INGRESS, "kapsa", namespace=team.place("one"))
+    (rule,) = ingress["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    assert (rule["host"], path["path"], path["backend"]["service"]) == (
+        HOST,
+        "/app",
+        {"name": "web", "port": {"number": 80}},
+    )
+    assert ingress["spec"]["ingressClassName"] == "internal"
+    assert ready.status.url == f"https://{HOST}/app"
+
+
+async def test_an_http_route_leads_to_the_service_where_there_is_a_gateway(team: Team) -> None:
+    await install(team, HTTP_ROUTE)
+    await team.start(GATEWAY)
+    await team.project()
+    await team.environment()
+    ready = await team.ready()
+    route = await team.client.get(HTTP_ROUTE, "kapsa", namespace=team.place("one"))
+    assert route["spec"]["parentRefs"] == [{"name": "public", "namespace": "ingress"}]
+    assert route["spec"]["hostnames"] == [HOST]
+    assert route["spec"]["rules"][0]["backendRefs"] == [{"name": "web", "port": 80}]
+    tls = ready.status.condition("TLSReady")
+    assert tls is not None
+    assert tls.reason == "TerminatedByGateway"
+    assert await team.stage.get(INGRESS, "kapsa", namespace=team.place("one")) is None
+
+
+async def test_a_gateways_refusal_is_told(team: Team) -> None:
+    await install(team, HTTP_ROUTE)
+    await team.start(GATEWAY)
+    await team.project()
+    await team.environment()
+    await team.ready()
+    conditions = [{"type": "Accepted", "status": "False", "message": "no listener has this hostname"}]
+    await say(team, HTTP_ROUTE, "kapsa", {"parents": [{"conditions": conditions}]})
+    failed = await team.reaches("one", "IngressReady", "False", "RouteNotAccepted")
+    assert failed.status.failure is not None
+    assert "no listener has this hostname" in failed.status.failure.message
+
+
+async def test_a_cluster_without_the_gateway_api_is_told_as_such(team: Team) -> None:
+    await team.start(GATEWAY)
+    await team.project()
+    await team.environment()
+    failed = await team.reaches("one", "IngressReady", "False", "Rejected")
+    assert failed.status.failure is not None
+    assert "KAPSA_ROUTE_KIND" in failed.status.failure.hint
+
+
+async def test_another_kind_of_route_takes_the_place_of_the_first(team: Team) -> None:
+    await install(team, HTTP_ROUTE)
+    await team.start()
+    await team.project()
+    await team.environment()
+    await team.ready()
+    await team.stage.harness.kill()
+    await team.start(GATEWAY)
+    await team.stage.exists(HTTP_ROUTE, "kapsa", namespace=team.place("one"))
+    await team.stage.gone(INGRESS, "kapsa", namespace=team.place("one"))
+
+
+async def test_an_environment_that_is_not_to_be_reached_has_no_route(team: Team) -> None:
+    await team.start()
+    await team.project()
+    await team.environment()
+    await team.ready()
+    await team.environment(ingress={"enabled": False})
+    await team.stage.gone(INGRESS, "kapsa", namespace=team.place("one"))
+    ready = await team.ready()
+    assert (ready.status.url, ready.status.urls) == (None, [])
+
+
+async def test_of_several_services_the_project_names_one(team: Team) -> None:
+    team.outside.renderer.objects = [deployment("web", "app:1"), service("web"), service("metrics", 9090)]
+    await team.start()
+    await team.project()
+    await team.environment()
+    failed = await team.reaches("one", "IngressReady", "False", "ServiceUnclear")
+    assert failed.status.failure is not None
+    assert "web" in failed.status.failure.message
+    assert "metrics" in failed.status.failure.message
+    named = {"type": "manifest", "path": "deploy", "service": {"name": "metrics", "port": 9090}}
+    await team.project(deployment=named)
+    await team.ready()
+    ingress = await team.client.get(INGRESS, "kapsa", namespace=team.place("one"))
+    backend = ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+    assert backend == {"name": "metrics", "port": {"number": 9090}}
+
+
+# -- certificates -------------------------------------------------------------------------------------------------
+
+
+async def test_tls_waits_for_the_certificate_and_tells_what_it_says(team: Team) -> None:
+    await install(team, CERTIFICATE)
+    team.outside.domains.issuer = ("ClusterIssuer", "letsencrypt")
+    await team.start()
+    await team.project()
+    await team.environment()
+    await team.reaches("one", "TLSReady", "False", "CertificatePending")
+    ingress = await team.client.get(INGRESS, "kapsa", namespace=team.place("one"))
+    assert ingress["metadata"]["annotations"]["cert-manager.io/cluster-issuer"] == "letsencrypt"
+    assert ingress["spec"]["tls"] == [{"hosts": [HOST], "secretName": "kapsa-tls"}]
+    await make_certificate(team, "kapsa-tls", "False")
+
+    async def tells_the_order() -> bool:
+        condition = (await team.get()).status.condition("TLSReady")
+        return condition is not None and "an order" in condition.message
+
+    await team.stage.until(tells_the_order, "TLSReady tells what the Certificate says")
+    await say(team, CERTIFICATE, "kapsa-tls", {"conditions": [{"type": "Ready", "status": "True"}]})
+    ready = await team.ready()
+    condition = ready.status.condition("TLSReady")
+    assert condition is not None
+    assert condition.reason == "CertificateReady"
+
+
+async def test_without_cert_manager_nobody_waits_for_a_certificate(team: Team) -> None:
+    team.outside.domains.issuer = ("ClusterIssuer", "letsencrypt")
+    await team.start()
+    await team.project()
+    await team.environment()
+    await team.reaches("one", "TLSReady", "True", "NoCertManager")
+
+
+async def test_a_pools_wildcard_certificate_is_copied_and_a_fork_gets_none(team: Team) -> None:
+    settings = Settings()
+    await team.stage.make_namespace(settings.namespace)
+    await team.client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {"name": "wildcard", "namespace": settings.namespace},
+            "stringData": {"tls.crt": "certificate", "tls.key": "key"},
+        }
+    )
+    team.outside.domains.wildcard = "wildcard"
+    team.outside.git.pull_requests[7] = commit_of("fork")
+    await team.start(settings)
+    await team.project(previewEnvironments={"trust": "repository"})
+    await team.environment()
+    await team.reaches("one", "TLSReady", "True", "Wildcard")
+    ingress = await team.client.get(INGRESS, "kapsa", namespace=team.place("one"))
+    assert ingress["spec"]["tls"][0]["secretName"] == "kapsa-wildcard-tls"
+    assert await team.stage.get(SECRET, "kapsa-wildcard-tls", namespace=team.place("one"))
+    await team.environment("fork", source={"commitSha": commit_of("fork"), "prNumber": 7})
+    await team.reaches("fork", "TLSReady", "True", "DefaultCertificate")
+    assert await team.stage.get(SECRET, "kapsa-wildcard-tls", namespace=team.place("fork")) is None
+
+
+async def test_a_certificate_that_is_to_be_there_and_is_not_is_told(team: Team) -> None:
+    await team.start()
+    await team.project()
+    await team.environment(ingress={"tls": {"secretName": "mine"}})
+    failed = await team.reaches("one", "TLSReady", "False", "CertificateMissing")
+    assert failed.status.failure is not None
+    assert failed.status.failure.object == "Secret mine"
+
+
+async def test_tls_that_is_not_wanted_leaves_plain_http(team: Team) -> None:
+    await team.start()
+    await team.project()
+    await team.environment(ingress={"tls": {"enabled": False}})
+    ready = await team.ready()
+    assert ready.status.url == f"http://{HOST}"
+    assert "tls" not in (await team.client.get(INGRESS, "kapsa", namespace=team.place("one")))["spec"]
+
+
+async def test_an_ingress_of_the_project_itself_is_used_and_its_certificate_waited_for(team: Team) -> None:
+    await install(team, CERTIFICATE)
+    own = own_ingress(secretName="own-tls")
+    own["metadata"]["annotations"] = {"cert-manager.io/cluster-issuer": "letsencrypt"}
+    team.outside.renderer.objects = [deployment("web", "app:1"), service("web"), own]
+    await team.start()
+    await team.project()
+    await team.environment()
+    await team.reaches("one", "TLSReady", "False", "CertificatePending")
+    assert await team.stage.get(INGRESS, "kapsa", namespace=team.place("one")) is None
+    await make_certificate(team, "own-tls", "True")
+    ready = await team.ready()
+    assert ready.status.url == f"https://{HOST}"
+
+
+async def test_an_ingress_of_the_project_without_tls_is_plain_http(team: Team) -> None:
+    team.outside.renderer.objects = [deployment("web", "app:1"), service("web"), own_ingress()]
+    await team.start()
+    await team.project()
+    await team.environment()
+    ready = await team.ready()
+    assert ready.status.url == f"http://{HOST}"
+    condition = ready.status.condition("TLSReady")
+    assert condition is not None
+    assert condition.reason == "NotRequested"
