@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from kapsa.devcluster import DevCluster
-from kapsa.environments.manifests import installation
+from kapsa.environments.manifests import NAME, crds, installation
 from kapsa.environments.operator import make_operator
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
@@ -97,8 +97,9 @@ class Program:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.lines: list[str] = []
+        self._reader = asyncio.create_task(self._read())
 
-    async def read(self) -> None:
+    async def _read(self) -> None:
         assert self.process.stderr is not None
         async for line in self.process.stderr:
             self.lines.append(line.decode().rstrip())
@@ -109,29 +110,41 @@ class Program:
 
         return await eventually(find, bool, f"a line with {text!r} among {self.lines}")
 
+    async def kill(self) -> None:
+        """As nothing but a crash does."""
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.ended()
+
+    async def ended(self) -> int:
+        await self._reader
+        return await self.process.wait()
+
+
+async def start(kubeconfig: Path, env: Mapping[str, str]) -> Program:
+    return Program(
+        await asyncio.create_subprocess_exec(
+            *COMMAND,
+            "environments",
+            "run",
+            "--kubeconfig",
+            str(kubeconfig),
+            env=env,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    )
+
 
 @asynccontextmanager
-async def running(cluster: DevCluster, env: Mapping[str, str]) -> AsyncIterator[Program]:
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        "environments",
-        "run",
-        "--kubeconfig",
-        str(cluster.kubeconfig),
-        env=env,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    program = Program(process)
-    reader = asyncio.create_task(program.read())
+async def running(kubeconfig: Path, env: Mapping[str, str]) -> AsyncIterator[Program]:
+    program = await start(kubeconfig, env)
     try:
         yield program
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        program.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            assert await program.ended() == 0
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        await reader
+        await program.kill()
 
 
 async def test_the_operator_runs_serves_metrics_and_probes_on_one_port_and_stops(
@@ -142,7 +155,7 @@ async def test_the_operator_runs_serves_metrics_and_probes_on_one_port_and_stops
             if manifest["kind"] != "Deployment":
                 await client.apply(manifest, force=True)
         env = variables(tmp_path, KAPSA_METRICS_PORT=str(free_port()))
-        async with running(cluster, env) as program:
+        async with running(cluster.kubeconfig, env) as program:
             ports = json.loads(await program.line("metrics_port"))
             assert ports["metrics_port"] == ports["health_port"]
             await program.line('"controller": "previewenvironment"')
@@ -159,21 +172,70 @@ async def test_the_operator_runs_serves_metrics_and_probes_on_one_port_and_stops
 
             await eventually(look, lambda each: each.status.is_true("Ready"), "the preview is ready")
             url = f"http://127.0.0.1:{ports['metrics_port']}"
-            async with aiohttp.ClientSession() as session:
-                for path in ("/healthz", "/readyz", "/metrics"):
-                    async with session.get(url + path) as answer:
-                        assert answer.status == 200
-                        text = await answer.text()
+            for path in ("/healthz", "/readyz", "/metrics"):
+                _, text = await eventually(
+                    lambda path=path: fetch(url + path),  # type: ignore[misc]
+                    lambda answer: answer[0] == 200,
+                    f"{path} is well",
+                )
             assert "preview_environments_active 1.0" in text
             assert "kapsa_projects_total 0.0" in text
             await client.delete(PreviewEnvironment, "pr-42-env", namespace="default")
+
+
+async def fetch(url: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_kinds_that_are_missing_are_told_at_once_and_taken_up_when_they_come(tmp_path: Path) -> None:
+    async with DevCluster() as cluster, Client.connect(kubeconfig=cluster.kubeconfig) as client:
+        env = variables(tmp_path, KAPSA_METRICS_PORT="0", KAPSA_LEADER_ELECTION="false")
+        async with running(cluster.kubeconfig, env) as program:
+            line = json.loads(await program.line("kind missing"))
+            assert "is its CustomResourceDefinition installed?" in line["error"]
+            for manifest in crds():
+                await client.apply(manifest, force=True)
+            await program.line('"controller": "environment"')
+
+
+async def test_the_second_process_stands_by_and_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
+    async with DevCluster() as cluster, Client.connect(kubeconfig=cluster.kubeconfig) as client:
+        for manifest in made():
+            if manifest["kind"] != "Deployment":
+                await client.apply(manifest, force=True)
+        env = variables(tmp_path, KAPSA_METRICS_PORT="0")
+        first = await start(cluster.kubeconfig, env)
+        await first.line('"leading"')
+        async with running(cluster.kubeconfig, env) as second:
+            await second.line('"standing by"')
+            await first.kill()
+            await second.line('"leading"')
+            await second.line('"controller": "environment"')
+
+
+@pytest.mark.real
+async def test_a_right_that_is_missing_is_named_as_the_rule_that_grants_it(
+    cluster: DevCluster, tmp_path: Path
+) -> None:
+    settings = Settings(namespace="rights-test")
+    operator = make_operator(settings)
+    kubeconfig = await act_as_service_account(cluster, operator, settings, tmp_path)
+    async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+        role = await client.get("rbac.authorization.k8s.io/v1/ClusterRole", NAME)
+        role["rules"] = [rule for rule in role["rules"] if rule["apiGroups"] != ["batch"]]
+        await client.replace(role)
+    env = variables(tmp_path, KAPSA_METRICS_PORT="0", KAPSA_NAMESPACE="rights-test")
+    async with running(kubeconfig, env) as program:
+        line = json.loads(await program.line("right missing"))
+        assert '{apiGroups: ["batch"], resources: ["cronjobs"], verbs: ["get", "list"' in line["rule"]
 
 
 async def test_logs_can_be_lines_for_people(cluster: DevCluster, tmp_path: Path) -> None:
     env = variables(
         tmp_path, KAPSA_METRICS_PORT="0", KAPSA_LOG_FORMAT="console", KAPSA_LEADER_ELECTION="false"
     )
-    async with running(cluster, env) as program:
+    async with running(cluster.kubeconfig, env) as program:
         line = await program.line("metrics_port=")
         assert not line.startswith("{")
 

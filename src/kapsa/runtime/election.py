@@ -70,6 +70,7 @@ class Elector:
         self._seen_version = ""
         self._seen_at = 0.0
         self._good_until = float("-inf")
+        self._told_of = ""
         self._leading = asyncio.Event()
         self._lost = asyncio.Event()
         self._lost.set()
@@ -169,8 +170,14 @@ class Elector:
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self.identity) and not self._has_run_out(lease):
             self._lease = None  # somebody else's: look again next time
+            self._stand_by(holder)
             return False
         return await self._write(lease, spec, holder)
+
+    def _stand_by(self, leader: str) -> None:
+        if leader != self._told_of:
+            _log.info("standing by", lease=self.election.name, identity=self.identity, leader=leader)
+        self._told_of = leader
 
     async def _read(self) -> dict[str, Any] | None:
         try:

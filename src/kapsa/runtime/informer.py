@@ -211,11 +211,16 @@ class Informer:
         missing = isinstance(error, UnknownKind) or (isinstance(error, NotFound) and error.resource_missing)
         if missing:
             self._version = ""
+            told = self.trouble
             self.trouble = (
                 f"the cluster serves no {self.scope.gvk}: is its CustomResourceDefinition installed?"
             )
             if not self.required:
                 self.synced.set()
+            elif told != self.trouble:
+                _log.warning(
+                    "kind missing, its controllers wait for it", watch=str(self.scope), error=self.trouble
+                )
             return State.MISSING
         if self._failures >= RELIST_AFTER_FAILURES:
             self._version = ""  # a server restored from a backup may never reach the place we ask for
