@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kapsa.environments.dependencies import ListsRefs
-from kapsa.environments.git import Refs
+from kapsa.environments.git import Git, Refs
 from kapsa.environments.git_credentials import GitCredentials
 from kapsa.environments.names import namespace_name
 from kapsa.environments.operator import Outside, make_operator
@@ -54,7 +54,7 @@ class Life:
         )
         self.home = namespace_name(stage.namespace, "app")
         self.builder = Builder(stage.harness.cluster, self.client, registry, self.settings.build_namespace)
-        self.cert_manager = CertManager(self.client, self.domain)
+        self.cert_manager = CertManager(self.client, self.domain, self.settings.preview_domain)
         self.listings = 0
         """How often the repository was listed."""
         self._directory = directory
@@ -63,13 +63,11 @@ class Life:
     # -- the operator ------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def operator(
-        self, change: Callable[[Outside], Outside] = lambda outside: outside
-    ) -> AsyncIterator[None]:
+    async def operator(self, git: Git | None = None) -> AsyncIterator[None]:
         """Runs in this block: on the real engine as the service account that its manifests describe."""
         embedded = self.stage.harness.cluster.engine == "embedded"
         connections = OutgoingHttp(address_guard=None)
-        outside = change(Outside.of(self.settings, ThreadedOutgoing() if embedded else connections))
+        outside = Outside.of(self.settings, ThreadedOutgoing() if embedded else connections, git=git)
         outside.git = _Counted(outside.git, self)
         operator = make_operator(self.settings, outside, rng=random.Random(1))
         try:

@@ -125,11 +125,11 @@ class Builder:
 
 
 class CertManager:
-    """Makes a Certificate for every host of a domain whose Ingress names an issuer."""
+    """Makes a Certificate for every host of some domains whose Ingress names an issuer."""
 
-    def __init__(self, client: Client, domain: str) -> None:
+    def __init__(self, client: Client, *domains: str) -> None:
         self._client = client
-        self._domain = domain
+        self._domains = domains
         self.issued: list[str] = []
         """The hosts that have a certificate, in order."""
 
@@ -143,7 +143,7 @@ class CertManager:
 
     async def _issue(self, ingress: dict[str, Any]) -> None:
         for entry in ingress["spec"].get("tls", ()):
-            if not all(host.endswith(f".{self._domain}") for host in entry["hosts"]):
+            if any(host.partition(".")[2] not in self._domains for host in entry["hosts"]):
                 continue  # another test's
             metadata = {"name": entry["secretName"], "namespace": ingress["metadata"]["namespace"]}
             certificate = {

@@ -211,3 +211,23 @@ async def test_a_deleted_project_takes_along_all_that_was_made_for_it(life: Life
     assert await life.hosts() == []
     builds = await life.client.list("batch/v1/Job", namespace=life.settings.build_namespace)
     assert builds.items == []
+
+
+@pytest.mark.real
+async def test_under_a_quota_pods_that_ask_for_nothing_are_admitted(life: Life) -> None:
+    quota = {"cpu": "200m", "memory": "256Mi", "pods": 1}
+    await life.project(MANIFESTS, resources={"defaultQuota": quota})
+    await preview(life)
+    place = life.place(PREVIEW)
+    (pod,) = (await life.client.list("v1/Pod", namespace=place)).items
+    given = pod["spec"]["containers"][0]["resources"]
+    assert given == {
+        "limits": {"cpu": "200m", "memory": "256Mi"},
+        "requests": {"cpu": "100m", "memory": "128Mi"},
+    }
+
+    async def counted() -> bool:
+        found = await life.client.get("v1/ResourceQuota", "kapsa-quota", namespace=place)
+        return bool(found["status"].get("used", {}).get("pods") == "1")
+
+    await life.stage.until(counted, "the quota counts the pod")

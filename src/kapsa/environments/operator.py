@@ -59,10 +59,15 @@ class Outside(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(
-        cls, settings: Settings, outgoing: Outgoing, *, address_guard: AddressGuard | None = None
+        cls,
+        settings: Settings,
+        outgoing: Outgoing,
+        *,
+        address_guard: AddressGuard | None = None,
+        git: Git | None = None,
     ) -> Outside:
-        """The real ones. The guard is git's; `outgoing` has its own."""
-        git = Git(
+        """The real ones. The guard is git's, unless another git is handed in; `outgoing` has its own."""
+        git = git or Git(
             protocols=settings.git_protocols,
             timeout=settings.git_timeout,
             max_bytes=settings.git_max_bytes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
+from kapsa.environments.resources import Environment
 from tests.environments.outside_world import commit_of, deployment, service
 from tests.environments.stage import Stage
 from tests.environments.team import Team
@@ -53,12 +54,8 @@ async def test_a_deleted_environment_takes_namespace_and_host_along(team: Team) 
     await team.project()
     await team.environment()
     await team.ready()
-    await team.client.delete(type(await team.get()), "one", namespace=team.home)
-    await team.stage.gone(
-        type(await team.get()) if False else "catalyst.catalyst.dev/v1alpha1/Environment",
-        "one",
-        namespace=team.home,
-    )
+    await team.client.delete(Environment, "one", namespace=team.home)
+    await team.stage.gone(Environment, "one", namespace=team.home)
     assert await team.stage.get("v1/Namespace", team.place("one"), namespace="") is None
     assert team.outside.domains.held == {}
 
@@ -75,13 +72,11 @@ async def test_what_is_no_longer_rendered_is_pruned(team: Team) -> None:
     assert await team.stage.get("apps/v1/Deployment", "web", namespace=team.place("one"))
 
 
-async def test_under_a_quota_pods_that_ask_for_nothing_are_admitted(team: Team, engine: str) -> None:
+async def test_a_container_that_asks_for_nothing_gets_no_more_than_the_quota(team: Team) -> None:
     await team.project(resources={"defaultQuota": {"cpu": "200m", "memory": "256Mi"}})
     await team.environment()
     await team.ready()
     limits = await team.client.get("v1/LimitRange", "kapsa-limits", namespace=team.place("one"))
-    usual = limits["spec"]["limits"][0]["default"]
-    assert usual == {"cpu": "200m", "memory": "256Mi"}
-    if engine == "real":  # the embedded engine has no LimitRanger
-        (pod,) = (await team.client.list("v1/Pod", namespace=team.place("one"))).items
-        assert pod["spec"]["containers"][0]["resources"]["limits"] == usual
+    (container,) = limits["spec"]["limits"]
+    assert container["default"] == {"cpu": "200m", "memory": "256Mi"}
+    assert container["defaultRequest"] == {"cpu": "100m", "memory": "128Mi"}

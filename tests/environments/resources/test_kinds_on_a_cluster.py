@@ -24,78 +24,8 @@ from kapsa.environments.resources import (
 from kapsa.runtime import custom_resource_definitions
 from kapsa.runtime.client import Client
 from kapsa.runtime.errors import ClientError, Invalid
+from tests.environments.seed_examples import ENVIRONMENT, PREVIEW, PROJECT
 from tests.eventually import eventually
-
-PROJECT = """
-apiVersion: catalyst.catalyst.dev/v1alpha1
-kind: Project
-metadata:
-  name: my-project
-  namespace: my-team # Lives in the Team Namespace
-spec:
-  source:
-    repositoryUrl: "https://github.com/org/repo"
-    branch: "main"
-  deployment:
-    type: "helm" # or "manifest", "kustomize"
-    path: "./charts/app"
-    values:
-      image:
-        repository: "registry.cluster.local/org/repo"
-  resources:
-    defaultQuota:
-      cpu: "1"
-      memory: "2Gi"
-"""
-ENVIRONMENT = """
-apiVersion: catalyst.catalyst.dev/v1alpha1
-kind: Environment
-metadata:
-  name: pr-123
-  namespace: my-team-my-project # Lives in the Project Namespace
-  labels:
-    catalyst.dev/team: "my-team"
-    catalyst.dev/project: "my-project"
-    catalyst.dev/environment: "pr-123"
-    catalyst.dev/branch: "feature-login"
-  annotations:
-    catalyst.dev/branch: "feature/login"
-spec:
-  projectRef:
-    name: my-project
-  type: "development" # or "deployment" (prod/staging)
-  source:
-    commitSha: "a1b2c3d4..."
-    branch: "feature/login"
-    prNumber: 123
-  config:
-    envVars:
-      - name: DEBUG
-        value: "true"
-status:
-  phase: "Ready" # Pending, Building, Deploying, Failed, Ready
-  url: "https://pr-123.preview.catalyst.dev"
-  conditions:
-    - type: "NamespaceReady"
-      status: "True"
-    - type: "BuildReady"
-      status: "True"
-    - type: "DeploymentReady"
-      status: "True"
-"""
-PREVIEW = """
-apiVersion: devops.orima.com/v1
-kind: PreviewEnvironment
-metadata:
-  name: pr-42-env
-  namespace: preview-environments
-spec:
-  pr_number: 42
-  branch_name: "feature/my-feature"
-  image: "youruser/my-app"
-  image_tag: "a3f9c2d"
-  ttl_seconds: 3600  # optional: auto-delete after 1 hour
-"""
 
 IDS = ["Project", "Environment", "PreviewEnvironment"]
 
