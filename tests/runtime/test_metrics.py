@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client import REGISTRY, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from kapsa.runtime import Backoff, Context, Operator
@@ -109,3 +110,21 @@ async def test_an_operator_can_tell_more_from_its_cache(harness: Harness) -> Non
     await harness.client.delete(App, "a", namespace="default")
     await harness.settle()
     assert "shop_apps 1.0" in await render(harness)
+
+
+async def test_metrics_of_ones_own_are_served_beside_the_operators(harness: Harness) -> None:
+    sold = Counter("shop_items_sold_total", "Items sold.")
+    # As the quick start of another framework counts: a second metric of this name would make the whole page unreadable.
+    twin = Counter("controller_reconciliations_total", "Mine.", ["controller"])
+    try:
+        sold.inc(3)
+        await harness.install(App)
+        await harness.start(Operator(controllers=[Recorder()]))
+        page = await render(harness)
+        assert "shop_items_sold_total 3.0" in page
+        assert "process_resident_memory_bytes" in page
+        assert page.count("# TYPE controller_reconciliations_total counter") == 1
+        assert "Reconciles by outcome" in page
+    finally:
+        REGISTRY.unregister(sold)
+        REGISTRY.unregister(twin)

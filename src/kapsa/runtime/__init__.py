@@ -11,7 +11,7 @@ Working          controller is what people write · triggers and predicates wake
                  workqueue · a run has a context · child and applying make the cluster have what is wanted and send
                  nothing while nothing has changed (ownership tells) · finalizers · events
 Answering        admission, conversion · answering answers, webhook serves · registration and certificates keep them reachable
-Running          operator is the declaration, running what it is made of, process the program · election · metrics ·
+Running          operator is the declaration, running what it is made of, process the program · election · metrics · tracing ·
                  health · access · loop_watch · logs
 Trying           testing (needs kapsa[devcluster], and is the only part that does)
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
@@ -120,8 +120,8 @@ class Metrics:
         self.registry.register(_OnRequest(families))
 
     def render(self) -> bytes:
-        """All metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
+        """All metrics in Prometheus' text format: ours, then what else this process tells prometheus_client."""
+        return generate_latest(_Together(self.registry, REGISTRY))
 
 
 class ControllerMetrics:
@@ -155,6 +155,22 @@ class ControllerMetrics:
 
     def retried(self) -> None:
         self._retries.inc()
+
+
+class _Together(CollectorRegistry):
+    """Several registries told as one. Of two metrics with one name the first is told."""
+
+    def __init__(self, *registries: CollectorRegistry) -> None:
+        super().__init__()
+        self._registries = registries
+
+    def collect(self) -> Iterator[Metric]:
+        told: set[str] = set()
+        for registry in self._registries:
+            for family in registry.collect():
+                if family.name not in told:
+                    told.add(family.name)
+                    yield family
 
 
 class _OnRequest:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from kapsa.runtime import tracing
 from kapsa.runtime.client import Client
 from kapsa.runtime.errors import ClientError
 from kapsa.runtime.health import PortTakenError
@@ -104,6 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             operator.metrics_port = options.metrics_port
         if options.health_port is not None:
             operator.health_port = options.health_port
+        tracing.configure(operator.name)
         client = Client.connect(
             kubeconfig=options.kubeconfig, context=options.context, field_manager=operator.field_manager
         )

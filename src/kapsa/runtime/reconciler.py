@@ -28,6 +28,7 @@ from kapsa.runtime.resource import CustomResource, ModelMismatch
 from kapsa.runtime.run import NonsenseError, Run
 from kapsa.runtime.selector import matcher
 from kapsa.runtime.store import Change, Key, StoredObject
+from kapsa.runtime.tracing import Tracing
 from kapsa.runtime.triggers import Triggers
 from kapsa.runtime.workqueue import Item, Priority, QueueShutDownError, Reason, WorkQueue
 
@@ -50,6 +51,7 @@ class Reconciler:
         applier: Applier,
         recorder: EventRecorder,
         metrics: ControllerMetrics,
+        tracing: Tracing | None = None,
     ) -> None:
         self.controller = controller
         self.name = controller.name
@@ -58,6 +60,7 @@ class Reconciler:
         self.applier = applier
         self.recorder = recorder
         self.metrics = metrics
+        self._tracing = tracing
         self.clock: Clock = client.clock
         self.queue: WorkQueue[Key] = WorkQueue(backoff=controller.retry_backoff, observer=metrics)
         self.gvk = controller.gvk
@@ -181,7 +184,12 @@ class Reconciler:
         started = time.perf_counter()
         after: float | None = None
         try:
-            result, after = await self._attempt(item, stored, own)
+            if self._tracing is None:
+                result, after = await self._attempt(item, stored, own)
+            else:
+                with self._tracing.run(self.name, self.gvk, key, map(str, item.reasons)) as span:
+                    result, after = await self._attempt(item, stored, own)
+                    self._tracing.ended(span, result)
         except WriteRefused:
             # We do not lead at the moment. Whoever leads next starts with everything; should we get the lease back
             # in this very instant, that is us, and this key must not be lost.

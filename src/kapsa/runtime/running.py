@@ -29,6 +29,7 @@ from kapsa.runtime.loop_watch import LoopWatch
 from kapsa.runtime.metrics import Metrics
 from kapsa.runtime.rbac import grants
 from kapsa.runtime.reconciler import Reconciler
+from kapsa.runtime.tracing import Tracing
 
 if TYPE_CHECKING:
     from kapsa.runtime.operator import Operator
@@ -75,6 +76,9 @@ class RunningOperator:
             rng=rng,
             count=lambda outcome: self.metrics.events.labels(outcome).inc(),
         )
+        tracing = Tracing.find(self._clock)
+        if tracing is not None:
+            client.observe(tracing.request)
         applier = Applier(self.cache, manager=operator.field_manager)
         self.reconcilers = [
             Reconciler(
@@ -84,6 +88,7 @@ class RunningOperator:
                 applier=applier,
                 recorder=self.recorder,
                 metrics=self.metrics.controller(controller.name),
+                tracing=tracing,
             )
             for controller in operator.controllers
         ]
