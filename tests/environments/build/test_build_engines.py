@@ -1,0 +1,255 @@
+"""What builds consist of: nothing of a tenant's becomes code, each container gets the credentials it needs, and progress is read right."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kapsa.environments.build import BuildEngines
+from kapsa.environments.build.source import SOURCE_SCRIPT
+from kapsa.environments.dependencies import BuildRequest
+from kapsa.environments.git_credentials import GitCredentials
+from kapsa.environments.image_reference import ImageReference
+from kapsa.environments.outside import Refused
+from kapsa.environments.registry_credentials import RegistryCredentials
+from kapsa.environments.resources import Environment, Project
+from kapsa.environments.settings import Settings
+from kapsa.environments.testing.git_server import GitRepository, Link
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+ENGINES = BuildEngines(Settings())
+SOURCE = GitCredentials(username="robot", password="git-password")
+PUSH = RegistryCredentials(username="builder", password="push-password")
+
+
+def request(
+    *,
+    url: str = "https://git.example.com/org/app",
+    commit: str = COMMIT,
+    insecure: bool = False,
+    source: GitCredentials | None = None,
+    push: RegistryCredentials | None = None,
+    **build: Any,
+) -> BuildRequest:
+    project = Project.from_dict(
+        {
+            "metadata": {"name": "app", "namespace": "team"},
+            "spec": {
+                "source": {"repositoryUrl": url},
+                "deployment": {"type": "image"},
+                "registry": {"imageRepository": "org/app"},
+                "build": build,
+            },
+        }
+    )
+    environment = Environment.from_dict(
+        {
+            "metadata": {"name": "one", "namespace": "team-app"},
+            "spec": {"projectRef": {"name": "app"}, "source": {"commitSha": commit}},
+        }
+    )
+    return BuildRequest(
+        name="one-0123",
+        namespace="kapsa-builds",
+        environment=environment,
+        project=project,
+        commit=commit,
+        image=ImageReference.parse(f"registry.example.com/org/app:{commit}"),
+        insecure=insecure,
+        source=source,
+        push=push,
+    )
+
+
+def job(**options: Any) -> dict[str, Any]:
+    made = ENGINES.objects(request(**options))[-1]
+    assert made["kind"] == "Job"
+    return made
+
+
+def pod(**options: Any) -> dict[str, Any]:
+    found: dict[str, Any] = job(**options)["spec"]["template"]["spec"]
+    return found
+
+
+# -- Jobs ------------------------------------------------------------------------------------------------------
+
+
+def test_a_dockerfile_is_built_by_rootless_buildkit_unless_the_project_says_otherwise() -> None:
+    (container,) = pod(dockerfile="docker/Dockerfile", context="app", args={"VERSION": "1"})["containers"]
+    assert container["securityContext"]["runAsUser"] == 1000
+    assert "privileged" not in container["securityContext"]
+    assert f"--output=type=image,name=registry.example.com/org/app:{COMMIT},push=true" in container["args"]
+    assert "--local=dockerfile=/workspace/source/app/docker" in container["args"]
+    assert "--opt=build-arg:VERSION=1" in container["args"]
+    assert ENGINES.engine(request(engine="kaniko").project) == "kaniko"
+    (container,) = pod(engine="kaniko")["containers"]
+    assert f"--destination=registry.example.com/org/app:{COMMIT}" in container["args"]
+
+
+def test_an_insecure_registry_is_told_to_the_builder() -> None:
+    (container,) = pod(insecure=True)["containers"]
+    assert any(each.endswith("registry.insecure=true") for each in container["args"])
+
+
+def test_the_container_that_fetches_cannot_push_and_the_one_that_pushes_cannot_fetch() -> None:
+    secret, made = ENGINES.objects(request(source=SOURCE, push=PUSH))
+    assert secret["kind"] == "Secret"
+    spec = made["spec"]["template"]["spec"]
+    (fetch,), (build,) = spec["initContainers"], spec["containers"]
+    fetched = {each["name"] for each in fetch["volumeMounts"]}
+    pushed = {each["name"] for each in build["volumeMounts"]}
+    assert ("git" in fetched, "registry" in fetched) == (True, False)
+    assert ("git" in pushed, "registry" in pushed) == (False, True)
+    for password in (SOURCE.password, PUSH.password):
+        assert password not in json.dumps(made), "credentials are in the Secret only"
+    config = json.loads(base64.b64decode(secret["data"]["config.json"]))
+    assert list(config["auths"]) == ["registry.example.com"]
+
+
+def test_a_build_that_fails_is_not_tried_again_and_one_that_was_evicted_is() -> None:
+    spec = job()["spec"]
+    actions = [rule["action"] for rule in spec["podFailurePolicy"]["rules"]]
+    assert actions == ["Ignore", "FailJob"]
+    assert spec["activeDeadlineSeconds"] == Settings().build_timeout
+    assert spec["template"]["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize(
+    "build",
+    [{"context": "../../etc"}, {"dockerfile": "a/../../../passwd"}, {"args": {"A=1 --opt": "x"}}],
+    ids=["context", "dockerfile", "argument"],
+)
+def test_a_build_that_would_leave_its_repository_or_add_options_is_refused(build: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        ENGINES.objects(request(**build))
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ({}, "running"),
+        ({"active": 1}, "running"),
+        ({"conditions": [{"type": "Complete", "status": "True"}]}, "succeeded"),
+        ({"conditions": [{"type": "Complete", "status": "False"}]}, "running"),
+        ({"conditions": [{"type": "FailureTarget", "status": "True"}]}, "failed"),
+        ({"conditions": [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy"}]}, "failed"),
+    ],
+)
+def test_a_jobs_conditions_say_how_far_it_is(status: dict[str, Any], state: str) -> None:
+    assert ENGINES.progress({"kind": "Job", "status": status}).state == state
+
+
+def test_a_build_that_takes_too_long_says_so() -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
+    progress = ENGINES.progress({"kind": "Job", "status": {"conditions": [failed]}})
+    assert progress.message == "it took longer than it may"
+
+
+# -- the source ------------------------------------------------------------------------------------------------
+
+
+def fetch(
+    repository: GitRepository, commit: str, directory: Path, **build: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run what the first container of a build runs, with the same variables, in directories of the test."""
+    container = pod(url=repository.url, commit=commit, **build)["initContainers"][0]
+    (directory / "home").mkdir()
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    variables |= {
+        "WORKSPACE": str(directory / "workspace"),
+        "CREDENTIALS": str(directory / "credentials"),
+        "HOME": str(directory / "home"),
+        "PATH": os.environ["PATH"],
+    }
+    shell, options, script = container["command"]
+    assert script == SOURCE_SCRIPT
+    return subprocess.run([shell, options, script], env=variables, capture_output=True, text=True)
+
+
+def test_the_source_of_a_build_is_exactly_its_commit(git_repository: GitRepository, tmp_path: Path) -> None:
+    commit = git_repository.commit({"Dockerfile": "FROM scratch\n"})
+    git_repository.commit({"Dockerfile": "FROM other\n"})
+    done = fetch(git_repository, commit, tmp_path)
+    assert done.returncode == 0, done.stderr
+    source = tmp_path / "workspace" / "source"
+    assert (source / "Dockerfile").read_text() == "FROM scratch\n"
+    assert not (source / ".git").exists()
+
+
+def test_the_source_of_a_pull_request_is_found(git_repository: GitRepository, tmp_path: Path) -> None:
+    commit = git_repository.pull_request(7, {"Dockerfile": "FROM fork\n"})
+    done = fetch(git_repository, commit, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "workspace" / "source" / "Dockerfile").read_text() == "FROM fork\n"
+
+
+def test_a_dockerfile_that_is_a_link_out_of_the_repository_is_refused(
+    git_repository: GitRepository, tmp_path: Path
+) -> None:
+    commit = git_repository.commit({"Dockerfile": Link("/etc/passwd")})
+    done = fetch(git_repository, commit, tmp_path)
+    assert done.returncode == 1
+    assert "leaves the repository" in done.stderr
+
+
+def test_a_dockerfile_that_is_not_there_is_named(git_repository: GitRepository, tmp_path: Path) -> None:
+    commit = git_repository.commit({"README.md": "Nothing to build.\n"})
+    done = fetch(git_repository, commit, tmp_path)
+    assert done.returncode == 1
+    assert f"Dockerfile in commit {commit}" in done.stderr
+
+
+# -- kpack -----------------------------------------------------------------------------------------------------
+
+
+def test_buildpacks_are_built_by_a_kpack_image_of_exactly_the_commit() -> None:
+    (image,) = ENGINES.objects(
+        request(strategy="buildpack", context="app", env=[{"name": "A", "value": "1"}])
+    )
+    assert (image["apiVersion"], image["kind"]) == ("kpack.io/v1alpha2", "Image")
+    assert image["spec"]["tag"] == f"registry.example.com/org/app:{COMMIT}"
+    assert image["spec"]["source"] == {
+        "git": {"url": "https://git.example.com/org/app", "revision": COMMIT},
+        "subPath": "app",
+    }
+    assert image["spec"]["builder"] == {"kind": "ClusterBuilder", "name": "paketobuildpacks-builder-base"}
+    assert image["spec"]["serviceAccountName"] == "kapsa-build"
+    assert image["spec"]["build"]["env"] == [{"name": "A", "value": "1"}]
+
+
+def test_kpack_gets_credentials_by_an_account_of_the_builds_own() -> None:
+    git, registry, account, image = ENGINES.objects(request(strategy="buildpack", source=SOURCE, push=PUSH))
+    assert git["metadata"]["annotations"] == {"kpack.io/git": "https://git.example.com"}
+    assert registry["type"] == "kubernetes.io/dockerconfigjson"
+    names = [git["metadata"]["name"], registry["metadata"]["name"]]
+    assert [each["name"] for each in account["secrets"]] == names
+    assert account["automountServiceAccountToken"] is False
+    assert image["spec"]["serviceAccountName"] == account["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ({}, "running"),
+        ({"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}, "running"),
+        ({"observedGeneration": 2, "conditions": [{"type": "Ready", "status": "Unknown"}]}, "running"),
+        (
+            {
+                "observedGeneration": 2,
+                "conditions": [{"type": "Ready", "status": "False", "reason": "BuilderNotReady"}],
+            },
+            "running",
+        ),
+        ({"observedGeneration": 2, "conditions": [{"type": "Ready", "status": "False"}]}, "failed"),
+        ({"observedGeneration": 2, "conditions": [{"type": "Ready", "status": "True"}]}, "succeeded"),
+    ],
+)
+def test_a_kpack_images_status_counts_only_for_its_present_spec(status: dict[str, Any], state: str) -> None:
+    assert ENGINES.progress({"kind": "Image", "metadata": {"generation": 2}, "status": status}).state == state
