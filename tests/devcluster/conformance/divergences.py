@@ -5,6 +5,18 @@ A case listed here that matches after all fails the suite: the list must not out
 
 from __future__ import annotations
 
+ON_THE_WIRE: dict[str, str] = {
+    "a body with a length and in chunks": (
+        "Two ways to tell a body's end are how requests get smuggled; the real server believes the chunks."
+    ),
+    "a chunk whose size is no number": "400: it is the client's mistake, of which the real server makes its own 500.",
+    "a chunk longer than its size": "400: it is the client's mistake, of which the real server makes its own 500.",
+    "a header over two lines": "Folded headers are forbidden since RFC 9112; the real server unfolds them.",
+    "lines that end in a line feed alone": "The embedded engine wants CR and LF; the real server takes either.",
+    "a version between 1.1 and 2": "The embedded engine knows HTTP/1.0 and HTTP/1.1; the real server takes any 1.x.",
+}
+"""The same for bytes that are hardly HTTP, by the names in test_wire.py."""
+
 KNOWN: dict[str, str] = {
     "a body of 1,500 levels is refused": (
         "Both refuse it, the embedded engine already for its depth: Python's stack carries some hundred levels, "

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import ssl
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -127,10 +129,26 @@ class Marks:
 class Engine:
     """One engine under test: its address, its TLS, and the values to carry from one step of a case to the next."""
 
-    def __init__(self, name: str, url: str, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, name: str, url: str, session: aiohttp.ClientSession, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.name = name
         self.url = url.rstrip("/")
         self._session = session
+        self._tls = tls
+
+    async def status_of(self, sent: bytes) -> int:
+        """Send these bytes, whatever they are; the status that comes back."""
+        address = urlsplit(self.url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port, ssl=self._tls)
+        try:
+            writer.write(sent)
+            async with asyncio.timeout(30):
+                version, status, *_ = (await reader.readline()).split(b" ")
+        finally:
+            writer.transport.abort()
+        assert version.startswith(b"HTTP/1."), version
+        return int(status)
 
     async def play(self, case: Case, namespace: str) -> list[Any]:
         """Send the case's steps and return their outcomes, masked."""

@@ -37,6 +37,14 @@ class Pair:
         embedded, real = self._wait(self._compare(case))
         return embedded, real
 
+    def statuses(self, sent: bytes) -> tuple[int, int]:
+        """The status of what each engine answers to these bytes."""
+        embedded, real = self._wait(self._statuses(sent))
+        return embedded, real
+
+    async def _statuses(self, sent: bytes) -> list[int]:
+        return await asyncio.gather(*(engine.status_of(sent) for engine in (self._embedded, self._real)))
+
     async def _compare(self, case: Case) -> tuple[list[Any], list[Any]]:
         namespace = f"case-{next(self._numbers)}"
         embedded, real = await asyncio.gather(
@@ -70,9 +78,10 @@ async def _start(stack: AsyncExitStack) -> tuple[Engine, Engine]:
     found = []
     for name in ("embedded", "real"):
         cluster = await stack.enter_async_context(DevCluster(engine=name, controllers=False))
-        connector = aiohttp.TCPConnector(ssl=tls_of(cluster.kubeconfig_data))
+        tls = tls_of(cluster.kubeconfig_data)
+        connector = aiohttp.TCPConnector(ssl=tls or True)
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
-        engine = Engine(name, cluster.url, session)
+        engine = Engine(name, cluster.url, session, tls)
         await _install(engine)
         found.append(engine)
     return found[0], found[1]
@@ -93,10 +102,10 @@ async def _install(engine: Engine) -> None:
     raise RuntimeError(f"the custom kinds did not become available on the {engine.name} engine: {answers}")
 
 
-def tls_of(kubeconfig: dict[str, Any]) -> ssl.SSLContext | bool:
+def tls_of(kubeconfig: dict[str, Any]) -> ssl.SSLContext | None:
     cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
     if not cluster["server"].startswith("https"):
-        return True
+        return None
     context = ssl.create_default_context(cadata=b64decode(cluster["certificate-authority-data"]).decode())
     with tempfile.TemporaryDirectory() as directory:
         certificate, key = Path(directory) / "crt", Path(directory) / "key"

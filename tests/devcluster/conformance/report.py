@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.devcluster.conformance.divergences import KNOWN
+from tests.devcluster.conformance.divergences import KNOWN, ON_THE_WIRE
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "devcluster-conformance.md"
 HEAD = """# Devcluster conformance
@@ -54,5 +54,5 @@ def write_report(page: Path, cases: Sequence[Any], programs: Sequence[Any], *, w
         f"| generated: histories of {kind} | {played} | {played} |" for kind, played in sorted(programs)
     ]
     lines += ["", "## Known divergences", ""]
-    lines += [f"- *{name}*: {reason}" for name, reason in sorted(KNOWN.items())] or ["None."]
+    lines += [f"- *{name}*: {reason}" for name, reason in sorted((KNOWN | ON_THE_WIRE).items())] or ["None."]
     page.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")

@@ -13,13 +13,11 @@ from kapsa.devcluster.embedded.http_wire import Body, WireError, chunk, parse_he
 
 
 def head(first: str = "GET / HTTP/1.1", *lines: str) -> bytes:
-    return "\r\n".join([first, *lines]).encode()
+    return "\r\n".join([first, "Host: x", *lines]).encode()
 
 
 def test_a_head_is_read():
-    found = parse_head(
-        head("POST /a/b?c=d&e HTTP/1.1", "Host: x", "X-One: 1", "x-one:  2 ", "Content-Length: 5")
-    )
+    found = parse_head(head("POST /a/b?c=d&e HTTP/1.1", "X-One: 1", "x-one:  2 ", "Content-Length: 5"))
     assert (found.method, found.path, found.query, found.length) == ("POST", "/a/b", "c=d&e", 5)
     assert found.headers["x-one"] == "1, 2"
     assert found.keeps_alive
@@ -50,7 +48,11 @@ def test_a_connection_lives_on_as_its_version_and_header_say(
         (b"", 400),
         (b"GET", 400),
         (b"GET /", 400),
+        (b"GET / HTTP/1.1", 400),
         (b"GET / HTTP/2.0", 505),
+        (head("GET /%zz HTTP/1.1"), 400),
+        (head("GET / HTTP/1.1", "host: y"), 400),
+        (head("GET / HTTP/1.1", "expect: a-miracle"), 417),
         (b"G T / HTTP/1.1", 400),
         (b"GET nowhere HTTP/1.1", 400),
         (b"GET /a b HTTP/1.1", 400),
@@ -123,6 +125,14 @@ def test_too_long_a_body_is_taken_to_its_end_and_not_kept(length: int):
     sent = b"x" * 50 if length > 0 else chunk(b"x" * 50) + chunk(b"")
     assert body.feed(sent + b"next") == b"next"
     assert (body.done, body.too_large, body.value) == (True, True, b"")
+
+
+@pytest.mark.parametrize("length", [10_000, -1])
+def test_a_body_far_beyond_its_limit_is_cut_off(length: int):
+    body = Body(length, limit=10)
+    with pytest.raises(WireError) as error:
+        body.feed(b"x" * 200 if length > 0 else chunk(b"x" * 200))
+    assert error.value.status == 413
 
 
 def test_a_header_cannot_break_out_of_its_line():

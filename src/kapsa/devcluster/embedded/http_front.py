@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import logging
 import re
 import time
 from collections.abc import AsyncIterator
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     import ssl
 
 __all__ = ["CLIENT_HEADER", "HttpFront"]
+
+log = logging.getLogger(__name__)
 
 CLIENT_HEADER = "x-kapsa-client"
 """Names the client to the fault plan; a simulation sets it, others need not."""
@@ -150,9 +153,10 @@ class _Connection(asyncio.Protocol):
         if self._buffer[:2] == b"\r\n":
             self._buffer = self._buffer.lstrip(b"\r\n")
         end = self._buffer.find(b"\r\n\r\n")
+        if end > MAXIMUM_HEAD or (end < 0 and len(self._buffer) > MAXIMUM_HEAD):
+            raise WireError(431, "request header fields too large")
         if end < 0:
-            if len(self._buffer) > MAXIMUM_HEAD:
-                raise WireError(431, "request header fields too large")
+            _refuse_what_never_ends(self._buffer)
             return False
         self._head = parse_head(self._buffer[:end])
         self._buffer = self._buffer[end + 4 :]
@@ -178,8 +182,12 @@ class _Connection(asyncio.Protocol):
         try:
             keeps_alive = await self._exchange(head, body)
         except ConnectionDroppedError:
-            if self._transport is not None:
-                self._transport.abort()
+            self._abort()
+            return
+        except Exception:
+            # A reply that broke off: a client left waiting for the rest of it would wait for ever.
+            log.exception("the answer to %s %s broke off", head.method, head.path)
+            self._abort()
             return
         finally:
             self._task = None
@@ -259,6 +267,10 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
     async def _drain(self) -> None:
         if self._writable is not None:
             await self._writable
@@ -266,11 +278,20 @@ class _Connection(asyncio.Protocol):
     async def end(self) -> None:
         """Close the connection, whatever it is doing."""
         task = self._task
-        if self._transport is not None:
-            self._transport.abort()
+        self._abort()
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def _refuse_what_never_ends(start: bytes) -> None:
+    """Tell who does not speak HTTP, instead of waiting with them."""
+    if start[:1] == b"\x16":
+        raise WireError(400, "this port speaks HTTP, not HTTPS")
+    if start[:1] < b"!" and start[:1] not in (b"", b"\r", b"\n"):
+        raise WireError(400, "malformed request line")
+    if b"\n\n" in start:
+        raise WireError(400, "lines of a request end in CR and LF")
 
 
 def _header_lines(headers: dict[str, str]) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """HTTP/1.1 as bytes: heads of requests in, heads of responses out, bodies by length or by chunks. No sockets here.
 
-aiohttp's server would do, but importing aiohttp also loads its client, its resolvers and two stores of trusted
-certificates: 0.2 s, close to half of what a devcluster may take until it is ready.
+aiohttp's server would do, but importing it takes 0.2 s of the 0.5 s in which a devcluster must be ready, and costs
+more for each request than the rest of a read: the embedded engine is to serve no less than a kube-apiserver.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ import msgspec
 
 __all__ = ["Body", "Head", "WireError", "chunk", "parse_head", "response_head"]
 
-MAXIMUM_HEAD = 64 * 1024
+MAXIMUM_HEAD = 1024 * 1024
+"""As long as Go's server reads them."""
 MAXIMUM_CHUNK_LINE = 1024
+_PATIENCE = 16
+"""How many times its limit a body may be long to be read to its end, so that its sender comes to read why not."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(r"(?:https?://[^/?#]*)?(/[\x21-\x7e]*|\*)")
+_HOST = re.compile(r"[A-Za-z0-9.:_~%!$&'()*+;=\[\]-]*")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _LAST_CHUNK = b"0\r\n\r\n"
 
@@ -47,7 +52,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def expects_continue(self) -> bool:
-        return self.headers.get("expect", "").lower() == "100-continue"
+        return "expect" in self.headers
 
 
 def parse_head(data: bytes) -> Head:
@@ -61,13 +66,20 @@ def parse_head(data: bytes) -> Head:
         raise WireError(400, "malformed request line")
     method, target, version = parts
     if version not in ("HTTP/1.1", "HTTP/1.0"):
-        raise WireError(505, "this server speaks HTTP/1.1")
+        known = version.startswith("HTTP/")
+        raise WireError(505 if known else 400, "this server speaks HTTP/1.1")
     found = _TARGET.fullmatch(target)
     if found is None:
         raise WireError(400, "malformed request target")
     path, _, query = found[1].partition("#")[0].partition("?")
+    if "%" in path and _BAD_ESCAPE.search(path):
+        raise WireError(400, "malformed escape in the request target")
     headers = _headers(rest)
     old = version == "HTTP/1.0"
+    if not old and "host" not in headers:
+        raise WireError(400, "missing required Host header")
+    if headers.get("expect", "100-continue").lower() != "100-continue":
+        raise WireError(417, "the only expectation met here is 100-continue")
     connection = headers.get("connection", "").lower()
     keeps_alive = "keep-alive" in connection if old else "close" not in connection
     return Head(method, path, query, headers, keeps_alive, _length(headers), old)
@@ -88,6 +100,8 @@ def _headers(data: bytes) -> Mapping[str, str]:
                 raise WireError(400, "two lengths for one body")
             value = value if name == "content-length" else f"{headers[name]}, {value}"
         headers[name] = value
+    if not _HOST.fullmatch(headers.get("host", "")):
+        raise WireError(400, "malformed Host header")
     return headers
 
 
@@ -129,36 +143,39 @@ class Body:
 
         :raises WireError: when the chunks are malformed.
         """
-        while data and not self.done:
-            data = self._feed_chunks(data) if self._chunked and self._left <= 0 else self._take(data)
-        return data
+        at = 0
+        while at < len(data) and not self.done:
+            at = self._read_line_at(data, at) if self._chunked and self._left <= 0 else self._take(data, at)
+        return data[at:]
 
-    def _take(self, data: bytes) -> bytes:
-        piece, rest = data[: self._left], data[self._left :]
+    def _take(self, data: bytes, at: int) -> int:
+        piece = data[at : at + self._left]
         self._left -= len(piece)
         self._size += len(piece)
         if self._size > self._limit:
             self.too_large = True
             self._pieces.clear()
+            if self._size > self._limit * _PATIENCE:
+                raise WireError(413, f"the body is larger than {self._limit} bytes")
         elif not self.too_large:
             self._pieces.append(piece)
         if self._left == 0 and not self._chunked:
             self.done = True
-        return rest
+        return at + len(piece)
 
-    def _feed_chunks(self, data: bytes) -> bytes:
+    def _read_line_at(self, data: bytes, at: int) -> int:
         """Read one line between chunks: a size, the end of a chunk, or a trailer."""
-        end = data.find(b"\n")
-        self._line += data if end < 0 else data[: end + 1]
+        end = data.find(b"\n", at)
+        self._line += data[at:] if end < 0 else data[at : end + 1]
         if len(self._line) > MAXIMUM_CHUNK_LINE:
             raise WireError(400, "malformed chunk")
         if end < 0:
-            return b""
+            return len(data)
         line, self._line = self._line, b""
         if not line.endswith(b"\r\n"):
             raise WireError(400, "malformed chunk")
         self._read_line(line[:-2])
-        return data[end + 1 :]
+        return end + 1
 
     def _read_line(self, line: bytes) -> None:
         if self._in_trailers:

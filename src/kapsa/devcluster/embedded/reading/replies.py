@@ -20,6 +20,8 @@ __all__ = ["Writer", "encode_document", "reply_document", "warning_header"]
 
 Object = dict[str, Any]
 _CACHE_CONTROL = "no-cache, private"
+_WARNING_CHARACTERS = 4096
+_LONG_WARNING = 256
 
 
 class _Head(msgspec.Struct):
@@ -183,7 +185,24 @@ def _joined(head: Object, items: Sequence[bytes]) -> bytes:
 
 def warning_header(warnings: Sequence[str]) -> dict[str, str]:
     """What the client should know beside the answer; empty when there is nothing."""
-    return {"warning": ", ".join(_warning(text) for text in dict.fromkeys(warnings))} if warnings else {}
+    if not warnings:
+        return {}
+    texts = list(dict.fromkeys(warnings))
+    if sum(map(len, texts)) > _WARNING_CHARACTERS:
+        texts = _shortened(texts)
+    return {"warning": ", ".join(map(_warning, texts))}
+
+
+def _shortened(texts: Sequence[str]) -> list[str]:
+    """As many warnings as a header may carry, none of them long."""
+    kept: list[str] = []
+    total = 0
+    for text in texts:
+        kept.append(text[:_LONG_WARNING])
+        total += len(kept[-1])
+        if total >= _WARNING_CHARACTERS:
+            break
+    return kept
 
 
 def _warning(text: str) -> str:

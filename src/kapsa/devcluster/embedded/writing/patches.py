@@ -213,7 +213,7 @@ def _applying(body: bytes, write: Write, backend: Backend) -> Transform:
         if duplicates and directive == "Strict":
             lines = "\n  ".join(["error converting YAML to JSON: yaml: unmarshal errors:", *duplicates])
             raise errors.bad_request(f"error strict decoding YAML: {lines}")
-        write.warnings.extend(text for text in duplicates if text not in write.warnings)
+        write.warnings.extend(duplicates)
         return result
 
     return transform

@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 Object = dict[str, Any]
+_STRICT_PROBLEMS = 100
 Transform = Callable[[Object | None], Object]
 """From the live object (None: there is none) to the wanted one. Called again when the live object moves on."""
 
@@ -304,14 +305,16 @@ def _decode_into_schema(write: Write, obj: Object) -> None:
     elif problems := _strict_problems(write, unknown_fields(schema, obj)):
         if directive == "Strict":
             raise cannot_decode(write, obj, f"strict decoding error: {_joined(problems)}")
-        write.warnings.extend(text for text in problems if text not in write.warnings)
+        write.warnings.extend(problems)
         prune(schema, obj)
     apply_defaults(schema, obj)
 
 
 def _strict_problems(write: Write, unknown: list[str]) -> list[str]:
     # What is wrong with a patch itself comes before what is wrong with what it makes.
-    return [*write.duplicates, *unknown] if write.patches else [*unknown, *write.duplicates]
+    found = [*write.duplicates, *unknown] if write.patches else [*unknown, *write.duplicates]
+    # Go's decoder of built-in kinds tells so many and no more.
+    return found if write.info.is_custom else found[:_STRICT_PROBLEMS]
 
 
 def tell_of_another_version(write: Write, obj: Object) -> None:
