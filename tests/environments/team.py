@@ -7,6 +7,7 @@ from typing import Any
 
 from kapsa.environments.controllers.environment import EnvironmentController
 from kapsa.environments.controllers.project import ProjectController
+from kapsa.environments.dependencies import Builds
 from kapsa.environments.listings import Listings
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import namespace_name
@@ -37,7 +38,7 @@ class Outside:
     def __init__(self) -> None:
         self.git = FakeGit()
         self.images = FakeImages()
-        self.builds = FakeBuilds(self.images)
+        self.builds: Builds = FakeBuilds(self.images)
         self.renderer = FakeRenderer()
         self.domains = FakeDomains()
         self.prober = FakeProber()

@@ -22,7 +22,7 @@ from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.children import BUILD_KINDS, JOB, KPACK_IMAGE, kind_string, shown
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting
-from kapsa.runtime.errors import AlreadyExists, ClientError, Forbidden, Invalid, NotFound
+from kapsa.runtime.errors import AlreadyExists, ClientError, Forbidden, Invalid, NotFound, UnknownKind
 
 __all__ = ["BUILT_COMMIT", "BuildStep"]
 
@@ -151,6 +151,13 @@ class BuildStep:
         for each in objects:
             try:
                 await visit.ctx.apply(each, owner=False)
+            except UnknownKind as error:
+                return Failed(
+                    reason="BuilderMissing",
+                    message=str(error),
+                    object=shown(each),
+                    hint="Have an administrator install kpack, or choose another build.strategy for the project.",
+                )
             except (Invalid, Forbidden) as error:
                 return Failed(
                     reason="BuildRejected",

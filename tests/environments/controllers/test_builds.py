@@ -1,0 +1,172 @@
+"""Builds as an Environment meets them: kpack's Image and its status, what is tried again, and how little is asked meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from kapsa.environments.build import BuildEngines
+from kapsa.environments.resources import Environment
+from kapsa.environments.settings import Settings
+from tests.environments.outside_world import commit_of
+from tests.environments.stage import Stage
+from tests.environments.team import Team
+
+pytestmark = pytest.mark.virtual_time
+
+KPACK_IMAGE = "kpack.io/v1alpha2/Image"
+JOB = "batch/v1/Job"
+REPOSITORY = {"imageRepository": "registry.example.com/org/app"}
+DOCKERFILE = {"build": {"strategy": "dockerfile"}, "registry": REPOSITORY, "deployment": {"type": "image"}}
+BUILDPACK = {"build": {"strategy": "buildpack"}, "registry": REPOSITORY, "deployment": {"type": "image"}}
+
+
+@pytest_asyncio.fixture
+async def team(stage: Stage) -> Team:
+    made = Team(stage)
+    await made.start()
+    return made
+
+
+@pytest_asyncio.fixture
+async def kpack(stage: Stage) -> Team:
+    """A team on a cluster that has kpack."""
+    made = Team(stage)
+    made.outside.builds = BuildEngines(Settings())
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1alpha2",
+        "served": True,
+        "storage": True,
+        "schema": {
+            "openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}
+        },
+        "subresources": {"status": {}},
+    }
+    await stage.client.create(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "images.kpack.io"},
+            "spec": {
+                "group": "kpack.io",
+                "scope": "Namespaced",
+                "names": {"kind": "Image", "plural": "images", "singular": "image"},
+                "versions": [version],
+            },
+        }
+    )
+    await made.start()
+    return made
+
+
+async def the_image(team: Team) -> dict[str, Any]:
+    (found,) = (await team.client.list(KPACK_IMAGE, namespace="kapsa-builds")).items
+    return found
+
+
+async def say(team: Team, status: str, message: str = "") -> None:
+    """What kpack writes into the Image's status."""
+    image = await the_image(team)
+    metadata = image["metadata"]
+    ready = {"type": "Ready", "status": status, "message": message}
+    change = {"status": {"observedGeneration": metadata["generation"], "conditions": [ready]}}
+    await team.client.patch(
+        KPACK_IMAGE, metadata["name"], change, namespace="kapsa-builds", subresource="status"
+    )
+
+
+async def test_what_kpack_builds_is_deployed_once_its_image_is_ready(kpack: Team) -> None:
+    await kpack.project(**BUILDPACK)
+    await kpack.environment()
+    building = await kpack.reaches("one", "BuildReady", "False", "Building")
+    assert building.status.phase == "Building"
+    image = await the_image(kpack)
+    assert image["spec"]["source"]["git"]["revision"] == commit_of("one")
+    digest = kpack.outside.images.push(image["spec"]["tag"])
+    await say(kpack, "True")
+    ready = await kpack.ready()
+    assert ready.status.image == f"registry.example.com/org/app@{digest}"
+    await kpack.stage.gone(KPACK_IMAGE, image["metadata"]["name"], namespace="kapsa-builds")
+
+
+async def test_what_kpack_cannot_build_fails_the_environment_in_kpacks_words(kpack: Team) -> None:
+    await kpack.project(**BUILDPACK)
+    await kpack.environment()
+    await kpack.reaches("one", "BuildReady", "False", "Building")
+    await say(kpack, "Unknown", "build is executing")
+    await kpack.clock.sleep(10)
+    assert (await kpack.get()).status.phase == "Building"
+    await say(kpack, "False", "no buildpack group passed detection")
+    failed = await kpack.reaches("one", "BuildReady", "False", "BuildFailed")
+    assert failed.status.failure is not None
+    assert "no buildpack group passed detection" in failed.status.failure.message
+    assert failed.status.failure.object.startswith("Image one-")
+
+
+async def test_an_image_of_kpack_for_an_older_commit_goes(kpack: Team) -> None:
+    await kpack.project(**BUILDPACK)
+    await kpack.environment()
+    await kpack.reaches("one", "BuildReady", "False", "Building")
+    await kpack.environment(commit="two")
+    await kpack.clock.sleep(10)
+    assert (await the_image(kpack))["spec"]["source"]["git"]["revision"] == commit_of("two")
+
+
+async def test_without_kpack_a_buildpack_project_says_what_is_missing(team: Team) -> None:
+    team.outside.builds = BuildEngines(Settings())
+    await team.restart()
+    await team.project(**BUILDPACK)
+    await team.environment()
+    failed = await team.reaches("one", "BuildReady", "False", "BuilderMissing")
+    assert failed.status.failure is not None
+    assert "serves no Image in kpack.io/v1alpha2" in failed.status.failure.message
+    assert "install kpack" in failed.status.failure.hint
+
+
+async def test_a_failed_build_is_tried_again_once_its_job_is_deleted(team: Team) -> None:
+    workloads = team.stage.harness.cluster.workloads
+    workloads.crash("kapsa-builds/*", exit_code=1)
+    await team.project(**DOCKERFILE)
+    await team.environment()
+    failed = await team.reaches("one", "BuildReady", "False", "BuildFailed")
+    assert failed.status.failure is not None
+    assert "delete the Job" in failed.status.failure.hint
+    workloads.heal()
+    name = failed.status.failure.object.removeprefix("Job ")
+    team.outside.images.push(f"registry.example.com/org/app:{commit_of('one')}")
+    await team.client.delete(JOB, name, namespace="kapsa-builds")
+    await team.ready()
+
+
+async def test_the_registry_is_not_asked_while_a_build_runs(team: Team) -> None:
+    team.stage.harness.cluster.workloads.delay(finish=600)
+    await team.project(**DOCKERFILE)
+    await team.environment()
+    await team.reaches("one", "BuildReady", "False", "Building")
+    asked = len(team.outside.images.asked)
+    note = {"metadata": {"annotations": {"note": "look again"}}}
+    await team.client.patch(Environment, "one", note, namespace=team.home)
+    await team.clock.sleep(300)
+    assert len(team.outside.images.asked) == asked
+
+
+async def test_builds_run_outside_of_the_environments_namespace_and_quota(team: Team) -> None:
+    team.stage.harness.cluster.workloads.delay(finish=600)
+    await team.project(**DOCKERFILE, resources={"defaultQuota": {"pods": 1}})
+    await team.environment()
+    await team.reaches("one", "BuildReady", "False", "Building")
+    assert (await team.client.list("v1/Pod", namespace=team.place("one"))).items == []
+    assert len((await team.client.list("v1/Pod", namespace="kapsa-builds")).items) == 1
+
+
+async def test_a_build_ends_with_its_environment(team: Team) -> None:
+    team.stage.harness.cluster.workloads.delay(finish=600)
+    await team.project(**DOCKERFILE)
+    await team.environment()
+    await team.reaches("one", "BuildReady", "False", "Building")
+    await team.client.delete(Environment, "one", namespace=team.home)
+    await team.stage.gone(Environment, "one", namespace=team.home)
+    assert (await team.client.list(JOB, namespace="kapsa-builds")).items == []
