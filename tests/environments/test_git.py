@@ -47,6 +47,25 @@ async def test_a_repository_without_commits_shows_nothing(git: Git, git_server: 
     assert (refs.branches, refs.pull_requests, refs.head) == ({}, {}, "")
 
 
+async def test_references_that_are_no_names_of_branches_or_pull_requests_are_left_out(
+    git: Git, git_repository: GitRepository
+) -> None:
+    main = git_repository.git("rev-parse", "refs/heads/main")
+    strange = [
+        "heads/--upload-pack=x",
+        "heads/-x",
+        "pull/0/head",
+        "pull/007/head",
+        "pull/99999999999/head",
+        "pull/x/head",
+    ]
+    named = "".join(f"{main} refs/{name}\n" for name in [*strange, "heads/$(id)", "pull/7/head"])
+    (git_repository.path / "packed-refs").write_text(named)
+    refs = await git.ls_remote(git_repository.url)
+    assert set(refs.branches) == {"main", "$(id)"}
+    assert refs.pull_requests == {7: main}
+
+
 async def test_a_private_repository_is_listed_with_credentials(
     git: Git, git_server: GitServer, git_repository: GitRepository
 ) -> None:

@@ -249,20 +249,44 @@ async def test_a_bomb_of_nested_trees_is_refused(
 ) -> None:
     """Ten levels of ten equal directories: a few kilobytes that stand for ten billion files."""
     blob = git_repository.git("hash-object", "-w", "--stdin", stdin=b"x" * 100)
-    tree = git_repository.git(
-        "mktree", stdin="".join(f"100644 blob {blob}\tf{n}\n" for n in range(10)).encode()
-    )
-    for _ in range(10):
-        tree = git_repository.git(
-            "mktree", stdin="".join(f"040000 tree {tree}\td{n}\n" for n in range(10)).encode()
-        )
-    commit = git_repository.git(
-        "-c", "user.name=x", "-c", "user.email=x@example.com", "commit-tree", tree, "-m", "bomb"
-    )
-    git_repository.git("update-ref", "refs/heads/bomb", commit)
+    files = "".join(f"100644 blob {blob}\tf{n}\n" for n in range(10))
+    commit = nested(git_repository, git_repository.git("mktree", stdin=files.encode()))
     with pytest.raises(TooLarge, match="files"):
         async with repositories.checkout(git_repository.url, commit):
             pass
+
+
+def nested(repository: GitRepository, tree: str) -> str:
+    """A commit of ten levels of ten equal directories, each of the last with this tree in it."""
+    for _ in range(10):
+        directories = "".join(f"040000 tree {tree}\td{n}\n" for n in range(10))
+        tree = repository.git("mktree", stdin=directories.encode())
+    commit = repository.git(
+        "-c", "user.name=x", "-c", "user.email=x@example.com", "commit-tree", tree, "-m", "bomb"
+    )
+    repository.git("update-ref", "refs/heads/bomb", commit)
+    return commit
+
+
+async def test_a_forest_of_empty_directories_is_given_up_for_good(
+    repositories: Repositories, git_repository: GitRepository, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("kapsa.environments.checkout._LISTING_SECONDS", 0.5)
+    commit = nested(git_repository, git_repository.git("mktree"))
+    with pytest.raises(TooLarge, match="directories") as error:
+        async with repositories.checkout(git_repository.url, commit):
+            pass
+    assert not error.value.retryable
+
+
+async def test_a_path_that_no_disk_can_hold_is_refused(
+    repositories: Repositories, git_repository: GitRepository
+) -> None:
+    commit = git_repository.commit({"/".join(["d" * 200] * 30): "deep"})
+    with pytest.raises(Refused, match="name too long") as error:
+        async with repositories.checkout(git_repository.url, commit):
+            pass
+    assert error.value.reason == "PathRefused"
 
 
 async def test_links_that_leave_the_checkout_are_left_out_and_named(

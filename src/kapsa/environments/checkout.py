@@ -8,6 +8,7 @@ left out; whoever comes across one later is told its name.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -16,7 +17,7 @@ from typing import IO
 import msgspec
 
 from kapsa.environments.git import Git
-from kapsa.environments.outside import Failed, NotFound, Refused, TooLarge
+from kapsa.environments.outside import Failed, NotFound, OutsideError, Refused, TimedOut, TooLarge
 
 __all__ = ["Checkout", "CheckoutLimits", "check_path", "export"]
 
@@ -24,6 +25,7 @@ _MIB = 1024 * 1024
 _SUBMODULE, _LINK, _EXECUTABLE = "160000", "120000", "100755"
 _LONGEST_PATH = 1024
 _LONGEST_LINK = 1024
+_LISTING_SECONDS = 30.0
 
 
 class CheckoutLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,22 +130,41 @@ async def export(git: Git, repository: Path, commit: str, root: Path, limits: Ch
             if finished.code:
                 raise Failed(f"commit {commit[:12]} can't be read from the cache")
         omitted = await asyncio.to_thread(_write, entries, contents, root)
+    except OSError as error:
+        raise _unwritable(commit, error) from error
     finally:
         contents.unlink(missing_ok=True)
     return Checkout(commit, root, omitted, total)
 
 
+def _unwritable(commit: str, error: OSError) -> OutsideError:
+    what = f"commit {commit[:12]} can't be written to disk: {error.strerror}"
+    if error.errno in (
+        errno.ENAMETOOLONG,
+        errno.ENOTDIR,
+        errno.EEXIST,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.EILSEQ,
+    ):
+        return Refused(what, hint="One of its paths is no path here", reason="PathRefused")
+    return Failed(what)  # such as a full disk
+
+
 async def _listing(git: Git, repository: Path, commit: str, limits: CheckoutLimits) -> list[_Entry]:
     too_many = TooLarge(
-        f"commit {commit[:12]} holds more than {limits.files} files", reason="RepositoryTooLarge"
+        f"commit {commit[:12]} holds more than {limits.files} files or directories",
+        reason="RepositoryTooLarge",
     )
     try:
         finished = await git.local(
             repository,
             ("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit),
             output_bytes=limits.files * 400,
+            seconds=_LISTING_SECONDS,
         )
-    except TooLarge:
+    except (TooLarge, TimedOut):
+        # Directories that hold nothing are not listed and take their time all the same; another try would take as long.
         raise too_many from None
     if finished.code:
         raise Failed(f"commit {commit[:12]} can't be read from the cache")
@@ -207,12 +228,9 @@ def _objects(packed: IO[bytes]) -> Iterator[tuple[str, bytes]]:
 
 def _write_file(path: Path, content: bytes, *, executable: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        descriptor = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o755 if executable else 0o644
-        )
-    except OSError as error:
-        raise Refused(f"{path.name!r} can't be written: {error.strerror}", reason="PathRefused") from error
+    descriptor = os.open(
+        path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o755 if executable else 0o644
+    )
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
 

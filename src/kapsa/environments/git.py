@@ -43,7 +43,7 @@ _PATTERNS = (
     "refs/pull-requests/*/from",
 )
 _PULL_REQUEST = re.compile(
-    r"refs/(?:pull/([0-9]{1,9})/head|merge-requests/([0-9]{1,9})/head|pull-requests/([0-9]{1,9})/from)"
+    r"refs/(?:(?:pull|merge-requests)/([1-9][0-9]{0,8})/head|pull-requests/([1-9][0-9]{0,8})/from)"
 )
 
 HARDENED: Mapping[str, str] = {
@@ -183,6 +183,7 @@ class Git:
         stdin: bytes = b"",
         output_file: Path | None = None,
         output_bytes: int = 64 * _MIB,
+        seconds: float | None = None,
     ) -> Finished:
         """Run a git command on a repository that was fetched. The exit code is the caller's to judge."""
         with self._private_directory() as home:
@@ -191,7 +192,7 @@ class Git:
                 await self._command(arguments),
                 environment=environment,
                 directory=home,
-                limits=self._limits(output_bytes),
+                limits=self._limits(output_bytes, seconds),
                 stdin=stdin,
                 output_file=output_file,
             )
@@ -274,8 +275,9 @@ class Git:
             self._tool = await asyncio.to_thread(find_tool, "git")
         return self._tool
 
-    def _limits(self, output_bytes: int) -> Limits:
-        return Limits(seconds=self.timeout, output_bytes=output_bytes, file_bytes=self.max_bytes)
+    def _limits(self, output_bytes: int, seconds: float | None = None) -> Limits:
+        seconds = min(seconds or self.timeout, self.timeout)
+        return Limits(seconds=seconds, output_bytes=output_bytes, file_bytes=self.max_bytes)
 
     @contextlib.contextmanager
     def _private_directory(self) -> Iterator[Path]:

@@ -1,6 +1,6 @@
 """What was rendered before: kept by everything that went in, so that nothing is rendered twice.
 
-Refusals are kept, too, for a while: a chart that takes all the time it is given would else take it again at every retry.
+Refusals are kept, too, for a while: what takes all the time it is given would else take it again at every retry.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.environments.outside import Refused
+from kapsa.environments.outside import OutsideError, Refused, TimedOut
 from kapsa.environments.render.inputs import Rendered
 from kapsa.runtime.clock import Clock, SystemClock
 
@@ -38,7 +38,7 @@ class RenderCache:
         self._clock = clock or SystemClock()
         self._kept: dict[str, bytes] = {}
         self._bytes = 0
-        self._refusals: dict[str, tuple[float, Refused]] = {}
+        self._refusals: dict[str, tuple[float, OutsideError]] = {}
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     @staticmethod
@@ -49,7 +49,7 @@ class RenderCache:
     async def get(self, key: str, make: Callable[[], Awaitable[Rendered]]) -> Rendered:
         """The result for this key, made if it is not known; once, however many ask at a time.
 
-        :raises Refused: whatever `make` raises of it, now or a short while ago.
+        :raises OutsideError: whatever `make` raises; a refusal or a timeout also if it was a short while ago.
         """
         async with self._locks.setdefault(key, asyncio.Lock()):
             self._raise_refusal(key)
@@ -64,7 +64,7 @@ class RenderCache:
     async def _made(self, key: str, make: Callable[[], Awaitable[Rendered]]) -> Rendered:
         try:
             return await make()
-        except Refused as refusal:
+        except (Refused, TimedOut) as refusal:
             self._refusals[key] = self._clock.monotonic() + self._refusal_seconds, refusal
             if len(self._refusals) > _MOST_REFUSALS:
                 del self._refusals[next(iter(self._refusals))]
