@@ -1,0 +1,64 @@
+"""How soon the embedded engine is ready: as a process, and in one that runs already.
+
+Measured in CPU time, since other tests may keep the cores busy; the wall time is printed beside it. The process runs from
+compiled bytecode, as every installed package and every second start does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kapsa.devcluster import DevCluster
+
+UP = [sys.executable, "-c", "from kapsa.cli import main; main()", "devcluster", "up", "--engine=embedded"]
+
+
+def start_once(directory: Path) -> tuple[float, float]:
+    """CPU and wall seconds from the start of the process until it says that it is ready."""
+    env = {**os.environ, "PYTHONPYCACHEPREFIX": str(directory / "bytecode"), "XDG_CACHE_HOME": str(directory)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    began = time.monotonic()
+    with subprocess.Popen(
+        [*UP, f"--kubeconfig={directory / 'kubeconfig'}"], env=env, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        ready = any(line.startswith("ready in") for line in process.stderr)
+        wall = time.monotonic() - began
+        assert ready
+        used = _cpu_seconds(process.pid)
+        process.terminate()
+        process.communicate(timeout=30)
+    return used, wall
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_process_is_ready_in_under_half_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    start_once(tmp_path)  # compiles
+    starts = [start_once(tmp_path) for _ in range(3)]
+    used, wall = min(starts)
+    with capsys.disabled():
+        sys.stdout.write(f"\ndevcluster up: ready after {used:.2f} s of CPU time, {wall:.2f} s in all\n")
+    assert used < 0.5
+
+
+async def test_in_a_running_process_it_starts_in_under_20_ms(capsys: pytest.CaptureFixture[str]):
+    used = []
+    for _ in range(5):
+        cluster = DevCluster(http=False)
+        began = time.process_time()
+        await cluster.start()
+        used.append(time.process_time() - began)
+        await cluster.stop()
+    with capsys.disabled():
+        sys.stdout.write(f"\nin-process start: {min(used[1:]) * 1000:.1f} ms of CPU time\n")
+    assert min(used[1:]) < 0.020
