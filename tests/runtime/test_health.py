@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 
@@ -17,6 +18,7 @@ from kapsa.runtime.health import Finding, Health, ProbeServer
 from kapsa.runtime.loop_watch import LoopWatch
 from kapsa.runtime.metrics import Metrics
 from kapsa.runtime.testing import Harness, InProcessTransport
+from tests.eventually import eventually
 from tests.runtime.shop import App, Recorder, app
 
 
@@ -88,15 +90,18 @@ async def test_one_failed_check_makes_it_not_ready_and_says_which(web: aiohttp.C
 async def test_a_blocked_event_loop_is_reported_with_the_stack_that_blocks_it() -> None:
     stacks: list[str] = []
     watch = LoopWatch(limit=0.2, interval=0.05, on_blocked=stacks.append)
-    watch.start()
-    await asyncio.sleep(0.1)
     with capture_logs() as logs:
+        watch.start()
+        await asyncio.sleep(0.1)
         block_the_loop(0.6)
-        await asyncio.sleep(0.15)
-    assert "block_the_loop" in stacks[0]
-    (said,) = [line for line in logs if line["event"] == "event loop blocked"]
-    assert "block_the_loop" in said["stack"]
-    assert any(line["event"] == "event loop runs again" for line in logs)
+
+        async def said_last() -> str:
+            return str(logs[-1]["event"])
+
+        await eventually(said_last, lambda event: event == "event loop runs again", "the end of the block")
+    # A busy machine can stop the loop, too; that is then reported beside it.
+    assert any("block_the_loop" in stack for stack in stacks)
+    assert [line["stack"] for line in logs if line["event"] == "event loop blocked"] == stacks
     await watch.stop()
 
 
@@ -137,7 +142,7 @@ async def test_a_blocked_event_loop_loses_the_lease_and_writes_nothing_after_it(
                 metrics = run.metrics.render().decode()
         said = [line["event"] for line in logs]
         assert said.index("event loop blocked") < said.index("no longer leading")
-        assert "event_loop_blocked_total 1.0" in metrics
+        assert re.search(r"event_loop_blocked_total [1-9]", metrics)
         assert (await harness.get(App, "a")).spec.replicas == 1
 
 
