@@ -30,6 +30,8 @@ BUILT_COMMIT = "catalyst.dev/commit"
 """A label of a build's objects: the commit that is built."""
 _LOOK_AGAIN_SECONDS = 60.0
 _KEPT = 10_000
+_BECAME = {"succeeded": "succeeded", "running": "cancelled"}
+"""What became of a build that is taken away; one that failed was counted when it did."""
 
 
 class BuildStep:
@@ -201,8 +203,13 @@ class BuildStep:
             labels = f"{OWNER_UID}={visit.environment.metadata.uid},{BUILT_COMMIT}"
             for found in visit.ctx.list(kind, namespace=place, labels=labels):
                 metadata = found["metadata"]
-                if metadata["labels"][BUILT_COMMIT] != but and not metadata.get("deletionTimestamp"):
-                    await visit.ctx.delete(kind, metadata["name"], namespace=place)
+                if metadata["labels"][BUILT_COMMIT] == but or metadata.get("deletionTimestamp"):
+                    continue
+                gone = await visit.ctx.delete(kind, metadata["name"], namespace=place)
+                if gone and kind in (JOB, KPACK_IMAGE):
+                    became = _BECAME.get(self._builds.progress(found).state)
+                    if became is not None:
+                        visit.metrics.builds.labels(self._builds.engine(visit.project), became).inc()
 
 
 def _building(visit: Visit, build: Manifest, progress: BuildProgress) -> Waiting:
