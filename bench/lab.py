@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,9 @@ import yaml
 
 from bench.processes import Usage, running, usage
 from kapsa.devcluster import DevCluster
+from kapsa.devcluster.binaries import pinned_versions
 from kapsa.runtime import Client
+from kapsa.tools import cache_directory
 
 HERE = Path(__file__).resolve().parent
 PEERS = HERE / "peers"
@@ -75,6 +80,28 @@ class Bench(msgspec.Struct):
     def server_usage(self) -> list[Usage]:
         return [usage(pid) for pid in self.pids]
 
+    async def create_samples(self, n: int) -> None:
+        """sample-0, sample-1, ...: by the load generator, or more slowly where there is no Go to build it."""
+        if self.load_binary is not None:
+            await self.load("create", n)
+            return
+        limit = asyncio.Semaphore(32)
+
+        async def create(i: int) -> None:
+            async with limit:
+                await self.client.create(
+                    {
+                        "apiVersion": "bench.kapsa.dev/v1",
+                        "kind": "Sample",
+                        "metadata": {"name": f"sample-{i}", "namespace": "default"},
+                        "spec": {"value": 1},
+                    }
+                )
+
+        async with asyncio.TaskGroup() as group:
+            for i in range(n):
+                group.create_task(create(i))
+
     async def load(self, operation: str, n: int, **options: int | str) -> dict[str, float]:
         """Run the bare load generator; returns its counts and the server's CPU seconds meanwhile."""
         if self.load_binary is None:
@@ -114,33 +141,47 @@ class Bench(msgspec.Struct):
         return flags
 
 
-def go_program(name: str, cache: Path) -> Path | None:
-    """Build one of the Go programs under peers/; None where there is no Go."""
+@functools.cache
+def go_program(name: str) -> Path | None:
+    """Build one of the Go programs under peers/, once; None where there is no Go."""
     if shutil.which("go") is None:
         return None
-    target = cache / name
+    target = cache_directory() / "bench" / name
+    target.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(
         ["go", "build", "-trimpath", "-ldflags=-s -w", "-o", str(target), "."], cwd=PEERS / name, check=True
     )
     return target
 
 
-def peer_command(peer: str, kind: str, cache: Path) -> tuple[list[str], dict[str, str]] | None:
-    """The command and environment that run a peer's operator `kind` (status or owned)."""
+class Command(msgspec.Struct, frozen=True):
+    """How a peer's operator is started."""
+
+    arguments: list[str]
+    environment: dict[str, str] = {}
+
+
+def kapsa_command(target: str, folder: Path) -> Command:
+    """`kapsa run`, with metrics and probes on any free port: several benches may share a machine."""
+    arguments = [str(Path(sys.executable).parent / "kapsa"), "run", target]
+    return Command([*arguments, "--metrics-port=0", "--health-port=0"], {"PYTHONPATH": str(folder)})
+
+
+def peer_command(peer: str, kind: str) -> Command | None:
+    """What runs a peer's operator `kind` (status or owned); None where it cannot be built."""
     binaries = Path(sys.executable).parent
+    owned = kind == "owned"
     if peer == "kapsa":
-        return [str(binaries / "kapsa"), "run", f"kapsa_sample:{kind}"], {"PYTHONPATH": str(PEERS)}
+        return kapsa_command(f"kapsa_sample:{kind}", PEERS)
     if peer == "kopf":
-        command = [
-            str(binaries / "kopf"),
-            "run",
-            "--all-namespaces",
-            "--quiet",
-            str(PEERS / "kopf_sample.py"),
-        ]
-        return command, {"OWNED": "1" if kind == "owned" else "0"}
-    program = go_program("controller-runtime", cache)
-    return None if program is None else ([str(program), f"-owned={str(kind == 'owned').lower()}"], {})
+        program = str(PEERS / "kopf_sample.py")
+        command = [str(binaries / "kopf"), "run", "--all-namespaces", "--quiet", program]
+        return Command(command, {"OWNED": "1" if owned else "0"})
+    binary = go_program("controller-runtime")
+    if binary is None:
+        return None
+    apply = peer.endswith("apply")
+    return Command([str(binary), f"-owned={str(owned).lower()}", f"-apply={str(apply).lower()}"])
 
 
 @contextlib.asynccontextmanager
@@ -150,7 +191,7 @@ async def control_plane(engine: str, directory: Path) -> AsyncIterator[Bench]:
     async with start(directory) as (kubeconfig, pids), Client.connect(kubeconfig=kubeconfig) as client:
         await client.create(SAMPLE_CRD)
         await until_served(client)
-        yield Bench(kubeconfig, pids, client, directory, go_program("load", directory))
+        yield Bench(kubeconfig, pids, client, directory, go_program("load"))
 
 
 @contextlib.asynccontextmanager
@@ -182,6 +223,19 @@ async def until_served(client: Client) -> None:
             return
         await asyncio.sleep(0.05)
     raise RuntimeError("the Sample kind did not become available")
+
+
+def versions() -> dict[str, str]:
+    """Of everything that is compared, as it is installed or pinned."""
+    found = {name: version(name) for name in ("kapsa", "kopf", "aiohttp", "msgspec", "uvloop")}
+    pinned = (PEERS / "controller-runtime" / "go.mod").read_text()
+    if match := re.search(r"sigs.k8s.io/controller-runtime v(\S+)", pinned):
+        found["controller-runtime"] = match[1]
+    found |= {name: pinned_versions()[name] for name in ("kube-apiserver", "etcd")}
+    if (go := shutil.which("go")) is not None:
+        told = subprocess.run([go, "version"], capture_output=True, text=True, check=True).stdout
+        found["go"] = told.split()[2].removeprefix("go")
+    return found
 
 
 def machine() -> dict[str, str]:

@@ -7,41 +7,72 @@ from pathlib import Path
 
 from bench.results import Run, Spread, Table, shown, tables
 from bench.scenarios import Scenario
+from bench.targets import judge
 
 METHOD = """# Benchmarks
 
-Written by `make bench`; do not edit. Kapsa and its peers do the same work on the same machine in the same run; each number is the median of the run's repetitions with the lowest and highest in brackets. **Ratios are the result**; absolute numbers belong to the machine. Each repetition starts a fresh control plane without controllers. CPU and memory are the operator's own process. The peers' programs are in `bench/peers`, at the settings their documentation recommends for this work.
+Written by `make bench` (`python -m bench --page FILE` writes it anew from kept results); do not edit: what explains the numbers is in [NOTES.md](NOTES.md).
+
+Kapsa and its peers do the same work on the same machine in the same run. Each number is the median of the repetitions, with the lowest and the highest in brackets; **×** tells how many times Kapsa's it is. **Ratios are the result**: absolute numbers belong to the machine. Peers take turns, and each starts with a fresh control plane without controllers, so that nothing but the API server and its store answers. Wall time runs from the start of the operator's process until an observer's watch has seen the last resource done; the write rate goes from the first to the last. CPU and memory are those of the operator's own process. p50 and p99 are of 100 single changes to one resource each, from before the write until the watch shows its reconciled status. Requests are the API server's own count, and are about the resources and their children.
+
+Fairness: every operator works on 32 resources at a time, has no limit on requests of its own, and writes the status by a merge patch of the status subresource. Leader election is off. Kapsa runs with its defaults (`kapsa run`), metrics and probes on; controller-runtime with metrics off; kopf with uvloop, asynchronous handlers and without posting events. Their programs are in [peers](peers).
 """
-BETTER_WHEN_HIGHER = ("per s", "per CPU s")
 COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
+PLOTTED = ("wall s", "CPU s", "peak RSS MB")
 
 
 def write_page(directory: Path, run: Run, known: Mapping[str, Scenario]) -> Path:
+    """RESULTS.md and its plots, from a run."""
     found = tables(run.measurements)
-    lines = [METHOD]
-    lines.append("Machine: " + ", ".join(f"{name} {value}" for name, value in run.machine.items()) + ".  ")
-    lines.append("Versions: " + ", ".join(f"{name} {value}" for name, value in run.versions.items()) + ".")
-    if run.left_out:
-        lines.append(f"\n**Left out, for want of Go: {', '.join(run.left_out)}.**")
+    lines = [METHOD, *circumstances(run), *verdicts(found)]
     for name in dict.fromkeys(scenario for scenario, _ in found):
-        lines.append(f"\n## {name}\n\n{known[name].about}.\n")
+        about = f"{known[name].about}." if name in known else ""
+        lines.append(f"\n## {name}\n\n{about}\n")
         sizes = {n: table for (scenario, n), table in found.items() if scenario == name}
         for n, table in sizes.items():
             lines += one_table(n, table)
         lines += plots(directory, name, sizes)
-    notes = directory / "NOTES.md"
-    if notes.exists():
-        lines.append("\n" + notes.read_text(encoding="utf-8"))
     path = directory / "RESULTS.md"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def circumstances(run: Run) -> list[str]:
+    lines = [
+        f"Measured on {run.date} in {run.minutes:.0f} minutes; the machine's load before was {run.load:.1f}.  ",
+        "Machine: " + ", ".join(f"{name} {value}" for name, value in run.machine.items()) + ".  ",
+        "Versions: " + ", ".join(f"{name} {value}" for name, value in run.versions.items()) + ".",
+    ]
+    if run.left_out:
+        lines.append("\n**Not measured, or less often than the rest:**\n")
+        lines += [f"- {what}" for what in run.left_out]
+    return lines
+
+
+def verdicts(found: Mapping[tuple[str, int], Table]) -> list[str]:
+    """The targets of the design, each with what was measured and whether it holds."""
+    lines = ["\n## Targets\n", "| scenario | n | what | wanted | measured | |", "|---|---|---|---|---|---|"]
+    for verdict in judge(found):
+        target = verdict.target
+        value = "" if verdict.measured is None else shown(verdict.measured)
+        lines.append(
+            f"| {target.scenario} | {target.n:,} | {target.text} | {verdict.wanted} | {value} | {verdict.word} |"
+        )
+    return lines
 
 
 def one_table(n: int, table: Table) -> list[str]:
     """A row a quantity; behind each other peer's value, how many times Kapsa's it is."""
     first = next(iter(table))
     quantities = list(dict.fromkeys(name for values in table.values() for name in values))
-    lines = [f"n = {n:,}\n", f"| | {' | '.join(table)} |", "|---" * (len(table) + 1) + "|"]
+    times = {peer: max(spread.count for spread in values.values()) for peer, values in table.items()}
+    most = max(times.values())
+    heads = [peer if times[peer] == most else f"{peer} ({times[peer]} of {most})" for peer in table]
+    lines = [
+        f"n = {n:,}, measured {most} times\n",
+        f"| | {' | '.join(heads)} |",
+        "|---" * (len(table) + 1) + "|",
+    ]
     for quantity in quantities:
         ours = table[first].get(quantity)
         cells = [
@@ -62,18 +93,19 @@ def cell(value: Spread | None, ours: Spread | None) -> str:
 def plots(directory: Path, name: str, sizes: Mapping[int, Table]) -> list[str]:
     """One plot of wall time and CPU over the size, where there are several sizes."""
     lines = []
-    for quantity in ("wall s", "CPU s", "RSS over base MB"):
+    for quantity in PLOTTED:
         series = {
             peer: [
                 (n, table[peer][quantity].median)
                 for n, table in sizes.items()
                 if quantity in table.get(peer, {})
             ]
-            for peer in next(iter(sizes.values()))
+            for peer in dict.fromkeys(peer for table in sizes.values() for peer in table)
         }
         series = {peer: points for peer, points in series.items() if len(points) > 1}
         if series:
             file = f"results/{name}-{quantity.replace(' ', '-').lower()}.svg"
+            (directory / "results").mkdir(exist_ok=True)
             (directory / file).write_text(svg(f"{name}: {quantity}", series), encoding="utf-8")
             lines.append(f"![{name}: {quantity} over n]({file})")
     return lines

@@ -1,4 +1,4 @@
-"""What a run measured, kept as JSON and told as a page with tables and plots."""
+"""What a run measured: kept as JSON, gathered into tables with the spread of its repetitions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,27 @@ class Run(msgspec.Struct):
     date: str
     machine: dict[str, str]
     versions: dict[str, str]
-    left_out: list[str]
+    left_out: list[str] = []
+    """What was not measured, or less often than the rest, and why."""
+    complete: bool = False
+    minutes: float = 0.0
+    load: float = 0.0
+    """The machine's load when the run began: what others did meanwhile is in the numbers."""
     measurements: list[Measurement] = []
 
     def save(self, directory: Path) -> Path:
+        """Keep what there is so far; a run that ended early never takes the place of a whole one."""
         directory.mkdir(exist_ok=True)
-        path = directory / f"{self.date}.json"
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1))
+        partial = directory / f"{self.date}.partial.json"
+        path = directory / f"{self.date}.json" if self.complete else partial
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+        if self.complete:
+            partial.unlink(missing_ok=True)
         return path
+
+    @classmethod
+    def load_from(cls, path: Path) -> Run:
+        return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -41,10 +54,11 @@ class Spread(msgspec.Struct, frozen=True):
     median: float
     low: float
     high: float
+    count: int
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        return cls(statistics.median(values), min(values), max(values))
+        return cls(statistics.median(values), min(values), max(values), len(values))
 
     def __str__(self) -> str:
         if self.low == self.high:
@@ -60,19 +74,23 @@ def shown(value: float) -> str:
 
 
 Table = dict[str, dict[str, Spread]]
+"""peer -> quantity -> spread"""
 
 
 def tables(measurements: Iterable[Measurement]) -> dict[tuple[str, int], Table]:
-    """(scenario, n) -> peer -> quantity -> spread."""
+    """(scenario, n) -> table, smaller sizes first."""
     gathered: dict[tuple[str, int], dict[str, dict[str, list[float]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
     for one in measurements:
         for quantity, value in one.values.items():
             gathered[one.scenario, one.n][one.peer][quantity].append(value)
+    scenarios = list(dict.fromkeys(scenario for scenario, _ in gathered))
+    ordered = sorted(gathered, key=lambda key: (scenarios.index(key[0]), key[1]))
     return {
         key: {
-            peer: {name: Spread.of(values) for name, values in found.items()} for peer, found in peers.items()
+            peer: {name: Spread.of(values) for name, values in found.items()}
+            for peer, found in gathered[key].items()
         }
-        for key, peers in gathered.items()
+        for key in ordered
     }

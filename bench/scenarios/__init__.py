@@ -9,16 +9,29 @@ import msgspec
 
 from bench.results import Measurement
 
+Work = Callable[[int, Path], Awaitable[list[Measurement]]]
+"""Does the work once at size n, with a directory for its files."""
 
-class Scenario(msgspec.Struct, frozen=True):
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A named piece of work that can be run alone."""
 
     name: str
     about: str
     sizes: Sequence[int]
     """The sizes of a whole run, so that growth can be seen."""
-    run: Callable[[int, Path], Awaitable[list[Measurement]]]
+    run: Work
+    alone: int = 0
+    """The size when it is run alone: what takes less than two minutes. The largest of `sizes` if 0."""
+    once: dict[int, Work] = {}
+    """What is measured only once in a whole run, by size, because it takes minutes."""
+    rounds: int = 0
+    """How often it is measured in a whole run, if less than the rest, because it takes minutes."""
     needs_go: bool = True
+
+    @property
+    def default_size(self) -> int:
+        return self.alone or max(self.sizes)
 
 
 def scenarios() -> dict[str, Scenario]:

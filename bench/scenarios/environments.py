@@ -143,6 +143,8 @@ SCENARIO = Scenario(
     about="n previews from operator start to all Ready with every step (namespace, policies, secrets, build, render by helm, "
     "apply, route, verify), then a minute in which nothing happens",
     sizes=(500,),
+    alone=50,
+    rounds=1,
     run=environments,
     needs_go=False,
 )

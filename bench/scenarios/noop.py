@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from pathlib import Path
 
-from bench.lab import PEERS
+from bench.peers import kapsa_sample
 from bench.results import Measurement
 from bench.scenarios import Scenario
 from kapsa.runtime import Operator
@@ -19,9 +18,6 @@ ROUNDS = 3
 
 async def reconciles(n: int, directory: Path) -> list[Measurement]:
     """n converged resources, all queued again, on one core: once without children, once with two each."""
-    sys.path.insert(0, str(PEERS))
-    import kapsa_sample
-
     found = []
     for name, operator in (("no children", kapsa_sample.status), ("two children", kapsa_sample.owned)):
         values = await rate(operator, kapsa_sample.Sample, n)

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from pathlib import Path
 
 import yaml
 
-from bench.lab import HERE, control_plane
-from bench.processes import running, usage
+from bench.lab import HERE, control_plane, kapsa_command
 from bench.results import Measurement
 from bench.scenarios import Scenario
+from bench.scenarios.cache import at_rest
 
 EXAMPLE = HERE.parent / "examples" / "myapp"
 
 
-async def at_rest(n: int, directory: Path) -> list[Measurement]:
+async def resting(n: int, directory: Path) -> list[Measurement]:
+    """n MyApps, each with its Deployment and Service; then nothing to do."""
     async with control_plane("embedded", directory) as bench:
         await bench.client.apply(yaml.safe_load((EXAMPLE / "crd.yaml").read_text()))
-        command = [str(Path(sys.executable).parent / "kapsa"), "run", "myapp:operator"]
-        with running(
-            command, log=directory / "peer.log", KUBECONFIG=str(bench.kubeconfig), PYTHONPATH=str(EXAMPLE)
-        ) as process:
-            await asyncio.sleep(n)
-            used = usage(process.pid)
-    return [Measurement("at-rest", "kapsa", n, {"RSS MB": used.rss_mb, "peak RSS MB": used.peak_rss_mb})]
+        sample = yaml.safe_load((EXAMPLE / "sample.yaml").read_text())
+        for i in range(n):
+            metadata = {"name": f"app-{i}", "namespace": "default"}
+            await bench.client.create({**sample, "metadata": metadata})
+        used = await at_rest(bench, kapsa_command("myapp:operator", EXAMPLE), directory)
+    values = {"RSS MB": used["rss"], "CPU s from start to rest": used["cpu"]}
+    return [Measurement("at-rest", "kapsa", n, values)]
 
 
 SCENARIO = Scenario(
     name="at-rest",
-    about="the myapp operator after n idle seconds, metrics and probes on",
-    sizes=(5,),
-    run=at_rest,
+    about="the myapp operator with n resources once it has nothing left to do, metrics and probes on",
+    sizes=(1, 100),
+    run=resting,
     needs_go=False,
 )

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import statistics
+import time
 from pathlib import Path
 
-from bench.lab import Bench, control_plane
+from bench.lab import Bench, control_plane, embedded_plane
 from bench.results import Measurement
 from bench.scenarios import Scenario
+from kapsa.devcluster import DevCluster
+from kapsa.runtime import Client
+from kapsa.runtime.testing import InProcessTransport
 
+STARTS = 5
 LISTED = 5000
 WATCHERS = 20
 
@@ -53,7 +60,45 @@ async def memory(n: int, directory: Path) -> list[Measurement]:
     return found
 
 
+async def starts(n: int, directory: Path) -> list[Measurement]:
+    """n starts of each: until the first request is answered."""
+    found = []
+    for name, start in (("embedded, in-process", in_process), ("embedded, as a process", as_a_process)):
+        seconds = [await start(directory) for _ in range(n)]
+        found.append(Measurement("server-start", name, n, {"ms to ready": statistics.median(seconds) * 1000}))
+    if shutil.which("go") is not None:
+        async with DevCluster(engine="real", controllers=False) as cluster:
+            took = cluster.real.startup_seconds
+        found.append(Measurement("server-start", "real", n, {"ms to ready": took * 1000}))
+    return found
+
+
+async def in_process(directory: Path) -> float:
+    started = time.monotonic()
+    async with (
+        DevCluster(http=False, controllers=False) as cluster,
+        Client(InProcessTransport(cluster)) as client,
+    ):
+        await client.list("v1/Namespace")
+        return time.monotonic() - started
+
+
+async def as_a_process(directory: Path) -> float:
+    started = time.monotonic()
+    async with embedded_plane(directory) as (kubeconfig, _), Client.connect(kubeconfig=kubeconfig) as client:
+        await client.list("v1/Namespace")
+        return time.monotonic() - started
+
+
 SCENARIOS = (
+    Scenario(
+        name="server-start",
+        about="from nothing to the first answered request, the median of n starts; the real one (etcd and "
+        "kube-apiserver) is started once",
+        sizes=(STARTS,),
+        run=starts,
+        needs_go=False,
+    ),
     Scenario(
         name="servers",
         about="requests per CPU second of the API server and its store, embedded beside real, same client",

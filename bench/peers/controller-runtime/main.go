@@ -1,5 +1,6 @@
 // The controller-runtime peer: the same two operators as the Kapsa and kopf ones beside it, as its book recommends
-// them: typed client, cached reads, owned watches, server-side apply for children, status by patch.
+// them: typed client, cached reads, owned watches, status by merge patch. Children are made with CreateOrUpdate, the
+// cheapest way it has; with -apply by server-side apply, which is what Kapsa does.
 package main
 
 import (
@@ -13,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	appsv1apply "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -63,7 +67,7 @@ func (in *SampleList) DeepCopyObject() runtime.Object {
 
 type reconciler struct {
 	client.Client
-	owned bool
+	owned, apply bool
 }
 
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
@@ -72,7 +76,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.owned {
-		if err := r.children(ctx, &sample); err != nil {
+		children := r.children
+		if r.apply {
+			children = r.applyChildren
+		}
+		if err := children(ctx, &sample); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -112,8 +120,28 @@ func (r *reconciler) children(ctx context.Context, sample *Sample) error {
 	return err
 }
 
+func (r *reconciler) applyChildren(ctx context.Context, sample *Sample) error {
+	labels := map[string]string{"app": sample.Name}
+	owner := metav1apply.OwnerReference().
+		WithAPIVersion("bench.kapsa.dev/v1").WithKind("Sample").WithName(sample.Name).WithUID(sample.UID).
+		WithController(true).WithBlockOwnerDeletion(true)
+	template := corev1apply.PodTemplateSpec().WithLabels(labels).WithSpec(corev1apply.PodSpec().
+		WithContainers(corev1apply.Container().WithName("app").WithImage("example.com/app:1")))
+	deployment := appsv1apply.Deployment(sample.Name, sample.Namespace).WithOwnerReferences(owner).
+		WithSpec(appsv1apply.DeploymentSpec().
+			WithSelector(metav1apply.LabelSelector().WithMatchLabels(labels)).WithTemplate(template))
+	if err := r.Apply(ctx, deployment, client.FieldOwner("sample"), client.ForceOwnership); err != nil {
+		return err
+	}
+	port := corev1apply.ServicePort().WithPort(80).WithTargetPort(intstr.FromInt32(80))
+	service := corev1apply.Service(sample.Name, sample.Namespace).WithOwnerReferences(owner).
+		WithSpec(corev1apply.ServiceSpec().WithSelector(labels).WithPorts(port))
+	return r.Apply(ctx, service, client.FieldOwner("sample"), client.ForceOwnership)
+}
+
 func main() {
 	owned := flag.Bool("owned", false, "own a Deployment and a Service each")
+	apply := flag.Bool("apply", false, "make the children by server-side apply")
 	workers := flag.Int("workers", 32, "concurrent reconciles")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
@@ -134,7 +162,7 @@ func main() {
 	if *owned {
 		build = build.Owns(&appsv1.Deployment{}).Owns(&corev1.Service{})
 	}
-	must(build.Complete(&reconciler{Client: manager.GetClient(), owned: *owned}))
+	must(build.Complete(&reconciler{Client: manager.GetClient(), owned: *owned, apply: *apply}))
 	must(manager.Start(ctrl.SetupSignalHandler()))
 }
 

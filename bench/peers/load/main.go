@@ -26,7 +26,7 @@ var (
 	authority   = flag.String("ca", "", "file of the CA certificate")
 	certificate = flag.String("cert", "", "file of the client certificate")
 	key         = flag.String("key", "", "file of the client key")
-	operation   = flag.String("op", "create", "create, get, status, list or watch")
+	operation   = flag.String("op", "create", "create, get, list, watch, or a status write: done, status, status-put, status-apply")
 	count       = flag.Int("n", 1000, "how many requests")
 	connections = flag.Int("c", 32, "how many at once")
 	watchers    = flag.Int("w", 20, "watchers, for op=watch")
@@ -40,6 +40,9 @@ func main() {
 	if *operation == "watch" {
 		result = fanOut(client)
 	} else {
+		if *operation == "status-put" {
+			remember(client)
+		}
 		result = requests(client)
 	}
 	json.NewEncoder(os.Stdout).Encode(result)
@@ -87,13 +90,39 @@ func send(client *http.Client, operation string, i int64) bool {
 		return call(client, "POST", collection, "application/json", body)
 	case "get":
 		return call(client, "GET", collection+"/"+name, "", "")
+	case "done":
+		body := `{"status":{"value":1,"observedGeneration":1}}`
+		return call(client, "PATCH", collection+"/"+name+"/status", "application/merge-patch+json", body)
 	case "status":
 		body := fmt.Sprintf(`{"status":{"value":%d}}`, time.Now().UnixNano())
 		return call(client, "PATCH", collection+"/"+name+"/status", "application/merge-patch+json", body)
+	case "status-apply":
+		body := fmt.Sprintf(`{"apiVersion":"bench.kapsa.dev/v1","kind":"Sample","metadata":{"name":"%s"},"status":{"value":%d}}`, name, time.Now().UnixNano())
+		return call(client, "PATCH", collection+"/"+name+"/status?fieldManager=load&force=true", "application/apply-patch+yaml", body)
+	case "status-put":
+		sample := known[name]
+		sample["status"] = map[string]any{"value": time.Now().UnixNano()}
+		body, err := json.Marshal(sample)
+		must(err)
+		return call(client, "PUT", collection+"/"+name+"/status", "application/json", string(body))
 	case "list":
 		return call(client, "GET", collection, "", "")
 	}
 	panic("unknown operation " + operation)
+}
+
+// known are the samples as they were before the first write: a PUT sends the whole object with its version.
+var known = map[string]map[string]any{}
+
+func remember(client *http.Client) {
+	response, err := client.Get(*server + collection)
+	must(err)
+	defer response.Body.Close()
+	var list struct{ Items []map[string]any }
+	must(json.NewDecoder(response.Body).Decode(&list))
+	for _, sample := range list.Items {
+		known[sample["metadata"].(map[string]any)["name"].(string)] = sample
+	}
 }
 
 func call(client *http.Client, method, path, contentType, body string) bool {

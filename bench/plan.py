@@ -1,0 +1,85 @@
+"""The order of a whole run, and what is left out when time is short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from bench.scenarios import Scenario, Work
+
+LARGE = 8000
+"""From this size on a repetition takes minutes: such cells come last in their round."""
+DEFERRED = ("owned-children", LARGE)
+"""Comes after everything else: the largest cell, and the one whose growth the smaller sizes show already."""
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One scenario at one size."""
+
+    scenario: Scenario
+    n: int
+    once: bool = False
+    """Only what is measured once."""
+
+    @property
+    def work(self) -> Work:
+        return self.scenario.once[self.n] if self.once else self.scenario.run
+
+    def __str__(self) -> str:
+        return f"{self.scenario.name} n={self.n:,}" + (" (once)" if self.once else "")
+
+
+class Step(NamedTuple):
+    """A cell in one of the rounds, which are counted from 1."""
+
+    cell: Cell
+    round: int
+
+
+def whole_run(scenarios: Iterable[Scenario], repeat: int, sizes: Sequence[int] | None = None) -> list[Step]:
+    """Round by round, so that a slow minute of the machine meets every peer; the slowest cells last.
+
+    `sizes` are meant for trying the whole run out: every scenario then does each of them.
+    """
+    cells = [Cell(scenario, n) for scenario in scenarios for n in sizes or scenario.sizes]
+    cells.sort(key=lambda cell: cell.n >= LARGE)
+    deferred = [cell for cell in cells if (cell.scenario.name, cell.n) == DEFERRED]
+    steps = []
+    for number in range(1, repeat + 1):
+        for cell in cells:
+            if cell in deferred or number > (cell.scenario.rounds or repeat):
+                continue
+            steps.append(Step(cell, number))
+            if number == 1 and cell.n in cell.scenario.once:
+                steps.append(Step(Cell(cell.scenario, cell.n, once=True), 1))
+    steps += [Step(cell, number) for number in range(1, repeat + 1) for cell in deferred]
+    return steps
+
+
+class Budget:
+    """How long a run may take. A step that would not end in time is left out, and said so."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._took: dict[Cell, float] = {}
+
+    def note(self, cell: Cell, seconds: float) -> None:
+        self._took[cell] = max(seconds, self._took.get(cell, 0.0))
+
+    def allows(self, step: Step, elapsed: float) -> bool:
+        """Whether the step would end in time, judged by how long its cell took before; an unknown one takes a minute."""
+        return elapsed + self._took.get(step.cell, 60.0) <= self._seconds
+
+
+def shortfalls(steps: Sequence[Step], done: Sequence[Step], minutes: float) -> list[str]:
+    """What the budget left out, in words."""
+    told = []
+    for cell in dict.fromkeys(step.cell for step in steps):
+        wanted = sum(step.cell == cell for step in steps)
+        had = sum(step.cell == cell for step in done)
+        if had < wanted:
+            times = f"measured {had} of {wanted} times" if had else "not measured"
+            told.append(f"{cell}: {times}, to end within {minutes:.0f} minutes")
+    return told

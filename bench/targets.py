@@ -1,0 +1,206 @@
+"""What the design asks for, judged by a run's medians."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from bench.results import Spread, Table, shown
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """One number that a scenario must reach: a quantity of one peer, alone or over another peer's."""
+
+    text: str
+    scenario: str
+    n: int
+    quantity: str
+    peer: str = "kapsa"
+    over: str = ""
+    """The peer whose quantity it is divided by."""
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """A target beside what was measured."""
+
+    target: Target
+    measured: float | None
+    """None when the run did not measure it."""
+
+    @property
+    def holds(self) -> bool:
+        measured, target = self.measured, self.target
+        if measured is None:
+            return False
+        if target.at_least is not None and measured < target.at_least:
+            return False
+        return target.at_most is None or measured <= target.at_most
+
+    @property
+    def word(self) -> str:
+        if self.measured is None:
+            return "not measured"
+        return "holds" if self.holds else "**MISSED**"
+
+    @property
+    def wanted(self) -> str:
+        target = self.target
+        if target.at_least is not None:
+            return f"≥ {shown(target.at_least)}"
+        return f"≤ {shown(target.at_most or 0.0)}"
+
+
+def judge(tables: Mapping[tuple[str, int], Table]) -> list[Verdict]:
+    return [
+        Verdict(target, measured(target, tables.get((target.scenario, target.n), {}))) for target in TARGETS
+    ]
+
+
+def measured(target: Target, table: Table) -> float | None:
+    ours: Spread | None = table.get(target.peer, {}).get(target.quantity)
+    if ours is None:
+        return None
+    if not target.over:
+        return ours.median
+    other = table.get(target.over, {}).get(target.quantity)
+    return None if other is None or not other.median else ours.median / other.median
+
+
+def _operators(scenario: str, n: int) -> list[Target]:
+    return [
+        Target(
+            text="CPU of kopf over Kapsa's",
+            scenario=scenario,
+            n=n,
+            quantity="CPU s",
+            peer="kopf",
+            over="kapsa",
+            at_least=5,
+        ),
+        Target(
+            text="wall time of kopf over Kapsa's",
+            scenario=scenario,
+            n=n,
+            quantity="wall s",
+            peer="kopf",
+            over="kapsa",
+            at_least=2,
+        ),
+        Target(
+            text="wall time over controller-runtime's",
+            scenario=scenario,
+            n=n,
+            quantity="wall s",
+            over="controller-runtime",
+            at_most=1.15,
+        ),
+    ]
+
+
+def _servers() -> list[Target]:
+    quantities = (
+        "create per CPU s",
+        "get per CPU s",
+        "status per CPU s",
+        "lists of 5,000 per CPU s",
+        "watch deliveries per CPU s",
+    )
+    return [
+        Target(
+            text=f"{quantity}, embedded over real",
+            scenario="servers",
+            n=3000,
+            quantity=quantity,
+            peer="embedded",
+            over="real",
+            at_least=1,
+        )
+        for quantity in quantities
+    ]
+
+
+def _noop(peer: str) -> list[Target]:
+    return [
+        Target(
+            text=f"reconciles without a change, {peer}, per CPU second",
+            scenario="noop",
+            n=2000,
+            quantity="reconciles per CPU s",
+            peer=peer,
+            at_least=5000,
+        ),
+        Target(
+            text=f"requests they make, {peer}",
+            scenario="noop",
+            n=2000,
+            quantity="API requests",
+            peer=peer,
+            at_most=0,
+        ),
+    ]
+
+
+TARGETS: tuple[Target, ...] = (
+    *_operators("status-writes", 2000),
+    Target(
+        text="write rate over the bare load generator's",
+        scenario="status-writes",
+        n=2000,
+        quantity="writes per s",
+        over="bare load generator",
+        at_least=0.85,
+    ),
+    *_operators("owned-children", 2000),
+    *_noop("no children"),
+    *_noop("two children"),
+    Target(text="the myapp operator at rest, MB", scenario="at-rest", n=1, quantity="RSS MB", at_most=50),
+    Target(
+        text="10,000 resources over the base process, MB",
+        scenario="cache",
+        n=10000,
+        quantity="RSS over base MB",
+        at_most=25,
+    ),
+    Target(
+        text="the embedded engine in-process, ms to ready",
+        scenario="server-start",
+        n=5,
+        quantity="ms to ready",
+        peer="embedded, in-process",
+        at_most=20,
+    ),
+    Target(
+        text="the embedded engine as a process, ms to ready",
+        scenario="server-start",
+        n=5,
+        quantity="ms to ready",
+        peer="embedded, as a process",
+        at_most=500,
+    ),
+    *_servers(),
+    Target(
+        text="10,000 objects in the embedded engine, MB",
+        scenario="server-memory",
+        n=10000,
+        quantity="RSS MB",
+        peer="embedded",
+        at_most=150,
+    ),
+    Target(
+        text="writes in a minute of 500 environments at rest",
+        scenario="environments",
+        n=500,
+        quantity="steady: API writes",
+        at_most=0,
+    ),
+    Target(
+        text="500 environments at rest, % of a core",
+        scenario="environments",
+        n=500,
+        quantity="steady: % of a core",
+        at_most=2,
+    ),
+)

@@ -1,0 +1,101 @@
+"""What becomes of measurements: tables, verdicts, the page and its plots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from bench.page import write_page
+from bench.results import Measurement, Run, Spread, shown, tables
+from bench.scenarios import scenarios
+from bench.targets import TARGETS, judge
+
+
+def one(peer: str, n: int = 2000, **values: float) -> Measurement:
+    named = {name.replace("_", " "): value for name, value in values.items()}
+    return Measurement("status-writes", peer, n, named)
+
+
+def a_run(*measurements: Measurement) -> Run:
+    return Run(
+        date="2026-01-02", machine={"cores": "2"}, versions={"kapsa": "1"}, measurements=[*measurements]
+    )
+
+
+def test_repetitions_become_a_median_with_its_spread() -> None:
+    table = tables([one("kapsa", wall_s=value) for value in (3.0, 1.0, 2.0)])["status-writes", 2000]
+    assert table["kapsa"]["wall s"] == Spread(median=2.0, low=1.0, high=3.0, count=3)
+    assert str(table["kapsa"]["wall s"]) == "2 (1–3)"
+
+
+def test_smaller_sizes_come_first_whenever_they_were_measured() -> None:
+    found = tables([one("kapsa", 8000, wall_s=1), one("kapsa", 500, wall_s=1), one("kapsa", 2000, wall_s=1)])
+    assert [n for _, n in found] == [500, 2000, 8000]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (0.12345, "0.123"), (45.67, "45.7"), (12345.6, "12,346")]
+)
+def test_numbers_are_shown_with_three_figures(value: float, text: str) -> None:
+    assert shown(value) == text
+
+
+def verdict_of(text: str, run: Run) -> str:
+    (found,) = [
+        verdict.word
+        for verdict in judge(tables(run.measurements))
+        if verdict.target.text == text and verdict.target.scenario == "status-writes"
+    ]
+    return found
+
+
+def test_a_target_holds_is_missed_or_was_not_measured() -> None:
+    run = a_run(
+        one("kapsa", wall_s=6.0, CPU_s=1.0),
+        one("controller-runtime", wall_s=5.0, CPU_s=1.0),
+        one("kopf", wall_s=30.0, CPU_s=11.0),
+    )
+    assert verdict_of("wall time of kopf over Kapsa's", run) == "holds"
+    assert verdict_of("wall time over controller-runtime's", run) == "**MISSED**"
+    assert verdict_of("write rate over the bare load generator's", run) == "not measured"
+
+
+def test_every_target_is_about_a_size_that_a_whole_run_measures() -> None:
+    known = scenarios()
+    assert [target for target in TARGETS if target.n not in known[target.scenario].sizes] == []
+
+
+def test_the_page_tells_ratios_targets_and_what_was_left_out(tmp_path: Path) -> None:
+    run = a_run(
+        *(one("kapsa", n, wall_s=n / 400, CPU_s=1.0) for n in (500, 2000)),
+        *(one("controller-runtime", n, wall_s=n / 800, CPU_s=0.5) for n in (500, 2000)),
+    )
+    run.left_out = ["kopf: not there"]
+    text = write_page(tmp_path, run, scenarios()).read_text()
+    assert "| wall s | 5 | 2.5, **×0.5** |" in text
+    assert "- kopf: not there" in text
+    assert "| status-writes | 2,000 | wall time over controller-runtime's | ≤ 1.15 | 2 | **MISSED** |" in text
+    plot = tmp_path / "results" / "status-writes-wall-s.svg"
+    assert f"](results/{plot.name})" in text
+    lines = ElementTree.parse(plot).getroot().findall("{http://www.w3.org/2000/svg}polyline")
+    assert len(lines) == 2
+
+
+def test_a_peer_measured_less_often_says_so(tmp_path: Path) -> None:
+    run = a_run(one("kapsa", wall_s=1.0), one("kapsa", wall_s=2.0), one("kopf", wall_s=9.0))
+    assert "| | kapsa | kopf (1 of 2) |" in write_page(tmp_path, run, scenarios()).read_text()
+
+
+def test_a_run_that_ended_early_never_replaces_a_whole_one(tmp_path: Path) -> None:
+    whole = a_run(one("kapsa", wall_s=1.0))
+    whole.complete = True
+    kept = whole.save(tmp_path)
+    early = a_run(one("kapsa", wall_s=2.0))
+    partial = early.save(tmp_path)
+    assert partial != kept
+    assert Run.load_from(kept).measurements == whole.measurements
+    early.complete = True
+    assert early.save(tmp_path) == kept
+    assert not partial.exists()
