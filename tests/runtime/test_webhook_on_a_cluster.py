@@ -24,9 +24,6 @@ from kapsa.runtime.crd import custom_resource_definition
 from kapsa.runtime.resource import CustomResource, ObjectMeta, Spec, Status
 from kapsa.runtime.webhook import Webhooks, WebhookServer
 
-# The embedded engine does not convert an object for a webhook that wants it in another version.
-pytestmark = pytest.mark.real
-
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 

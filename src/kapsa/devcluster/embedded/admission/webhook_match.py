@@ -13,7 +13,7 @@ from kapsa.devcluster.embedded.exchange import UserInfo
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.strategies.labels import matches
 
-__all__ = ["Asked", "Invocation", "invocation_of"]
+__all__ = ["Asked", "Invocation", "in_version", "invocation_of"]
 
 Object = dict[str, Any]
 
@@ -75,10 +75,11 @@ class Invocation(msgspec.Struct, kw_only=True):
         return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": request}
 
 
-def invocation_of(backend: Backend, asked: Asked, webhook: Object) -> Invocation | None:
+async def invocation_of(backend: Backend, asked: Asked, webhook: Object) -> Invocation | None:
     """The call a webhook is due for this request; None when it does not concern it.
 
-    :raises ApiError: when a match condition cannot be evaluated and the webhook must not be skipped.
+    :raises ApiError: when a match condition cannot be evaluated and the webhook must not be skipped, or the object
+        cannot be converted to the version that the webhook wants.
     """
     info = asked.info
     if info.group == "admissionregistration.k8s.io" and info.resource in _EXEMPT:
@@ -91,8 +92,8 @@ def invocation_of(backend: Backend, asked: Asked, webhook: Object) -> Invocation
     invocation = Invocation(
         webhook=webhook,
         info=target,
-        object=_in_version(target, asked.object),
-        old=_in_version(target, asked.old),
+        object=await in_version(asked.info, target, asked.object),
+        old=await in_version(asked.info, target, asked.old),
     )
     return invocation if _conditions_hold(asked, invocation) else None
 
@@ -199,11 +200,17 @@ def _evaluate(expression: str, variables: Object) -> bool:
 # -- forms ----------------------------------------------------------------------------------------------------
 
 
-def _in_version(info: ResourceInfo, obj: Object | None) -> Object | None:
+async def in_version(source: ResourceInfo, target: ResourceInfo, obj: Object | None) -> Object | None:
+    """A copy of an object of one version, in another one of the same resource."""
     if obj is None:
         return None
     copied: Object = msgspec.json.decode(msgspec.json.encode(obj))
-    return {"kind": info.kind, "apiVersion": info.api_version, **_without_type(copied)}
+    # Of two versions that a webhook converts between, one is not the stored one: that has the converter.
+    converter = source.converter or target.converter
+    if target is not source and converter is not None:
+        copied = {"kind": source.kind, **_without_type(copied), "apiVersion": source.api_version}
+        copied = await converter.convert(copied, target)
+    return {"kind": target.kind, "apiVersion": target.api_version, **_without_type(copied)}
 
 
 def _without_type(obj: Object) -> Object:

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from kapsa.devcluster.embedded.admission.webhook_client import CallError, WebhookClient
-from kapsa.devcluster.embedded.admission.webhook_match import Asked, Invocation, invocation_of
+from kapsa.devcluster.embedded.admission.webhook_match import Asked, Invocation, in_version, invocation_of
 from kapsa.devcluster.embedded.apply.json_patch import json_patch
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.errors import ApiError, internal
@@ -94,7 +94,7 @@ class WebhookAdmission:
         self, asked: Asked, webhook: Object, called: dict[str, Invocation], warnings: list[str]
     ) -> bool:
         """Ask one webhook and apply its patch; whether the object is another one now."""
-        invocation = invocation_of(self._backend, asked, webhook)
+        invocation = await invocation_of(self._backend, asked, webhook)
         if invocation is None:
             return False
         called[_identity(webhook)] = invocation
@@ -113,11 +113,11 @@ class WebhookAdmission:
             patched = json_patch(invocation.object or {}, operations)
         except ApiError as error:
             raise internal(str(error.__cause__ or error.message)) from None
-        asked.object = _read_back(asked.info, patched)
+        asked.object = await _read_back(invocation.info, asked.info, patched)
         return json.dumps(asked.object, sort_keys=True) != before
 
     async def _validate(self, asked: Asked, webhooks: list[Object], warnings: list[str]) -> None:
-        found = (invocation_of(self._backend, asked, webhook) for webhook in webhooks)
+        found = [await invocation_of(self._backend, asked, webhook) for webhook in webhooks]
         invocations = [invocation for invocation in found if invocation is not None]
         calls = [self._call(asked, invocation, warnings) for invocation in invocations]
         results = await asyncio.gather(*calls, return_exceptions=True)
@@ -217,11 +217,12 @@ def _if_needed(invocation: Invocation) -> bool:
     return bool(invocation.webhook.get("reinvocationPolicy") == "IfNeeded")
 
 
-def _read_back(info: ResourceInfo, patched: Any) -> Object:
-    """What a webhook made of an object, as the server reads it: unknown fields gone, defaults filled."""
+async def _read_back(told: ResourceInfo, info: ResourceInfo, patched: Any) -> Object:
+    """What a webhook made of the object it was told of, as the server reads it: unknown fields gone, defaults filled."""
     if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
         raise internal("the patched object is no longer an object")
-    obj: Object = {**patched, "apiVersion": info.api_version, "kind": info.kind}
+    obj = await in_version(told, info, patched)
+    assert obj is not None
     if info.schema is not None:
         prune(info.schema, obj)
         apply_defaults(info.schema, obj)

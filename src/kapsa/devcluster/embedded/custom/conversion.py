@@ -66,6 +66,10 @@ class Converter:
         """An object of this version in the stored one."""
         return {**obj, "apiVersion": self.info.storage_api_version}
 
+    async def convert(self, obj: Object, target: ResourceInfo) -> Object:
+        """An object of any version of the definition in another one."""
+        return prune(target.schema, {**obj, "apiVersion": target.api_version})
+
 
 class _WebhookConverter(Converter):
     """The strategy Webhook: the definition's own service converts."""
@@ -107,6 +111,10 @@ class _WebhookConverter(Converter):
             [{**obj, "apiVersion": self.info.api_version}], self.info.storage_api_version
         )
         return converted
+
+    async def convert(self, obj: Object, target: ResourceInfo) -> Object:
+        [converted] = await self._convert([obj], target.api_version)
+        return prune(target.schema, converted)
 
     async def _convert(self, objects: list[Object], target: str) -> list[Object]:
         uid = self._new_uid()

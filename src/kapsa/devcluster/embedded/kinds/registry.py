@@ -39,6 +39,9 @@ class VersionConverter(Protocol):
     async def to_storage(self, obj: dict[str, Any]) -> dict[str, Any]:
         """An object of the served version in the stored one."""
 
+    async def convert(self, obj: dict[str, Any], target: ResourceInfo) -> dict[str, Any]:
+        """An object of any version of the resource in another one."""
+
 
 class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """All that the server knows of one resource in one version."""
