@@ -8,17 +8,21 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kapsa.devcluster import DevCluster
+from kapsa.runtime import Client, Operator
+from kapsa.runtime.errors import UnknownKind
 from kapsa.runtime.scaffold import Project, ScaffoldError, create_project
+from tests.eventually import eventually
 
 BIN = Path(sys.executable).parent
 
 
-def make(project: Path, target: str) -> subprocess.CompletedProcess[str]:
+def make(project: Path, *targets: str) -> subprocess.CompletedProcess[str]:
     """Run a target of the project's Makefile in the environment that runs these tests."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))
     }
-    command = ["make", target, f"BIN={BIN}"]
+    command = ["make", *targets, f"BIN={BIN}"]
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=110)
 
 
@@ -55,6 +59,62 @@ def test_a_new_project_has_all_it_takes_to_be_deployed(project: Path) -> None:
     assert "web_shop:operator" in (project / "Dockerfile").read_text()
     sample = yaml.safe_load((project / "sample.yaml").read_text())
     assert (sample["apiVersion"], sample["kind"]) == ("shops.example.org/v1alpha1", "WebShop")
+
+
+async def test_what_a_new_project_deploys_is_accepted_under_strict_validation(
+    project: Path, cluster: DevCluster
+) -> None:
+    client = Client.connect(kubeconfig=cluster.kubeconfig)
+    async with client:
+        # In the order of `kubectl apply -f manifests/`.
+        for file in ("crd.yaml", "deployment.yaml", "rbac.yaml"):
+            for manifest in yaml.safe_load_all((project / "manifests" / file).read_text()):
+                await client.apply(manifest, force=True, field_validation="Strict")
+        sample = yaml.safe_load((project / "sample.yaml").read_text())
+
+        async def is_accepted() -> bool:
+            try:
+                await client.apply(sample, force=True, field_validation="Strict")
+            except UnknownKind:  # a real server takes a moment to serve a new kind
+                return False
+            return True
+
+        await eventually(is_accepted, bool, "a new kind that is served")
+
+
+def test_the_operator_has_longer_to_end_than_its_reconciles_have(project: Path) -> None:
+    documents = list(yaml.safe_load_all((project / "manifests" / "deployment.yaml").read_text()))
+    (deployment,) = (each for each in documents if each["kind"] == "Deployment")
+    grace = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert grace > Operator(controllers=[]).shutdown_grace
+
+
+@pytest.mark.parametrize(
+    ("noted", "source"),
+    [
+        (None, ""),
+        ('{"url": "file:///srv/my%20kapsa", "dir_info": {"editable": true}}', "/srv/my kapsa"),
+        ('{"url": "https://example.com/kapsa.whl", "archive_info": {}}', "https://example.com/kapsa.whl"),
+        (
+            '{"url": "https://example.com/kapsa.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}',
+            "git+https://example.com/kapsa.git@c0ffee",
+        ),
+    ],
+    ids=["registry", "folder", "wheel", "git"],
+)
+def test_a_new_project_installs_kapsa_from_where_it_came(
+    noted: str | None, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "site" / "kapsa-1.0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: kapsa\nVersion: 1.0\n")
+    if noted is not None:
+        (installed / "direct_url.json").write_text(noted)
+    monkeypatch.setattr(sys, "path", [str(installed.parent), *sys.path])
+    create_project(Project(name="shop"), tmp_path / "shop")
+    told = make(tmp_path / "shop", "--eval=told: ; @echo '$(KAPSA_SOURCE)|$(KAPSA)'", "told").stdout
+    wanted = f"kapsa[devcluster] @ {source}" if "://" in source else f"{source}[devcluster]"
+    assert told.splitlines()[-1] == f"{source}|{wanted}"
 
 
 def test_no_placeholder_is_left(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.resources
 import importlib.util
 import keyword
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -21,7 +23,7 @@ from kapsa.runtime.definition import pluralize
 from kapsa.runtime.manifest import to_yaml
 from kapsa.runtime.rbac import rbac_manifests
 
-__all__ = ["Project", "ScaffoldError", "create_project"]
+__all__ = ["Project", "ScaffoldError", "create_project", "own_source"]
 
 # Template to path in the project. {package} is the name of the Python package.
 _FILES = {
@@ -110,6 +112,8 @@ def create_project(project: Project, directory: Path) -> list[Path]:
     try:
         _write_templates(project, draft)
         _write_manifests(project, draft)
+        if source := own_source():
+            (draft / ".local.mk").write_text(f"KAPSA_SOURCE ?= {source}\n", encoding="utf-8")
         draft.chmod(0o755)
         if directory.exists():
             directory.rmdir()
@@ -138,6 +142,33 @@ def _write_manifests(project: Project, root: Path) -> None:
         rbac = rbac_manifests(operator.rights(), name=operator.name, namespace=f"{operator.name}-system")
     (root / "manifests" / "crd.yaml").write_text(to_yaml(crds), encoding="utf-8")
     (root / "manifests" / "rbac.yaml").write_text(to_yaml(rbac), encoding="utf-8")
+
+
+def own_source(distribution: str = "kapsa") -> str:
+    """The folder, wheel or URL that Kapsa itself was installed from; empty if from a package registry."""
+    try:
+        noted = importlib.metadata.distribution(distribution).read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    if noted is None:
+        return ""
+    origin = msgspec.json.decode(noted, type=_DirectUrl)
+    if origin.vcs_info is not None:
+        return f"{origin.vcs_info.vcs}+{origin.url}@{origin.vcs_info.commit_id}"
+    parts = urlsplit(origin.url)
+    return unquote(parts.path) if parts.scheme == "file" else origin.url
+
+
+class _VcsInfo(msgspec.Struct, frozen=True):
+    vcs: str
+    commit_id: str
+
+
+class _DirectUrl(msgspec.Struct, frozen=True):
+    """How an installer notes where a package came from: PEP 610."""
+
+    url: str
+    vcs_info: _VcsInfo | None = None
 
 
 @contextmanager
