@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from kapsa.environments.dependencies import BuildProgress
 from kapsa.environments.names import namespace_name
 from kapsa.environments.resources import KINDS, Environment, Project
 from kapsa.runtime.testing import Harness, Scenario, crash_at_every_write
 from kapsa.runtime.testing.crashes import MOMENTS
-from tests.environments.outside_world import commit_of
+from tests.environments.outside_world import FakeBuilds, commit_of
 from tests.environments.team import REPOSITORY, Outside, operator
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(900)]
@@ -35,6 +36,7 @@ class Story:
 
     async def prepare(self, harness: Harness) -> None:
         self.outside = Outside()
+        self.outside.builds = PushingBuilds(self.outside.images)
         await harness.install(*KINDS)
         await harness.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
         await harness.apply(SECRET)
@@ -54,6 +56,17 @@ class Story:
             steps=steps,
             ignore=["pods", "endpointslices", "endpoints"],
         )
+
+
+class PushingBuilds(FakeBuilds):
+    """Builds whose image is in the registry once their Job has completed."""
+
+    def progress(self, build: Mapping[str, Any]) -> BuildProgress:
+        progress = super().progress(build)
+        if progress.state == "succeeded":
+            (container,) = build["spec"]["template"]["spec"]["containers"]
+            self._images.push(container["env"][0]["value"])
+        return progress
 
 
 def manifest(kind: Any, name: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
@@ -89,6 +102,15 @@ async def test_an_environment_created_updated_and_deleted_survives_a_crash_at_an
 ) -> None:
     story = Story()
     await run("environment", story.scenario(ask_for("one"), ask_for("two"), delete_environment), capsys)
+
+
+async def test_an_environment_whose_image_is_built_survives_a_crash_at_any_write(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    registry = {"imageRepository": "registry.example.com/org/app"}
+    story = Story(build={"strategy": "dockerfile"}, registry=registry, deployment={"type": "image"})
+    scenario = story.scenario(ask_for("one"), ask_for("two"), delete_environment)
+    await run("environment with builds", scenario, capsys, ["commit"])
 
 
 async def test_a_project_with_three_previews_survives_a_crash_at_any_write(
