@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster import FaultPlan
-from kapsa.devcluster.faults import Answer, Drop, Rule
+from kapsa.devcluster.faults import Answer, Delay, Drop, Rule
 from kapsa.environments.controllers.domain_pool import DomainPoolController
-from kapsa.environments.domains import BUILT_IN, DEFAULT_POOL, DomainPools, HostRequest, choose
+from kapsa.environments.domain_choice import BUILT_IN, DEFAULT_POOL, HostRequest, choose
+from kapsa.environments.domains import DomainPools
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.outside import OutsideError
 from kapsa.environments.resources import KINDS, DomainPool, Environment, Project
@@ -384,6 +385,23 @@ async def test_two_operators_never_give_one_host_to_two(stage: Stage) -> None:
     await stage.until(all_have_one, "each of them has a host of its own")
 
 
+@pytest.mark.virtual_time
+async def test_a_pool_that_comes_between_a_look_and_a_write_gives_no_host_to_a_second(
+    stage: Stage, faults: FaultPlan
+) -> None:
+    faults.add(Rule(action=Delay(5.0), verb="patch", resource="domainpools/status", client="slow"))
+    for shard in ("slow", "quick"):
+        keeper = HostKeeper(Settings(preview_domain="example.com"), shard=shard)
+        await stage.start(Operator(controllers=[keeper], name="kapsa"), name=shard)
+    await ask(stage, "slow", "www.example.com", shard="slow")
+    await stage.clock.sleep(2)  # it has looked, and its write is under way
+    await stage.apply(DomainPool, "later", {"baseDomains": ["example.com"]})
+    await ask(stage, "quick", "www.example.com", shard="quick")
+    await stage.condition(Environment, "quick")
+    await stage.condition(Environment, "slow", "False", reason="HostTaken")
+    assert await hosts(stage) == {"www.example.com": f"{stage.namespace}/quick"}
+
+
 async def test_a_pool_with_another_ones_domain_says_so(stage: Stage) -> None:
     await stage.start(make_operator())
     domain = await make_pool(stage)
@@ -403,13 +421,17 @@ async def test_a_write_that_fails_leaves_every_host_with_one_holder(
     stage: Stage, faults: FaultPlan, action: Any, when: Any
 ) -> None:
     domain = await make_pool(stage)
-    faults.add(Rule(action=action, verb="patch", resource="domainpools", client="operator", nth=2, when=when))
+    rule = Rule(
+        action=action, verb="patch", resource="domainpools/status", client="operator", nth=2, when=when
+    )
+    faults.add(rule)
     await start(stage)
     for name in ("one", "two", "three"):
         await ask(stage, name)
     for name in ("one", "two", "three"):
         assert await host_of(stage, name) == f"{name}.{domain}"
     assert len(await hosts(stage)) == 3
+    assert rule.fired == 1
 
 
 @pytest.mark.virtual_time

@@ -11,7 +11,7 @@ import random
 from typing import Any, TypeVar
 
 from kapsa.environments.belonging import PROJECT_MISSING, is_home_of, project_key, project_missing
-from kapsa.environments.domains import HostRequest, built_in_pool, choose, shared_domains
+from kapsa.environments.domain_choice import HostRequest, built_in_pool, choose, shared_domains
 from kapsa.environments.git_address import RepositoryAddress, check_branch
 from kapsa.environments.names import namespace_name
 from kapsa.environments.namespaces import NAMESPACE, ForeignNamespaceError, refuse_foreign

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kapsa.environments.domains import domain_counts, shared_domains
+from kapsa.environments.domain_choice import domain_counts, shared_domains
 from kapsa.environments.resources import Allocation, DomainPool, Environment
 from kapsa.runtime import (
     Change,
