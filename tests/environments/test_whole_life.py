@@ -231,3 +231,20 @@ async def test_under_a_quota_pods_that_ask_for_nothing_are_admitted(life: Life) 
         return bool(found["status"].get("used", {}).get("pods") == "1")
 
     await life.stage.until(counted, "the quota counts the pod")
+
+
+@pytest.mark.real
+async def test_an_update_that_has_no_room_in_the_quota_says_so_and_the_old_version_serves(life: Life) -> None:
+    await life.project(MANIFESTS, resources={"defaultQuota": {"pods": 1}})
+    serving = await preview(life)
+    second = await push(life, "two")
+    failed = await life.reaches(PREVIEW, lambda each: each.status.phase == "Failed", "has failed")
+    failure = failed.status.failure
+    assert failure is not None
+    assert (failure.step, failure.reason) == ("apply", "QuotaExceeded")
+    assert failure.object == "Deployment from-manifests"
+    assert "room for the old and the new" in failure.hint
+    (pod,) = (await life.client.list("v1/Pod", namespace=life.place(PREVIEW))).items
+    assert pod["spec"]["containers"][0]["image"] == serving.status.image
+    await life.project(MANIFESTS, resources={"defaultQuota": {"pods": 2}})
+    await life.ready(PREVIEW, commit=second, seconds=200)

@@ -21,6 +21,11 @@ from kapsa.runtime.errors import BadRequest, Forbidden, Invalid
 __all__ = ["ApplyStep"]
 
 _ORDER = {kind: number for number, kind in enumerate(RENDERED_KINDS)}
+_OVER_QUOTA = "exceeded quota"
+_QUOTA_HINT = (
+    "Ask for less, or raise resources.defaultQuota of the project: an update needs room for the old and the new "
+    "version at once."
+)
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -112,26 +117,23 @@ def _time_left(visit: Visit) -> float:
 async def _unhealthy(visit: Visit, found: Manifest, why: Health) -> Failed:
     trouble = await trouble_of(visit.ctx.client, found)
     message = f"{shown(found)}: {why.message or why.reason}"
+    quota = _OVER_QUOTA in why.message
     return Failed(
-        reason=why.reason or "Unhealthy",
+        reason="QuotaExceeded" if quota else why.reason or "Unhealthy",
         message=f"{message} ({trouble.message})" if trouble.message else message,
         object=shown(found),
         log_tail=trouble.log_tail,
-        hint=trouble.hint,
+        hint=_QUOTA_HINT if quota else trouble.hint,
         after=None if visit.environment.spec.suspended else 300.0,
     )
 
 
 def _rejected(visit: Visit, manifest: Manifest, error: Any) -> Failed:
     text = str(error)
-    quota = "exceeded quota" in text
+    quota = _OVER_QUOTA in text
     return Failed(
         reason="QuotaExceeded" if quota else "Rejected",
         message=f"{shown(manifest)} was not accepted: {text}",
         object=shown(manifest),
-        hint=(
-            "Ask for less, or raise resources.defaultQuota of the project."
-            if quota
-            else "Change it in the repository so that the API server accepts it."
-        ),
+        hint=_QUOTA_HINT if quota else "Change it in the repository so that the API server accepts it.",
     )
