@@ -110,7 +110,7 @@ class Marks:
         if path[-2:] == ("columnDefinitions", "description"):
             # The embedded engine's data leaves the API's prose out.
             return "<prose>"
-        if key in ("clusterIP", "clusterIPs", "nodePort", "pod-template-hash"):
+        if key in ("clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort", "pod-template-hash"):
             return f"<{key}>" if value not in (None, "", "None", ["None"]) else value
         return self.body(value, path)
 
@@ -165,7 +165,9 @@ class Engine:
     async def _call(self, call: Call, held: dict[str, str], marks: Marks) -> Any:
         for _ in range(200):
             status, headers, document = await self._request(call, held)
-            if status != 200 or call.until in json.dumps(document, separators=(",", ":")):
+            # A kind that was just defined is busy for a moment on the real engine.
+            busy = status == 429 and call.until
+            if not busy and (status != 200 or call.until in json.dumps(document, separators=(",", ":"))):
                 break
             await asyncio.sleep(0.05)
         _hold(document, held)

@@ -65,6 +65,11 @@ def apply(path: str, body: Any, manager: str = "alpha", force: bool = False, que
     return patch(path, body, APPLY_PATCH, "&".join(words))
 
 
+def named(spec: Any) -> dict[str, Any]:
+    """An object of the path's kind."""
+    return {"metadata": {"name": "one"}, "spec": spec}
+
+
 def configmap(name: str = "one", data: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
     body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
     if data is not None:
@@ -103,7 +108,7 @@ def deployment(name: str = "one", containers: list[Any] | None = None, **spec: A
     }
 
 
-def service(name: str = "one", **spec: Any) -> dict[str, Any]:
+def service(name: str = "one", /, **spec: Any) -> dict[str, Any]:
     body: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
     body["spec"].setdefault("ports", [{"port": 80}])
     return body

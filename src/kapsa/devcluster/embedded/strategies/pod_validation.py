@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from kapsa.devcluster.embedded.field_errors import (
-    NOT_FOUND,
     FieldError,
     duplicate,
     forbidden,
@@ -16,6 +15,7 @@ from kapsa.devcluster.embedded.field_errors import (
 )
 from kapsa.devcluster.embedded.strategies import rules
 from kapsa.devcluster.embedded.strategies.quantities import parse
+from kapsa.devcluster.embedded.strategies.volume_validation import validate_mounts, validate_volumes
 from kapsa.devcluster.embedded.writing import names
 
 Object = dict[str, Any]
@@ -35,10 +35,7 @@ _LARGEST_INT = 2**31 - 1
 
 def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
     """Everything wrong with a defaulted pod spec, in the order the real server reports it."""
-    errors: list[FieldError] = []
-    volumes: set[str] = set()
-    for index, volume in enumerate(spec.get("volumes") or ()):
-        errors += _volume(volume, f"{path}.volumes[{index}]", volumes)
+    errors, volumes = validate_volumes(spec.get("volumes") or [], f"{path}.volumes")
     containers = spec.get("containers") or []
     if not containers:
         errors.append(required(f"{path}.containers"))
@@ -100,40 +97,6 @@ def _enum(value: Any, path: str, supported: tuple[str, ...]) -> list[FieldError]
     return [] if value in supported else [not_supported(path, value, supported)]
 
 
-def _volume(volume: Object, path: str, seen: set[str]) -> list[FieldError]:
-    errors: list[FieldError] = []
-    name = volume.get("name") or ""
-    sources = [key for key, value in volume.items() if key != "name" and value is not None]
-    errors += [
-        forbidden(f"{path}.{extra}", "may not specify more than 1 volume type") for extra in sources[1:]
-    ]
-    if not sources:
-        errors.append(required(path, "must specify a volume type"))
-    errors += _source(volume, path)
-    if not name:
-        errors.append(required(f"{path}.name"))
-    else:
-        errors += rules.dns_label(name, f"{path}.name")
-    if name in seen:
-        errors.append(duplicate(f"{path}.name", name))
-    seen.add(name)
-    return errors
-
-
-def _source(volume: Object, path: str) -> list[FieldError]:
-    needed = (
-        ("configMap", "name"),
-        ("secret", "secretName"),
-        ("persistentVolumeClaim", "claimName"),
-        ("hostPath", "path"),
-    )
-    errors = []
-    for source, field in needed:
-        if volume.get(source) is not None and not volume[source].get(field):
-            errors.append(required(f"{path}.{source}.{field}"))
-    return errors
-
-
 def _container(container: Object, path: str, volumes: set[str], taken: set[str]) -> list[FieldError]:
     errors: list[FieldError] = []
     name = container.get("name") or ""
@@ -144,7 +107,7 @@ def _container(container: Object, path: str, volumes: set[str], taken: set[str])
     errors += _enum(policy, f"{path}.terminationMessagePolicy", _MESSAGE_POLICIES)
     errors += _ports(container.get("ports") or [], f"{path}.ports")
     errors += _env(container, path)
-    errors += _mounts(container.get("volumeMounts") or [], f"{path}.volumeMounts", volumes)
+    errors += validate_mounts(container.get("volumeMounts") or [], f"{path}.volumeMounts", volumes)
     errors += _enum(container.get("imagePullPolicy"), f"{path}.imagePullPolicy", _PULL)
     errors += _resources(container.get("resources") or {}, f"{path}.resources")
     if name in taken:
@@ -210,23 +173,6 @@ def _env_source(variable: Object, source: Object, path: str) -> list[FieldError]
         errors.append(invalid(path, "", "may not be specified when `value` is not empty"))
     elif len(given) > 1:
         errors.append(invalid(path, "", "may not have more than one field specified at a time"))
-    return errors
-
-
-def _mounts(mounts: list[Object], path: str, volumes: set[str]) -> list[FieldError]:
-    errors = []
-    paths: set[str] = set()
-    for index, mount in enumerate(mounts):
-        where, name, target = f"{path}[{index}]", mount.get("name") or "", mount.get("mountPath") or ""
-        if not name:
-            errors.append(required(f"{where}.name"))
-        if name not in volumes:
-            errors.append(FieldError(NOT_FOUND, f"{where}.name", name))
-        if not target:
-            errors.append(required(f"{where}.mountPath"))
-        if target in paths:
-            errors.append(invalid(f"{where}.mountPath", target, "must be unique"))
-        paths.add(target)
     return errors
 
 

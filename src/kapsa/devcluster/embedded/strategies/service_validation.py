@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from kapsa.devcluster.embedded.field_errors import (
@@ -19,6 +19,7 @@ Object = dict[str, Any]
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
+_NO_RANGE = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
 def validate_service(obj: Object) -> list[FieldError]:
@@ -56,8 +57,35 @@ def validate_service(obj: Object) -> list[FieldError]:
     if kind not in _TYPES:
         errors.append(not_supported("spec.type", kind, _TYPES))
     errors += _port_conflicts(spec, ports)
+    errors += _of_load_balancers(spec)
     errors += _traffic_policies(spec)
     return errors
+
+
+def _of_load_balancers(spec: Object) -> list[FieldError]:
+    if spec.get("type") == "LoadBalancer":
+        return [
+            invalid(f"spec.LoadBalancerSourceRanges[{index}]", given, _NO_RANGE)
+            for index, given in enumerate(spec.get("loadBalancerSourceRanges") or ())
+            if not _is_range(given)
+        ]
+    detail = "may only be used when `type` is 'LoadBalancer'"
+    fields = {
+        "loadBalancerSourceRanges": "spec.LoadBalancerSourceRanges",
+        "allocateLoadBalancerNodePorts": "spec.allocateLoadBalancerNodePorts",
+        "loadBalancerClass": "spec.loadBalancerClass",
+    }
+    return [
+        forbidden(path, detail) for field, path in fields.items() if spec.get(field) not in (None, [], "")
+    ]
+
+
+def _is_range(text: str) -> bool:
+    try:
+        ip_network(text.strip(), strict=False)
+    except ValueError:
+        return False
+    return "/" in text
 
 
 def _external_name(spec: Object) -> list[FieldError]:
@@ -142,6 +170,9 @@ def _traffic_policies(spec: Object) -> list[FieldError]:
         errors.append(invalid("spec.externalTrafficPolicy", policy, detail))
     elif external and policy not in ("Cluster", "Local"):
         errors.append(not_supported("spec.externalTrafficPolicy", policy, ["Cluster", "Local"]))
+    if spec.get("healthCheckNodePort") and (spec.get("type") != "LoadBalancer" or policy != "Local"):
+        detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        errors.append(invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], detail))
     inner = spec.get("internalTrafficPolicy")
     if inner not in (None, "Cluster", "Local"):
         errors.append(not_supported("spec.internalTrafficPolicy", inner, ["Cluster", "Local"]))

@@ -16,6 +16,24 @@ _EXTERNAL = ("NodePort", "LoadBalancer")
 _NO_IP = "None"
 
 
+def _needs_node_ports(spec: Object) -> bool:
+    allocates = spec.get("allocateLoadBalancerNodePorts") is not False
+    return spec["type"] == "NodePort" or (spec["type"] == "LoadBalancer" and allocates)
+
+
+def _needs_health_check_port(spec: Object) -> bool:
+    return spec["type"] == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _is_external(spec: Object) -> bool:
+    return spec["type"] in _EXTERNAL or (spec["type"] == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def _copy(source: Object, target: Object, field: str) -> None:
+    if field in source:
+        target[field] = source[field]
+
+
 class Services(BuiltIn):
     """A Service of type ClusterIP and up holds addresses as long as it lives."""
 
@@ -33,8 +51,7 @@ class Services(BuiltIn):
             port["protocol"] = port.get("protocol") or "TCP"
             if port.get("targetPort") in (None, 0, "", "0") and port.get("port") is not None:
                 port["targetPort"] = port["port"]
-        external = spec["type"] in _EXTERNAL or (spec["type"] == "ClusterIP" and spec.get("externalIPs"))
-        if external and not spec.get("externalTrafficPolicy"):
+        if _is_external(spec) and not spec.get("externalTrafficPolicy"):
             spec["externalTrafficPolicy"] = "Cluster"
         if spec["type"] != "ExternalName" and spec.get("internalTrafficPolicy") is None:
             spec["internalTrafficPolicy"] = "Cluster"
@@ -54,6 +71,7 @@ class Services(BuiltIn):
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         super().prepare_for_update(obj, old)
         self._keep_addresses(obj, old)
+        self._drop_what_the_type_has_not(obj, old)
         if not validate_service(obj):
             self._allocate(obj, old)
 
@@ -63,6 +81,10 @@ class Services(BuiltIn):
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:
         after, before = obj["spec"], old["spec"]
         errors: list[FieldError] = []
+        if after["type"] == before["type"] == "LoadBalancer":
+            given = after.get("loadBalancerClass")
+            if given != before.get("loadBalancerClass"):
+                errors.append(invalid("spec.loadBalancerClass", given, "may not change once set"))
         if "ExternalName" in (after["type"], before["type"]) or not before.get("clusterIP"):
             return errors
         if after.get("clusterIP") != before.get("clusterIP"):
@@ -89,6 +111,8 @@ class Services(BuiltIn):
             for field in ("ipFamilies", "ipFamilyPolicy"):
                 if not spec.get(field) and field in before:
                     spec[field] = before[field]
+        if _needs_health_check_port(spec) and not spec.get("healthCheckNodePort"):
+            _copy(before, spec, "healthCheckNodePort")
         if spec["type"] in _EXTERNAL and before["type"] in _EXTERNAL:
             held = {
                 (p.get("protocol"), p["port"]): p["nodePort"]
@@ -100,19 +124,26 @@ class Services(BuiltIn):
                 kept = held.get((port.get("protocol"), port.get("port")))
                 if not port.get("nodePort") and kept and kept not in wanted:
                     port["nodePort"] = kept
-        elif before["type"] in _EXTERNAL and spec["type"] == "ClusterIP":
-            self._drop_external(spec, before)
 
-    def _drop_external(self, spec: Object, before: Object) -> None:
-        """What only a Service reachable from outside has goes with that, unless the user just changed it."""
-        had = {port.get("nodePort") for port in before.get("ports") or ()}
-        for port in spec.get("ports") or ():
-            if port.get("nodePort") in had:
-                port.pop("nodePort", None)
-        for field in ("externalTrafficPolicy", "allocateLoadBalancerNodePorts", "healthCheckNodePort"):
-            if spec.get(field) == before.get(field) and not (
-                field == "externalTrafficPolicy" and spec.get("externalIPs")
-            ):
+    def _drop_what_the_type_has_not(self, obj: Object, old: Object) -> None:
+        """What only the old type has goes with it, unless the user just changed it."""
+        spec, before = obj["spec"], old["spec"]
+        dropped: list[str] = []
+        if before["type"] != "ExternalName" and spec["type"] == "ExternalName":
+            dropped += ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]
+        if _needs_node_ports(before) and not _needs_node_ports(spec):
+            had = {port.get("nodePort") for port in before.get("ports") or ()}
+            for port in spec.get("ports") or ():
+                if port.get("nodePort") in had:
+                    port.pop("nodePort", None)
+        if _needs_health_check_port(before) and not _needs_health_check_port(spec):
+            dropped.append("healthCheckNodePort")
+        if before["type"] == "LoadBalancer" and spec["type"] != "LoadBalancer":
+            dropped += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
+        if _is_external(before) and not _is_external(spec):
+            dropped.append("externalTrafficPolicy")
+        for field in dropped:
+            if spec.get(field) == before.get(field):
                 spec.pop(field, None)
 
     def _allocate(self, obj: Object, old: Object | None) -> None:
@@ -123,11 +154,10 @@ class Services(BuiltIn):
                     spec.pop(field, None)
             return
         self._allocate_ip(obj, old)
-        wanted = spec["type"] == "NodePort" or (
-            spec["type"] == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)
-        )
-        if wanted:
+        if _needs_node_ports(spec):
             self._allocate_ports(obj, old)
+        if _needs_health_check_port(spec):
+            self._allocate_health_check_port(obj, old)
 
     def _allocate_ip(self, obj: Object, old: Object | None) -> None:
         spec = obj["spec"]
@@ -180,6 +210,29 @@ class Services(BuiltIn):
                 except AddressError as error:
                     raise internal(str(error)) from None
                 taken.add(port["nodePort"])
+
+    def _allocate_health_check_port(self, obj: Object, old: Object | None) -> None:
+        spec = obj["spec"]
+        own = (old or {}).get("spec", {}).get("healthCheckNodePort")
+        taken = {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
+        number = spec.get("healthCheckNodePort")
+        try:
+            if not number:
+                spec["healthCheckNodePort"] = self.addresses.new_port(taken)
+            elif number != own:
+                self.addresses.check_port(number)
+        except AddressError as error:
+            raise internal(
+                f"failed to allocate requested HealthCheck NodePort {number}: {error}"
+                if number
+                else str(error)
+            ) from None
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        spec = obj["spec"]
+        if spec.get("externalName") and spec["type"] != "ExternalName":
+            return ['spec.externalName is ignored when spec.type is not "ExternalName"']
+        return []
 
     def _invalid(self, obj: Object, error: FieldError) -> ApiError:
         return invalid_object(self.info, obj["metadata"]["name"], [error])
