@@ -25,12 +25,13 @@ from kapsa.runtime.errors import ClientError, NotFound
 from kapsa.runtime.metrics import Metrics
 from kapsa.runtime.rbac import grants
 from kapsa.tools import find_tool
+from tests.environments.open_kinds import open_kind
 from tests.environments.service_account import kubeconfig_of
 from tests.eventually import eventually
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "kapsa"
 HOME = "kapsa-system"
-MONITORING = ("ServiceMonitor", "PrometheusRule")
+MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule")
 EVERYTHING = {
     "metrics": {"serviceMonitor": {"enabled": True}, "alerts": {"enabled": True}},
     "webhooks": {"certificates": "cert-manager"},
@@ -179,37 +180,18 @@ def test_alerts_and_dashboard_ask_for_metrics_that_exist() -> None:
 # -- on a cluster ----------------------------------------------------------------------------------------------------
 
 
-def a_kind(kind: str) -> dict[str, Any]:
-    """A definition of one of Prometheus' kinds that takes anything."""
-    plural = f"{kind.lower()}s"
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.monitoring.coreos.com"},
-        "spec": {
-            "group": "monitoring.coreos.com",
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [
-                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-            ],
-        },
-    }
-
-
 @pytest_asyncio.fixture
 async def empty() -> AsyncIterator[DevCluster]:
     """A cluster of its own, without our kinds: a release must own all that it installs."""
     async with DevCluster(engine="real") as cluster:
         async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
             for kind in MONITORING:
-                await client.create(a_kind(kind))
+                await client.create(open_kind(kind))
 
             async def served() -> bool:
                 try:
                     for kind in MONITORING:
-                        await client.list(f"monitoring.coreos.com/v1/{kind}")
+                        await client.list(kind)
                 except ClientError:
                     return False
                 return True

@@ -22,7 +22,7 @@ from kapsa.environments.routes import CERTIFICATE, HTTP_ROUTE
 from kapsa.environments.settings import Settings
 from kapsa.environments.steps.apply import ApplyStep
 from kapsa.environments.steps.build import BuildStep
-from kapsa.environments.steps.children import KPACK_IMAGE, POLICY_KINDS, RENDERED_KINDS
+from kapsa.environments.steps.children import KPACK_IMAGE, POLICY_KINDS, RENDERED_KINDS, RESOURCE_QUOTA
 from kapsa.environments.steps.copies import CONFIG_MAP, SECRET, Copies
 from kapsa.environments.steps.host import HostStep
 from kapsa.environments.steps.namespace import NamespaceStep
@@ -59,10 +59,9 @@ class EnvironmentController(Controller[Environment]):
     rules = (
         rule_for(Environment, "delete"),
         rule_for(NAMESPACE, "create", "patch", "delete"),
-        *(
-            rule_for(kind, "create", "patch", "delete")
-            for kind in dict.fromkeys([*POLICY_KINDS, *RENDERED_KINDS, HTTP_ROUTE, KPACK_IMAGE])
-        ),
+        *(rule_for(kind, "create", "patch") for kind in POLICY_KINDS),
+        rule_for(RESOURCE_QUOTA, "delete"),
+        *(rule_for(kind, "create", "patch", "delete") for kind in (*RENDERED_KINDS, HTTP_ROUTE, KPACK_IMAGE)),
         rule_for("v1/Pod", "list"),
         PolicyRule(resources=("pods/log",), verbs=("get",)),
     )
@@ -90,6 +89,7 @@ class EnvironmentController(Controller[Environment]):
         self._access = access
         self._copies = Copies()
         self._deletion = Deletion(settings, domains)
+        self._ready_commits: dict[str, str] = {}
         self.steps: Sequence[Step] = (
             NamespaceStep(),
             PolicyStep(),
@@ -155,6 +155,7 @@ class EnvironmentController(Controller[Environment]):
         if left is None:
             self.interests.forget(ctx.key)
             self._copies.forget(environment.metadata.uid)
+            self._ready_commits.pop(environment.metadata.uid, None)
         return left
 
     # -- before the steps --------------------------------------------------------------------------------------
@@ -242,11 +243,19 @@ class EnvironmentController(Controller[Environment]):
             ctx.status.phase = "Ready"
             where = f"it serves at {ctx.status.url}" if ctx.status.url else "it runs"
             ctx.condition("Ready", True, reason="Ready", message=where)
-            seen = ctx.status.commit_seen_at
-            if environment.status.phase != "Ready" and seen is not None:
-                self.metrics.ready_seconds.observe(max(0.0, (ctx.now() - seen).total_seconds()))
+            self._measure(environment, ctx)
         elif outcome.reason == "Suspended":
             ctx.status.phase = "Pending"
+
+    def _measure(self, environment: Environment, ctx: Context[Environment]) -> None:
+        """Tell how long a commit took to be ready: once, whatever becomes of its environment later."""
+        uid, commit, seen = environment.metadata.uid, ctx.status.seen_commit or "", ctx.status.commit_seen_at
+        before = self._ready_commits.get(uid)
+        # Of what was ready when this process first saw it, nobody knows how long it took.
+        news = environment.status.phase != "Ready" if before is None else before != commit
+        if news and seen is not None:
+            self.metrics.ready_seconds.observe(max(0.0, (ctx.now() - seen).total_seconds()))
+        self._ready_commits[uid] = commit
 
     async def _expire(self, environment: Environment, ctx: Context[Environment]) -> None:
         if await ctx.delete(environment):

@@ -15,13 +15,15 @@ __all__ = [
     "KPACK_IMAGE",
     "POLICY_KINDS",
     "RENDERED_KINDS",
+    "RESOURCE_QUOTA",
     "kind_string",
     "marked",
     "shown",
 ]
 
+RESOURCE_QUOTA = "v1/ResourceQuota"
 POLICY_KINDS = (
-    "v1/ResourceQuota",
+    RESOURCE_QUOTA,
     "v1/LimitRange",
     "networking.k8s.io/v1/NetworkPolicy",
     "v1/ServiceAccount",

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from kapsa.environments.names import MANAGED_BY, OPERATOR
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.settings import Settings
-from kapsa.environments.steps.children import marked
+from kapsa.environments.steps.children import RESOURCE_QUOTA, marked
 from kapsa.environments.steps.secrets import pull_secret_name
 from kapsa.environments.steps.step import Done, Manifest, Outcome, Visit
 from kapsa.runtime import Quantity
@@ -40,7 +40,7 @@ class PolicyStep:
     async def run(self, visit: Visit) -> Outcome:
         quota = resource_quota(visit)
         if quota is None:
-            await visit.ctx.delete("v1/ResourceQuota", QUOTA, namespace=visit.place)
+            await visit.ctx.delete(RESOURCE_QUOTA, QUOTA, namespace=visit.place)
         objects = [limit_range(visit), *network_policies(visit.settings), service_account(visit)]
         for manifest in [quota, *objects] if quota is not None else objects:
             await visit.ctx.apply(marked(visit, manifest, {MANAGED_BY: OPERATOR}), owner=False)

@@ -1,0 +1,70 @@
+"""Metrics: every name that dashboards know is told, and counts what happens."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.environments.everything import Everything
+from tests.environments.outside_world import commit_of
+from tests.environments.stage import Stage
+from tests.environments.team import Team
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_everything_that_happens_is_counted(stage: Stage) -> None:
+    everything = Everything(stage)
+    told: list[dict[str, float]] = []
+    everything.before_restart = lambda: told.append(stage.metrics())
+    await everything.happens()
+    first, last = told[0], stage.metrics()
+
+    assert first["kapsa_projects_total"] == 1
+    assert first['kapsa_environments_total{phase="Ready"}'] == 1
+    assert first['kapsa_environments_total{phase="Failed"}'] == 0
+    assert first['kapsa_project_reconcile_total{result="success"}'] >= 1
+    assert first["kapsa_project_reconcile_duration_seconds_count"] >= 1
+    assert first['kapsa_git_poll_total{result="success"}'] >= 1
+    assert first['kapsa_builds_total{engine="buildkit",result="started"}'] == 2
+    assert first['kapsa_builds_total{engine="buildkit",result="succeeded"}'] == 1
+    assert first['kapsa_builds_total{engine="buildkit",result="failed"}'] == 1
+    assert first['kapsa_builds_total{engine="kpack",result="started"}'] == 2
+    assert first['kapsa_registry_verifications_total{result="Verified"}'] >= 1
+    assert first['kapsa_domain_allocations_total{result="allocated"}'] == 1
+    for step in ("namespace", "policy", "secrets", "build", "render", "apply", "route", "verify"):
+        assert first[f'kapsa_environment_step_duration_seconds_count{{result="done",step="{step}"}}'] >= 1
+    assert first['kapsa_environment_step_duration_seconds_count{result="failed",step="build"}'] >= 1
+    assert first["kapsa_environment_ready_duration_seconds_count"] >= 3
+
+    assert last['preview_environments_created_total{branch_name="x"}'] == 1
+    assert last['preview_environments_reconcile_total{pr_number="7"}'] >= 2
+    assert last["preview_environments_expired_total"] == 1
+    assert last["preview_environments_active"] == 0
+    assert last["preview_environment_creation_duration_seconds_count"] == 1
+    assert (
+        last['webhook_requests_total{outcome="allowed",webhook="validate-environment.catalyst.catalyst.dev"}']
+        > 0
+    )
+
+
+async def test_a_commit_is_timed_once_from_being_seen_to_being_ready(stage: Stage) -> None:
+    team = Team(stage)
+    await team.start()
+    await team.project()
+    await team.environment()
+    await team.ready()
+    await stage.client.delete("apps/v1/Deployment", "web", namespace=team.place("one"))
+    await stage.at_rest()
+    await team.ready()
+    assert stage.metrics()["kapsa_environment_ready_duration_seconds_count"] == 1
+    await team.environment(commit="two")
+    await stage.until(lambda: _deployed(team, "two"), "the second commit is ready")
+    assert stage.metrics()["kapsa_environment_ready_duration_seconds_count"] == 2
+    await team.restart()
+    await stage.at_rest()
+    assert stage.metrics()["kapsa_environment_ready_duration_seconds_count"] == 0
+
+
+async def _deployed(team: Team, text: str) -> bool:
+    found = await team.get()
+    return found.status.commit_sha == commit_of(text) and found.status.phase == "Ready"
