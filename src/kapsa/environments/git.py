@@ -51,6 +51,7 @@ HARDENED: Mapping[str, str] = {
     "core.fsmonitor": "false",
     "core.attributesFile": "/dev/null",
     "core.excludesFile": "/dev/null",
+    "core.bigFileThreshold": "16m",  # larger files are streamed, and not held in memory
     "core.protectHFS": "true",
     "core.protectNTFS": "true",
     "credential.helper": "",  # resets the list: none is asked

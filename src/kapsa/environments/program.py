@@ -257,10 +257,16 @@ _PAGE = resource.getpagesize()
 
 
 def _resident_bytes(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
-    except (OSError, IndexError, ValueError):
-        return 0  # it has ended, or this system has no /proc
+    """What a program holds in memory, with all that it started: git leaves the work to others."""
+    total, waiting = 0, [pid]
+    while waiting:
+        process = Path(f"/proc/{waiting.pop()}")
+        try:
+            total += int((process / "statm").read_bytes().split()[1]) * _PAGE
+            waiting += map(int, (process / "task" / process.name / "children").read_bytes().split())
+        except (OSError, IndexError, ValueError):
+            continue  # it has ended, or this system does not tell
+    return total
 
 
 def _end(process: subprocess.Popen[Any]) -> None:
