@@ -1,6 +1,7 @@
 """Settings: the seed's variables and defaults, and one clear line for a bad value."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -52,10 +53,24 @@ def test_every_variable_is_read() -> None:
     [
         ("LOG_LEVEL", "loud", "KAPSA_LOG_LEVEL is 'loud', but must be one of DEBUG, INFO, WARNING, ERROR"),
         ("LOG_FORMAT", "xml", "KAPSA_LOG_FORMAT is 'xml', but must be one of json, console"),
-        ("METRICS_PORT", "http", "KAPSA_METRICS_PORT is 'http', but expected `int`, got `str`"),
-        ("METRICS_PORT", "70000", "KAPSA_METRICS_PORT is '70000', but expected `int` <= 65535"),
+        ("METRICS_PORT", "http", "KAPSA_METRICS_PORT is 'http', but must be a whole number, at least 0"),
+        ("METRICS_PORT", "70000", "but must be a whole number, at least 0 and at most 65535"),
+        (
+            "METRICS_PORT",
+            "9443",
+            "KAPSA_WEBHOOK_PORT and KAPSA_METRICS_PORT are both 9443: choose another port",
+        ),
+        ("GIT_WEBHOOK_PORT", "x", "KAPSA_GIT_WEBHOOK_PORT is 'x', but must be a whole number, at least 0"),
+        ("GIT_TIMEOUT", "0", "KAPSA_GIT_TIMEOUT is '0', but must be a number, more than 0 and at most 86400"),
+        ("VERIFY_ADDRESS", "ingress", "but must be an address such as ingress.example.com:443"),
+        ("GIT_IMAGE", "none", "KAPSA_GIT_IMAGE is '', but must be an image"),
+        ("WEBHOOK_URL", "http://x", "but must be an address such as https://host:9443"),
         ("METRICS_ENABLED", "maybe", "KAPSA_METRICS_ENABLED is 'maybe', but must be true or false"),
-        ("DEFAULT_POLL_INTERVAL", "5", "KAPSA_DEFAULT_POLL_INTERVAL is '5', but expected `float` >= 60.0"),
+        (
+            "DEFAULT_POLL_INTERVAL",
+            "5",
+            "KAPSA_DEFAULT_POLL_INTERVAL is '5', but must be a number, at least 60",
+        ),
         ("NAMESPACE", "Kapsa", "KAPSA_NAMESPACE is 'Kapsa', but must be the name of a namespace"),
         ("PREVIEW_DOMAIN", "a b", "KAPSA_PREVIEW_DOMAIN is 'a b', but must be a domain"),
         ("GIT_PROTOCOLS", "https,ext", "KAPSA_GIT_PROTOCOLS is 'ext', but must be https, ssh, http or file"),
@@ -66,5 +81,35 @@ def test_every_variable_is_read() -> None:
 )
 def test_a_bad_value_is_one_clear_line(variable: str, value: str, line: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(line)) as caught:
-        Settings.from_environment({f"KAPSA_{variable}": value})
+        Settings.from_environment({"KAPSA_WEBHOOKS_ENABLED": "true", f"KAPSA_{variable}": value})
     assert "\n" not in str(caught.value)
+
+
+def test_what_has_a_default_can_be_left_out_by_none() -> None:
+    settings = Settings.from_environment(
+        {"KAPSA_CLUSTER_ISSUER": "none", "KAPSA_PREVIEW_ENVIRONMENT_ISSUER": "None"}
+    )
+    assert (settings.cluster_issuer, settings.preview_environment_issuer) == ("", "")
+
+
+def test_settings_are_written_as_they_are_read() -> None:
+    settings = Settings(
+        cluster_issuer="",
+        metrics_enabled=False,
+        git_timeout=0.5,
+        git_protocols=("https", "file"),
+        cache_directory=Path("/somewhere"),
+        git_webhook_port=8090,
+        git_webhook_secret="x",
+    )
+    variables = {f"KAPSA_{name.upper()}": text for name, text in settings.changed().items()}
+    assert len(variables) == 7
+    assert Settings.from_environment(variables) == settings
+
+
+def test_every_setting_is_documented() -> None:
+    documented = Settings.documentation()
+    assert ("KAPSA_DEFAULT_POLL_INTERVAL", "300") in [each[:2] for each in documented]
+    for variable, default, text in documented:
+        assert text, variable
+        assert default != "none", variable

@@ -59,7 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     preview_domain: str = "preview.catalyst.dev"
     """The base domain of hosts while there is no DomainPool."""
     cluster_issuer: str = "letsencrypt-prod"
-    """The cert-manager ClusterIssuer of hosts whose DomainPool names none; empty for none."""
+    """The cert-manager ClusterIssuer of hosts whose DomainPool names none; `none` for no certificates of their own."""
     ingress_class: str = "nginx"
     """The class of Ingresses that name none."""
     ingress_namespace: str = "ingress-nginx"
@@ -76,7 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     preview_environment_domain: str = "preview.orimatest.com"
     """The base domain of PreviewEnvironments."""
     preview_environment_issuer: str = "letsencrypt-prod"
-    """The cert-manager ClusterIssuer of PreviewEnvironments; empty for none."""
+    """The cert-manager ClusterIssuer of PreviewEnvironments; `none` for no certificates of their own."""
 
     pod_security: Literal["baseline", "restricted"] = "baseline"
     """The Pod Security level that is enforced in environments' namespaces."""
@@ -133,7 +133,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """Read the variables; one that is absent or empty has its default.
+        """Read the variables; one that is absent or empty has its default, and `none` is an empty text.
 
         :raises SettingsError: naming the variable, its value and what it should be.
         """
@@ -162,7 +162,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Every variable, its default and what it is for."""
         told = field_descriptions(cls)
         return [
-            (PREFIX + field.name.upper(), _written(field.default), told[field.name])
+            (
+                PREFIX + field.name.upper(),
+                _written(None if field.default == "" else field.default),
+                told[field.name],
+            )
             for field in msgspec.structs.fields(cls)
         ]
 
@@ -173,6 +177,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             for each in value if isinstance(value, tuple) else (value,):
                 if not test(str(each)):
                     raise SettingsError(f"{PREFIX}{name.upper()} is {each!r}, but must be {wanted}")
+        self._check_ports()
         if self.route_kind == "HTTPRoute" and not self.gateway:
             raise SettingsError(f"{PREFIX}ROUTE_KIND is HTTPRoute, so {PREFIX}GATEWAY must name the Gateway")
         if self.git_webhook_port is not None and not self.git_webhook_secret:
@@ -180,6 +185,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 f"{PREFIX}GIT_WEBHOOK_PORT is set, so {PREFIX}GIT_WEBHOOK_SECRET must be, too: "
                 "webhooks that nobody signed are not taken"
             )
+
+    def _check_ports(self) -> None:
+        ports = {"metrics_port": self.metrics_port}
+        if self.webhooks_enabled:
+            ports["webhook_port"] = self.webhook_port
+        if self.git_webhook_port is not None:
+            ports["git_webhook_port"] = self.git_webhook_port
+        users: dict[int, str] = {}
+        for name, port in ports.items():
+            other = users.setdefault(port, name)
+            if port and other != name:
+                raise SettingsError(
+                    f"{PREFIX}{name.upper()} and {PREFIX}{other.upper()} are both {port}: choose another port for one"
+                )
 
 
 def _written(value: Any) -> str:
@@ -190,30 +209,39 @@ def _written(value: Any) -> str:
         return ",".join(value)
     if isinstance(value, float):
         return f"{value:g}"
-    return "" if value is None else str(value)
+    return "" if value is None else str(value) or "none"
 
 
 def _read(variable: str, text: str, hint: Any) -> Any:
     plain: Any = text
+    if hint is str and text.lower() == "none":
+        return ""
     if hint is bool:
         plain = _BOOLEANS.get(text.lower(), text)
-        if not isinstance(plain, bool):
-            raise SettingsError(f"{variable} is {text!r}, but must be true or false")
     elif typing.get_origin(hint) is tuple:
         plain = [part.strip() for part in text.split(",") if part.strip()]
     elif variable == "KAPSA_LOG_LEVEL":
         plain = text.upper()
     try:
         return msgspec.convert(plain, hint, strict=False, dec_hook=lambda kind, value: kind(value))
-    except (msgspec.ValidationError, ValueError) as error:
-        shown = "***" if "SECRET" in variable else repr(text)
-        raise SettingsError(f"{variable} is {shown}, but {_wanted(hint, str(error))}") from None
+    except (msgspec.ValidationError, ValueError):
+        raise SettingsError(f"{variable} is {text!r}, but must be {_wanted(hint)}") from None
 
 
-def _wanted(hint: Any, error: str) -> str:
-    if typing.get_origin(hint) is Literal:
-        return f"must be one of {', '.join(typing.get_args(hint))}"
-    return error[:1].lower() + error[1:]
+def _wanted(hint: Any) -> str:
+    """What a variable must be, for people."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return f"one of {', '.join(arguments)}"
+    if hint is bool:
+        return "true or false"
+    if origin is not Annotated:  # a number that may be absent
+        return _wanted(arguments[0])
+    kind, limits = arguments
+    number = "a whole number" if kind is int else "a number"
+    low = f"more than {limits.gt:g}" if limits.gt is not None else f"at least {limits.ge}"
+    high = f" and at most {limits.le}" if limits.le is not None else ""
+    return f"{number}, {low}{high}"
 
 
 _BOOLEANS = {
@@ -249,6 +277,11 @@ _CHECKS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("kpack_service_account", _matches(_LABEL), "the name of a service account"),
     ("preview_domain", _is_domain, "a domain such as preview.example.com"),
     ("preview_environment_domain", _is_domain, "a domain such as preview.example.com"),
+    ("verify_address", _matches(r"([^\s:/]+:[0-9]{1,5})?"), "an address such as ingress.example.com:443"),
+    ("kpack_builder_image", _matches(r"\S+"), "an image"),
+    ("buildkit_image", _matches(r"\S+"), "an image"),
+    ("kaniko_image", _matches(r"\S+"), "an image"),
+    ("git_image", _matches(r"\S+"), "an image"),
     ("webhook_service", _matches(_LABEL), "the name of a Service"),
     ("webhook_url", _matches(r"(https://[^/\s]+(/\S*)?)?"), "an address such as https://host:9443"),
     ("gateway", _matches(rf"({_LABEL}/{_LABEL})?"), "a Gateway as namespace/name"),
