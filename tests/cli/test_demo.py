@@ -147,6 +147,20 @@ def test_an_interrupted_demo_leaves_nothing_behind(directory: Path, env: dict[st
     assert list(Path(env["TMPDIR"]).iterdir()) == []
 
 
+def test_it_ends_in_order_when_nobody_reads_it_any_more(directory: Path, env: dict[str, str]) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"'{KAPSA}' demo | head -n 1; exit ${{PIPESTATUS[0]}}"],
+        cwd=directory,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 130
+    assert done.stderr == ""
+    assert list(Path(env["TMPDIR"]).iterdir()) == []
+
+
 def test_without_git_it_says_so_in_one_line(directory: Path, env: dict[str, str]) -> None:
     (directory / "bin").mkdir()
     env["PATH"] = str(directory / "bin")

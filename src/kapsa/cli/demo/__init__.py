@@ -46,7 +46,7 @@ async def _play(kubeconfig: Path | None) -> None:
     screen = Screen()
     await check_programs(screen)
     with contextlib.ExitStack() as files:
-        directory = files.enter_context(tempfile.TemporaryDirectory(prefix="kapsa-demo-"))
+        directory = files.enter_context(_temporary_directory())
         target = files.enter_context(_private_file(kubeconfig)) if kubeconfig is not None else None
         try:
             async with set_up(Path(directory), screen) as stage, screen.following(stage.client):
@@ -62,6 +62,13 @@ async def _play(kubeconfig: Path | None) -> None:
             screen.say("interrupted")
             raise
     screen.say("everything is stopped, and nothing is left behind")
+
+
+def _temporary_directory() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="kapsa-demo-")
+    except OSError as error:
+        raise typer.BadParameter(f"there is no room for temporary files ({error}): set TMPDIR") from None
 
 
 @contextlib.contextmanager

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
@@ -23,11 +26,20 @@ _LOOK_EVERY = 0.1
 _COLORS = {"Ready": "green", "Failed": "red", "Building": "yellow", "Deploying": "cyan"}
 
 
+class _Console(Console):
+    """A console that ends the demo in order when nobody reads it any more, as behind `| head`."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.kill(os.getpid(), signal.SIGINT)
+
+
 class Screen:
     """Lines for everybody, and a table for those who watch."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False, emoji=False)
+    def __init__(self) -> None:
+        self._console = _Console(highlight=False, emoji=False)
         self._began = time.monotonic()
         self._phases: dict[str, str] = {}
         self.environments: Mapping[str, Environment] = {}
