@@ -156,14 +156,20 @@ class Life:
     async def poll(self) -> None:
         """Have the repository looked at, as a webhook does, and wait until it was."""
         self._polls += 1
+        await self.listed()
         before = self.listings
         asked = {"metadata": {"annotations": {POLL_REQUESTED: str(self._polls)}}}
         await self.client.patch(Project, "app", asked, namespace=self.stage.namespace)
 
-        async def listed() -> bool:
+        await self.listed(before)
+
+    async def listed(self, before: int = 0) -> None:
+        """Wait until the repository was listed once more."""
+
+        async def holds() -> bool:
             return self.listings > before
 
-        await self.stage.until(listed, "the repository is listed")
+        await self.stage.until(holds, "the repository is listed")
 
     async def update(self, kind: Any, name: str, spec: Mapping[str, Any], *, namespace: str = "") -> None:
         """Change part of a spec."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from kapsa.environments.names import APPROVED_COMMIT
 from kapsa.environments.previews import preview_name
 from kapsa.environments.resources import Environment, Project
 from kapsa.environments.testing.git_server import GitRepository
@@ -211,6 +212,32 @@ async def test_a_deleted_project_takes_along_all_that_was_made_for_it(life: Life
     assert await life.hosts() == []
     builds = await life.client.list("batch/v1/Job", namespace=life.settings.build_namespace)
     assert builds.items == []
+
+
+async def test_a_fork_is_built_and_gets_secrets_only_as_long_as_its_commit_is_approved(life: Life) -> None:
+    await life.secret("settings", life.stage.namespace, {"KEY": "value"})
+    await life.project(HELM, secrets=[{"name": "settings"}])
+    await life.listed()
+    commit = life.repository.pull_request(7, {"src/page": "theirs"})
+    await life.poll()
+    await life.reaches("pr-7", waits_for_approval, "waits for approval")
+    assert life.builder.completed == []
+    assert await life.stage.get("v1/Secret", "settings", namespace=life.place("pr-7")) is None
+    approval = {"metadata": {"annotations": {APPROVED_COMMIT: commit}}}
+    await life.client.patch(Environment, "pr-7", approval, namespace=life.home)
+    approved = await life.ready("pr-7", commit=commit)
+    assert await life.images("pr-7") == {"from-chart": approved.status.image}
+    assert await life.stage.get("v1/Secret", "settings", namespace=life.place("pr-7"))
+    life.repository.pull_request(7, {"src/page": "theirs, and worse"})
+    await life.poll()
+    await life.reaches("pr-7", waits_for_approval, "waits for approval")
+    assert await life.stage.get("v1/Secret", "settings", namespace=life.place("pr-7")) is None
+    assert await life.images("pr-7") == {"from-chart": approved.status.image}
+
+
+def waits_for_approval(environment: Environment) -> bool:
+    condition = environment.status.condition("BuildReady")
+    return condition is not None and condition.reason == "ApprovalRequired"
 
 
 @pytest.mark.real
