@@ -435,3 +435,27 @@ async def test_a_handler_in_the_process_can_stand_for_a_service(cluster: DevClus
     with pytest.raises(ApiError, match=r"https://guard\.hooks\.svc:443/check\?timeout=7s.*deadline exceeded"):
         await verbs.create(secrets, {"metadata": {"name": "slow", "namespace": "default"}})
     assert asked == ["/check?timeout=7s"] * 2
+
+
+async def test_a_name_and_a_uid_are_given_between_mutation_and_validation(stage: Stage) -> None:
+    await stage.install("mutating", ("early", allow, {}))
+    await stage.install("validating", ("late", allow, {}))
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "made-"}}
+    status, created = await stage.request("POST", stage.path(), body)
+    assert status == 201, created
+    (early,), (late,) = stage.seen["early"], stage.seen["late"]
+    assert "name" not in early
+    assert set(early["object"]["metadata"]) == {"generateName", "namespace", "managedFields"}
+    assert late["name"] == late["object"]["metadata"]["name"] == created["metadata"]["name"]
+    assert late["object"]["metadata"]["uid"] == created["metadata"]["uid"]
+    assert late["object"]["metadata"]["creationTimestamp"] == created["metadata"]["creationTimestamp"]
+
+
+async def test_a_webhook_hears_of_the_options_that_the_client_gave(stage: Stage) -> None:
+    await stage.install("mutating", ("ear", allow, {}))
+    await stage.create("silent")
+    await stage.create("loud", fieldManager="me", fieldValidation="Strict", dryRun="All")
+    silent, loud = (request["options"] for request in stage.seen["ear"])
+    plain = {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}
+    assert silent == plain
+    assert loud == {**plain, "dryRun": ["All"], "fieldManager": "me", "fieldValidation": "Strict"}

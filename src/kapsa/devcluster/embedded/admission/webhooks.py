@@ -183,8 +183,7 @@ def _asked(write: Write, obj: Object, old: Object | None) -> Asked:
         options["dryRun"] = ["All"]
     if write.options.force is not None:
         options["force"] = write.options.force
-    options["fieldManager"] = write.options.manager
-    options["fieldValidation"] = write.options.field_validation
+    options |= dict(write.options.asked)
     return Asked(
         info=write.info,
         operation="CREATE" if creates else "UPDATE",

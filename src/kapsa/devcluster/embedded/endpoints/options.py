@@ -25,6 +25,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     manager: str = "unknown"
     field_validation: str = "Warn"
     force: bool | None = None
+    asked: tuple[tuple[str, str], ...] = ()
+    """What the client said of managers and validation itself; admission is told no more."""
 
 
 class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +85,11 @@ def write_options(request: Request, kind: str, *, patch: bool = False, apply: bo
         manager=given or manager_of(request.headers.get("user-agent", "")),
         field_validation=validation or "Warn",
         force=_boolean(force) if force else None,
+        asked=tuple(
+            (name, value)
+            for name, value in (("fieldManager", given), ("fieldValidation", validation))
+            if value
+        ),
     )
 
 

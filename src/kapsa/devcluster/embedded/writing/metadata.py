@@ -103,6 +103,7 @@ def check_namespace(info: ResourceInfo, obj: Object, namespace: str) -> None:
 def initialize(obj: Object, *, uid: str, now: str) -> None:
     """Set what the system alone sets on a new object."""
     metadata = obj["metadata"]
+    managers = metadata.pop("managedFields", None)
     for field in (
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
@@ -111,6 +112,9 @@ def initialize(obj: Object, *, uid: str, now: str) -> None:
         metadata.pop(field, None)
     metadata["uid"] = uid
     metadata["creationTimestamp"] = now
+    if managers is not None:
+        # Whoever reads the object wants to see them last.
+        metadata["managedFields"] = managers
 
 
 def keep_system_fields(obj: Object, old: Object) -> None:

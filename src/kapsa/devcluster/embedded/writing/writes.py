@@ -83,12 +83,7 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
     strategy = backend.strategy(info)
     _decode_into_schema(write, obj)
     metadata.check_namespace(info, obj, write.namespace)
-    meta = obj["metadata"]
-    generated = not meta.get("name") and meta.get("generateName")
-    if generated:
-        meta["name"] = names.generate(meta["generateName"], backend.random)
-    write.name = meta.get("name") or ""
-    metadata.initialize(obj, uid=backend.new_uid(), now=backend.now())
+    write.name = obj["metadata"].get("name") or ""
     strategy.reset_for_create(obj)
     if not info.is_custom:
         write_as_go(info.schema, obj)
@@ -96,6 +91,12 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
     strategy.admit_create(obj)
     for admission in backend.admission:
         obj = await admission.mutate(write, obj, None)
+    meta = obj["metadata"]
+    generated = not meta.get("name") and meta.get("generateName")
+    if generated:
+        meta["name"] = names.generate(meta["generateName"], backend.random)
+    write.name = meta.get("name") or ""
+    metadata.initialize(obj, uid=backend.new_uid(), now=backend.now())
     strategy.prepare_for_create(obj)
     if strategy.counts_generations:
         obj["metadata"]["generation"] = 1
