@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import subprocess
 import sys
@@ -247,6 +248,7 @@ def test_a_users_mistake_is_one_line(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(project / "missing"))
     monkeypatch.delenv("KAPSA_DEBUG", raising=False)
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # for a process of its own, not for that of the tests
     assert main(["things:operator"]) == 1
     told = f"no kubeconfig: {project / 'missing'} does not exist; set KUBECONFIG, or name another file"
     assert capsys.readouterr().err == f"kapsa: {told}\n"

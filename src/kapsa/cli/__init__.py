@@ -6,6 +6,7 @@ third of a second at start and ten megabytes for as long as an operator runs, wh
 
 from __future__ import annotations
 
+import gc
 import sys
 
 __all__ = ["main"]
@@ -14,6 +15,7 @@ __all__ = ["main"]
 def main() -> None:
     """Entry point."""
     if sys.argv[1:2] == ["run"]:
+        gc.disable()  # until the operator is loaded: nothing of what is loaded ever becomes garbage
         from kapsa.runtime.process import main as run
 
         sys.exit(run(sys.argv[2:]))

@@ -6,6 +6,7 @@ python -m kapsa.runtime.process myapp:operator --log-format text
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import re
@@ -101,6 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         configure(level=options.log_level, format=options.log_format)
         operator = load_operator(options.target)
+        gc.enable()
+        gc.freeze()  # what is loaded stays for good: no collection need look at it again
         if options.metrics_port is not None:
             operator.metrics_port = options.metrics_port
         if options.health_port is not None:
