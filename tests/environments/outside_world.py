@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kapsa.environments.dependencies import BuildProgress, BuildRequest, Grant, RenderRequest
+from kapsa.environments.dependencies import BuildProgress, BuildRequest, Grant, Rendered, RenderRequest
 from kapsa.environments.git import Refs
 from kapsa.environments.git_credentials import GitCredentials
 from kapsa.environments.image_reference import ImageReference
@@ -62,16 +62,18 @@ class FakeRenderer:
 
     def __init__(self) -> None:
         self.objects: list[dict[str, Any]] | None = None
+        self.warnings: tuple[str, ...] = ()
         self.error: OutsideError | None = None
         self.requests: list[RenderRequest] = []
 
-    async def render(self, request: RenderRequest) -> Sequence[dict[str, Any]]:
+    async def render(self, request: RenderRequest) -> Rendered:
         self.requests.append(request)
         if self.error is not None:
             raise self.error
         if self.objects is not None:
-            return self.objects
-        return [deployment("web", request.image or f"app:{request.commit[:12]}"), service("web")]
+            return Rendered(tuple(self.objects), self.warnings)
+        image = request.image or f"app:{request.commit[:12]}"
+        return Rendered((deployment("web", image), service("web")), self.warnings)
 
 
 def deployment(name: str, image: str, **spec: Any) -> dict[str, Any]:

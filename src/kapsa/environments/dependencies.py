@@ -24,6 +24,7 @@ __all__ = [
     "ListsRefs",
     "Prober",
     "RenderRequest",
+    "Rendered",
     "Renders",
     "ResolvesCommits",
 ]
@@ -64,10 +65,18 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Secrets and ConfigMaps whose keys become environment variables."""
 
 
+class Rendered(msgspec.Struct, frozen=True):
+    """The objects of an environment, and what somebody should know about them."""
+
+    objects: tuple[dict[str, Any], ...]
+    warnings: tuple[str, ...] = ()
+    """What was left out or changed, each by name."""
+
+
 class Renders(Protocol):
     """Makes the objects of an environment."""
 
-    async def render(self, request: RenderRequest) -> Sequence[dict[str, Any]]:
+    async def render(self, request: RenderRequest) -> Rendered:
         """The objects, filtered: only allowed kinds, in this namespace.
 
         :raises OutsideError: they cannot be made, or are refused.

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from kapsa.environments.dependencies import RenderRequest
 from kapsa.environments.git import Git
@@ -118,7 +117,7 @@ async def test_each_type_of_deployment_runs_the_image_in_the_environments_namesp
     environments: EnvironmentRenderer, git_repository: GitRepository, deployment: dict[str, Any], name: str
 ) -> None:
     commit = git_repository.commit(FILES)
-    rendered = await environments.render(request(git_repository, commit, **deployment))
+    rendered = (await environments.render(request(git_repository, commit, **deployment))).objects
     (found,) = (each for each in rendered if each["kind"] == "Deployment")
     assert found["metadata"]["name"] == name
     assert {each["metadata"]["namespace"] for each in rendered} == {NAMESPACE}
@@ -130,7 +129,9 @@ async def test_exactly_the_commit_is_rendered_whatever_its_branch_is_at(
 ) -> None:
     old = git_repository.commit(FILES)
     git_repository.commit({"plain/app.yaml": DEPLOYMENT.replace("{name: web}\nspec", "{name: newer}\nspec")})
-    (found,) = await environments.render(request(git_repository, old, type="manifest", path="plain"))
+    (found,) = (
+        await environments.render(request(git_repository, old, type="manifest", path="plain"))
+    ).objects
     assert found["metadata"]["name"] == "web"
 
 
@@ -139,7 +140,7 @@ async def test_a_commit_that_only_a_pull_request_leads_to_is_rendered(
 ) -> None:
     commit = git_repository.pull_request(7, FILES)
     asked = request(git_repository, commit, pull_request=7, type="manifest", path="plain")
-    assert len(await environments.render(asked)) == 1
+    assert len((await environments.render(asked)).objects) == 1
 
 
 async def test_what_was_rendered_is_neither_fetched_nor_rendered_again(
@@ -148,15 +149,15 @@ async def test_what_was_rendered_is_neither_fetched_nor_rendered_again(
     template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {r: '{{ randAlphaNum 20 }}'}\n"
     commit = git_repository.commit({**CHART, "chart/templates/a.yaml": template})
     asked = request(git_repository, commit, type="helm", path="chart")
-    first = await environments.render(asked)
+    first = (await environments.render(asked)).objects
     first[0]["data"]["kept"] = "by whoever got it"
     fetched = len(git_server.requests)
     git_repository.path.rename(git_repository.path.with_name("gone.git"))
-    second = await environments.render(asked)
+    second = (await environments.render(asked)).objects
     assert second[0]["data"] == {"r": first[0]["data"]["r"]}
     assert len(git_server.requests) == fetched
     with_values = request(git_repository, commit, type="helm", path="chart", values={"a": 1})
-    assert (await environments.render(with_values))[0]["data"] != second[0]["data"]
+    assert (await environments.render(with_values)).objects[0]["data"] != second[0]["data"]
 
 
 async def test_what_one_tenant_rendered_is_not_shown_to_another(
@@ -167,7 +168,7 @@ async def test_what_one_tenant_rendered_is_not_shown_to_another(
     git_server.login = ("robot", "a-password")
     known = GitCredentials(username="robot", password="a-password")
     deployment: Any = {"type": "manifest", "path": "plain"}
-    assert await environments.render(request(private, commit, credentials=known, **deployment))
+    assert (await environments.render(request(private, commit, credentials=known, **deployment))).objects
     for credentials in (None, GitCredentials(username="robot", password="wrong")):
         with pytest.raises(OutsideError):
             await environments.render(request(private, commit, credentials=credentials, **deployment))
@@ -210,14 +211,11 @@ async def test_a_chart_with_a_cluster_role_or_another_namespace_is_refused_by_na
     assert "'kube-system'" in str(error.value)
 
 
-async def test_a_remark_is_logged_with_its_environment(
+async def test_what_somebody_should_know_is_told_every_time(
     environments: EnvironmentRenderer, git_repository: GitRepository
 ) -> None:
     hook = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, annotations: {helm.sh/hook: pre-install}}\n"
     commit = git_repository.commit({**CHART, "chart/templates/b.yaml": hook})
-    with structlog.testing.capture_logs() as logs:
-        for _ in range(2):
-            await environments.render(request(git_repository, commit, type="helm", path="chart"))
-    (line,) = (each for each in logs if each["event"] == "rendered with a remark")
-    assert line["environment"] == "team-app/pr-7"
-    assert "Job migrate" in line["remark"]
+    for _ in range(2):
+        rendered = await environments.render(request(git_repository, commit, type="helm", path="chart"))
+        assert rendered.warnings == ("Job migrate is a Helm hook, which is not run",)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from kapsa.environments.checkout import Checkout
+from kapsa.environments.dependencies import Rendered
 from kapsa.environments.image_reference import ImageReference
 from kapsa.environments.outside import NotFound, Refused, TooLarge
-from kapsa.environments.render import Injected, Rendered, Renderer, RenderFailed
+from kapsa.environments.render import Injected, Renderer, RenderFailed
 from kapsa.environments.resources import Deployment, EnvVar
 from tests.environments.render.conftest import Writes
 
@@ -193,6 +194,15 @@ async def test_an_ingress_of_several_hosts_means_something_by_them(
         "a.example.com",
         "b.example.com",
     ]
+
+
+async def test_a_job_that_removes_itself_stays_or_it_would_run_again_and_again(
+    renderer: Renderer, checkout: Writes
+) -> None:
+    job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate}\nspec: {ttlSecondsAfterFinished: 60, suspend: false}\n"
+    rendered = await render(renderer, checkout, {"deploy/a.yaml": job})
+    assert rendered.objects[0]["spec"] == {"suspend": False}
+    assert rendered.warnings == ("Job migrate stays when it is done: ttlSecondsAfterFinished is left out",)
 
 
 async def test_nonsense_where_containers_should_be_does_no_harm(renderer: Renderer, checkout: Writes) -> None:

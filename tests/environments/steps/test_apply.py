@@ -38,6 +38,16 @@ async def test_an_apply_set_has_a_parent_that_names_its_members_kinds(team: Team
     assert web["metadata"]["labels"]["applyset.kubernetes.io/part-of"] == identity
 
 
+async def test_what_somebody_should_know_of_the_objects_stands_in_the_condition(team: Team) -> None:
+    team.outside.renderer.warnings = ("Job migrate is a Helm hook, which is not run",)
+    await team.start()
+    await team.project()
+    await team.environment()
+    condition = (await team.ready()).status.condition("DeploymentReady")
+    assert condition is not None
+    assert condition.message == "2 objects are healthy; Job migrate is a Helm hook, which is not run"
+
+
 async def test_what_is_no_longer_rendered_is_pruned_and_nothing_else(team: Team) -> None:
     place, rendered = team.place("one"), team.outside.renderer
     rendered.objects = [

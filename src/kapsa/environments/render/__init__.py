@@ -15,7 +15,7 @@ from kapsa.environments.render.filter import (
     Refusal,
     filter_objects,
 )
-from kapsa.environments.render.inputs import Injected, Manifest, Rendered, RenderFailed
+from kapsa.environments.render.inputs import Injected, Manifest, RenderFailed
 from kapsa.environments.render.renderer import Renderer
 from kapsa.environments.render.routing import annotation_refusal
 
@@ -29,7 +29,6 @@ __all__ = [
     "Refusal",
     "RenderCache",
     "RenderFailed",
-    "Rendered",
     "Renderer",
     "annotation_refusal",
     "filter_objects",

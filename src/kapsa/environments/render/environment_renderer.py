@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import structlog
-
-from kapsa.environments.dependencies import RenderRequest
+from kapsa.environments.dependencies import Rendered, RenderRequest
 from kapsa.environments.image_reference import ImageReference
 from kapsa.environments.names import label_value, release_name
 from kapsa.environments.render.cache import RenderCache
 from kapsa.environments.render.filter import FilterRules, filter_objects
-from kapsa.environments.render.inputs import Injected, Manifest, Rendered
+from kapsa.environments.render.inputs import Injected
 from kapsa.environments.render.renderer import Renderer
 from kapsa.environments.repository import Repositories
 from kapsa.environments.settings import Settings
 
 __all__ = ["EnvironmentRenderer"]
-
-_log = structlog.get_logger("kapsa.environments.render")
 
 
 class EnvironmentRenderer:
@@ -37,7 +31,7 @@ class EnvironmentRenderer:
         self._settings = settings
         self._cache = cache or RenderCache()
 
-    async def render(self, request: RenderRequest) -> Sequence[Manifest]:
+    async def render(self, request: RenderRequest) -> Rendered:
         """The objects, all of which may be applied: only allowed kinds, in the environment's namespace.
 
         :raises OutsideError: they cannot be made, or some are refused.
@@ -47,7 +41,7 @@ class EnvironmentRenderer:
             rendered = self._renderer.render_image(injected)
         else:
             rendered = await self._from_repository(request, injected)
-        return filter_objects(rendered.objects, self._rules(request))
+        return Rendered(tuple(filter_objects(rendered.objects, self._rules(request))), rendered.warnings)
 
     async def _from_repository(self, request: RenderRequest, injected: Injected) -> Rendered:
         origin, deployment = request.project.spec.source, request.project.spec.deployment
@@ -61,12 +55,7 @@ class EnvironmentRenderer:
                 branch=source.branch,
                 pull_request=source.pr_number,
             ) as checkout:
-                rendered = await self._renderer.render(checkout, deployment, injected)
-            for warning in rendered.warnings:
-                _log.warning(
-                    "rendered with a remark", environment=str(request.environment.metadata), remark=warning
-                )
-            return rendered
+                return await self._renderer.render(checkout, deployment, injected)
 
         # Who asks is part of the key: what one may see of a repository, another may not.
         key = RenderCache.key(

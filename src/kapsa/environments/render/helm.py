@@ -16,11 +16,12 @@ from typing import Any
 
 import msgspec
 
+from kapsa.environments.dependencies import Rendered
 from kapsa.environments.names import RELEASE_LIMIT
 from kapsa.environments.outside import Refused
 from kapsa.environments.program import Limits, private_environment, run_program
 from kapsa.environments.redaction import printable, redact
-from kapsa.environments.render.inputs import Injected, Manifest, Rendered, RenderFailed, shown
+from kapsa.environments.render.inputs import Injected, Manifest, RenderFailed, shown
 from kapsa.environments.render.transform import pin
 from kapsa.environments.render.yaml_documents import load_documents, load_objects
 from kapsa.tools import find_tool

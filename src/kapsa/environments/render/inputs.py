@@ -1,4 +1,4 @@
-"""What goes into rendering, what comes out, and how it fails."""
+"""What goes into rendering, and how it fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kapsa.environments.image_reference import ImageReference
 from kapsa.environments.outside import Refused
 from kapsa.environments.resources import EnvironmentRuntime, EnvVar, ServiceTarget
 
-__all__ = ["Injected", "Manifest", "RenderFailed", "Rendered", "shown"]
+__all__ = ["Injected", "Manifest", "RenderFailed", "shown"]
 
 Manifest: TypeAlias = dict[str, Any]
 """An object as YAML has it."""
@@ -46,14 +46,6 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
     """Whether what the operator makes itself keeps the restricted Pod Security standard."""
     service: ServiceTarget | None = None
     """What the Service is called that requests go to, for what the operator makes itself."""
-
-
-class Rendered(msgspec.Struct, frozen=True):
-    """The objects, and what somebody should know about them."""
-
-    objects: tuple[Manifest, ...]
-    warnings: tuple[str, ...] = ()
-    """What was left out, each by name."""
 
 
 def shown(manifest: Mapping[str, Any]) -> str:

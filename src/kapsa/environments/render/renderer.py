@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from kapsa.environments.checkout import Checkout
+from kapsa.environments.dependencies import Rendered
 from kapsa.environments.outside import TimedOut
 from kapsa.environments.program import Limits
 from kapsa.environments.render.helm import render_chart
 from kapsa.environments.render.image import image_objects
-from kapsa.environments.render.inputs import Injected, Manifest, Rendered, RenderFailed
+from kapsa.environments.render.inputs import Injected, Manifest, RenderFailed
 from kapsa.environments.render.kustomize import build_kustomization
 from kapsa.environments.render.manifests import read_manifests
-from kapsa.environments.render.transform import inject
+from kapsa.environments.render.transform import inject, keep_jobs
 from kapsa.environments.resources import Deployment
 
 __all__ = ["Renderer"]
@@ -46,12 +47,13 @@ class Renderer:
         """
         async with self._at_once:
             try:
-                return await self._render(checkout, deployment, injected)
+                rendered = await self._render(checkout, deployment, injected)
             except TimedOut as error:
                 # Nobody else has a say in how long it takes: another try would take as long.
                 raise RenderFailed(
                     str(error), hint="Look for a loop in the templates", reason="RenderTooSlow"
                 ) from error
+        return Rendered(rendered.objects, (*rendered.warnings, *keep_jobs(rendered.objects)))
 
     def render_image(self, injected: Injected) -> Rendered:
         """The objects of an environment that is no more than an image: no repository has a say.

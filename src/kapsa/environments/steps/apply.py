@@ -79,7 +79,8 @@ class ApplyStep:
                 return Waiting(message=_words(waiting), reason="FallingAsleep")
             return Waiting(message="it sleeps: set suspended to false to wake it", reason="Suspended")
         if not waiting:
-            return Done(f"{len(applied)} objects are healthy", reason="Healthy")
+            told = "; ".join([f"{len(applied)} objects are healthy", *visit.warnings])
+            return Done(told, reason="Healthy")
         left = _time_left(visit)
         if left <= 0:
             each, found = waiting[0]

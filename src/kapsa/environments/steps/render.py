@@ -53,7 +53,9 @@ class RenderStep:
             host=visit.host,
             env_from=env_from(visit),
         )
-        rendered = [copy.deepcopy(each) for each in await self._renderer.render(request)]
+        made = await self._renderer.render(request)
+        visit.warnings = made.warnings
+        rendered = [copy.deepcopy(each) for each in made.objects]
         refusal = _refusal(visit, rendered)
         if refusal is not None:
             return refusal

@@ -87,6 +87,8 @@ class Visit(msgspec.Struct, kw_only=True):
     """Its namespace, once that is there."""
     image: str | None = None
     """The image by digest, if the operator knows one."""
+    warnings: tuple[str, ...] = ()
+    """What somebody should know about the objects that were rendered."""
     host: str | None = None
     """The host that it was given."""
     issuer: tuple[str, str] | None = None
