@@ -72,11 +72,11 @@ async def test_what_is_no_longer_rendered_is_pruned(team: Team) -> None:
     assert await team.stage.get("apps/v1/Deployment", "web", namespace=team.place("one"))
 
 
-async def test_a_container_that_asks_for_nothing_gets_no_more_than_the_quota(team: Team) -> None:
-    await team.project(resources={"defaultQuota": {"cpu": "200m", "memory": "256Mi"}})
+async def test_containers_that_ask_for_nothing_leave_room_for_an_update_in_the_quota(team: Team) -> None:
+    await team.project(resources={"defaultQuota": {"cpu": "200m", "memory": "4Gi"}})
     await team.environment()
     await team.ready()
     limits = await team.client.get("v1/LimitRange", "kapsa-limits", namespace=team.place("one"))
     (container,) = limits["spec"]["limits"]
-    assert container["default"] == {"cpu": "200m", "memory": "256Mi"}
+    assert container["default"] == {"cpu": "100m", "memory": "512Mi"}
     assert container["defaultRequest"] == {"cpu": "100m", "memory": "128Mi"}

@@ -64,13 +64,13 @@ def resource_quota(visit: Visit) -> Manifest | None:
 def limit_range(visit: Visit) -> Manifest:
     """What containers get that ask for nothing: under a quota they would not be admitted otherwise."""
     resources = visit.project.spec.resources
-    limits = dict(_DEFAULT_LIMITS)
-    for resource in limits:
+    limits = {}
+    for resource, usual in _DEFAULT_LIMITS.items():
         chosen = getattr(resources.limits, resource) if resources.limits is not None else None
         quota = getattr(resources.default_quota, resource) if resources.default_quota is not None else None
-        limits[resource] = min(
-            [amount for amount in (chosen or limits[resource], quota) if amount is not None]
-        )
+        # Half of the quota at most, unless the project says otherwise: an update runs old and new at once.
+        amount = chosen or (min(usual, quota / 2) if quota is not None else usual)
+        limits[resource] = min(amount, quota) if quota is not None else amount
     requests = {resource: min(_DEFAULT_REQUESTS[resource], limit) for resource, limit in limits.items()}
     container = {
         "type": "Container",
