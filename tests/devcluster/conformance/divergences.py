@@ -30,8 +30,12 @@ KNOWN: dict[str, str] = {
         "Status, reason and field agree; the real message ends in a dump of the Go structs that differ."
     ),
     "a deployment's scale set to what it is already": (
-        "The real server records the scale endpoint as one more manager even when the number stays; "
-        "the embedded engine sees no change and keeps the revision."
+        "The real server splits the record of the manager who set the number in two, one of them without a time, and "
+        "counts a revision; the embedded engine sees no change."
+    ),
+    "a definition with a rule that costs too much is refused": (
+        "The real server estimates what a rule may cost from the bounds of its fields; the embedded engine has no "
+        "estimator and takes every rule that compiles."
     ),
     "a job's template is immutable": (
         "Status, reason and field agree; the real message quotes the template as Go's internal struct."

@@ -119,6 +119,20 @@ CASES = [
         **schema({"type": "object", "x-kubernetes-validations": [{"rule": "self.none > 1"}]}),
     ),
     crd(
+        "a definition with a rule that costs too much is refused",
+        "rings",
+        "Ring",
+        **schema(
+            {
+                "type": "array",
+                "items": {"type": "string"},
+                "x-kubernetes-validations": [
+                    {"rule": "self.all(a, self.all(b, self.all(c, a == b || b == c)))"}
+                ],
+            }
+        ),
+    ),
+    crd(
         "a definition with a bad printer column is refused",
         "rings",
         "Ring",
