@@ -20,7 +20,7 @@ import yaml
 from kapsa.devcluster import DevCluster
 from kapsa.environments.manifests import NAME, crds, installation
 from kapsa.environments.operator import make_operator
-from kapsa.environments.resources import PreviewEnvironment
+from kapsa.environments.resources import Environment, PreviewEnvironment
 from kapsa.environments.settings import Settings
 from kapsa.runtime.client import Client
 from kapsa.runtime.errors import Forbidden
@@ -229,6 +229,40 @@ async def test_a_right_that_is_missing_is_named_as_the_rule_that_grants_it(
     async with running(kubeconfig, env) as program:
         line = json.loads(await program.line("right missing"))
         assert '{apiGroups: ["batch"], resources: ["cronjobs"], verbs: ["get", "list"' in line["rule"]
+
+
+async def test_the_operator_serves_its_webhooks_over_tls(cluster: DevCluster, tmp_path: Path) -> None:
+    async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+        for manifest in made():
+            if manifest["kind"] != "Deployment":
+                await client.apply(manifest, force=True)
+        port = str(free_port())
+        env = variables(
+            tmp_path,
+            KAPSA_METRICS_PORT="0",
+            KAPSA_WEBHOOKS_ENABLED="true",
+            KAPSA_WEBHOOK_PORT=port,
+            KAPSA_WEBHOOK_URL=f"https://127.0.0.1:{port}",
+        )
+        orphan = {
+            "apiVersion": Environment.api_version,
+            "kind": Environment.kind,
+            "metadata": {"name": "orphan", "namespace": "default"},
+            "spec": {"projectRef": {"name": "app"}, "source": {"commitSha": "0123456"}},
+        }
+
+        async def refusal() -> str:
+            try:
+                await client.create(orphan, dry_run=True)
+            except Forbidden as error:
+                return error.reason
+            return ""
+
+        async with running(cluster.kubeconfig, env) as program:
+            await program.line("webhooks registered")
+            await eventually(refusal, lambda reason: reason == "ProjectMissing", "the webhook refuses")
+        assert await refusal() == "", "nobody answers, so everything is taken"
+        await client.delete("admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration", "kapsa")
 
 
 async def test_logs_can_be_lines_for_people(cluster: DevCluster, tmp_path: Path) -> None:
