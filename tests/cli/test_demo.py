@@ -161,6 +161,24 @@ def test_it_ends_in_order_when_nobody_reads_it_any_more(directory: Path, env: di
     assert list(Path(env["TMPDIR"]).iterdir()) == []
 
 
+def test_what_does_not_come_about_in_time_is_told_in_one_line(directory: Path, env: dict[str, str]) -> None:
+    impatient = "from kapsa.cli import main; from kapsa.cli.demo import story; story._SECONDS = 0.2; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", impatient, "demo"],
+        cwd=directory,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(
+        "kapsa: it did not come about in 0.2 s that production is ready with commit"
+    )
+    assert list(Path(env["TMPDIR"]).iterdir()) == []
+
+
 def test_without_git_it_says_so_in_one_line(directory: Path, env: dict[str, str]) -> None:
     (directory / "bin").mkdir()
     env["PATH"] = str(directory / "bin")

@@ -170,7 +170,7 @@ class Story:
         deadline = time.monotonic() + _SECONDS
         while not (found := await look()):
             if time.monotonic() > deadline:
-                raise DemoFailed(f"it did not come about in {_SECONDS:.0f} s that {what}{self._why()}")
+                raise DemoFailed(f"it did not come about in {_SECONDS:g} s that {what}{self._why()}")
             await asyncio.sleep(_LOOK_EVERY)
         return found
 
