@@ -403,6 +403,9 @@ async def test_a_finalizer_removed_by_someone_else_during_clean_up_is_no_error(h
     await harness.settle()
     assert await harness.get(App, "a") is None
     assert controller.cleaned == ["a"]
+    metrics = harness.running["operator"].metrics.render().decode()
+    assert 'controller_reconciliations_total{controller="app",result="error"} 0.0' in metrics
+    assert 'controller_reconciliations_total{controller="app",result="conflict"} 0.0' in metrics
 
 
 async def test_a_resource_deleted_before_it_was_ever_seen_is_left_alone(harness: Harness) -> None:

@@ -90,6 +90,26 @@ async def test_an_event_during_reconcile_causes_exactly_one_more_run(harness: Ha
     assert seen == ["first", "fourth"]
 
 
+async def test_a_childs_event_during_reconcile_causes_exactly_one_more_run(harness: Harness) -> None:
+    """Here no conflict about the resource itself would lead to a second run."""
+    seen: list[Any] = []
+
+    async def slowly(resource: App, ctx: Context[App]) -> None:
+        child = ctx.get("v1/ConfigMap", "settings")
+        seen.append(child and child["data"])
+        await asyncio.sleep(10)
+
+    watch = Watch("v1/ConfigMap", map=lambda stored: [(stored.namespace, "a")])
+    await start(harness, Recorder(slowly, watches=[watch]))
+    await harness.settle()
+    await harness.apply(app("a"))
+    await harness.clock.sleep(5)
+    for value in ("first", "second"):
+        await harness.apply(config_map("settings", data={"is": value}, namespace="default"))
+    await harness.settle()
+    assert seen == [None, {"is": "second"}]
+
+
 async def test_one_resource_never_has_two_runs_at_a_time_and_others_do(harness: Harness) -> None:
     running: set[str] = set()
     together: list[int] = []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
 from kapsa.devcluster.faults import Delay, Drop, FaultPlan, Rule
 from kapsa.runtime import Context, LeaderElection, Operator
-from kapsa.runtime.errors import WriteRefused
+from kapsa.runtime.errors import ClientError, WriteRefused
 from kapsa.runtime.testing import Harness
 from tests.runtime.shop import App, Recorder, app, config_map
 
@@ -117,6 +119,40 @@ async def test_no_write_leaves_a_partitioned_leader_after_its_deadline(
     await harness.clock.sleep(30)
     assert len(old.runs) == runs
     assert new.runs
+
+
+async def test_what_a_reconcile_left_running_writes_nothing_after_the_deadline(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    """Nobody can stop a task that a reconcile started and forgot: only the gate keeps it from writing."""
+    forgotten: list[asyncio.Task[None]] = []
+    wrote_at: list[float] = []
+
+    async def write_for_ever(ctx: Context[App]) -> None:
+        while True:
+            with contextlib.suppress(ClientError):
+                await ctx.client.apply(
+                    config_map("a", data={"at": str(harness.clock.monotonic())}), force=True
+                )
+                wrote_at.append(harness.clock.monotonic())
+            await harness.clock.sleep(0.5)
+
+    async def start_and_forget(resource: App, ctx: Context[App]) -> Any:
+        forgotten.append(asyncio.create_task(write_for_ever(ctx)))
+
+    await harness.install(App)
+    await harness.apply(app("a"))
+    operator, _ = replica(start_and_forget)
+    await harness.start(operator, name="first")
+    await harness.clock.sleep(5)
+    cut_at = harness.clock.monotonic()
+    faults.add(Rule(action=Drop(), resource="leases", client="first", times=0))
+    await harness.clock.sleep(60)
+    for task in forgotten:
+        task.cancel()
+    await asyncio.gather(*forgotten, return_exceptions=True)
+    assert any(at > cut_at for at in wrote_at)
+    assert max(wrote_at) - cut_at < 10.1
 
 
 @pytest.mark.parametrize("rates", [(0.8, 1.0), (1.0, 1.25), (1.25, 0.9)])

@@ -172,6 +172,22 @@ async def test_a_missing_right_is_named_exactly() -> None:
         await run.stop()
 
 
+async def test_rights_are_checked_once_a_server_that_was_away_is_back() -> None:
+    clock, faults = VirtualClock(), FaultPlan()
+    async with DevCluster(
+        clock=clock, http=False, faults=faults, policy=lambda attributes: attributes.verb != "patch"
+    ) as cluster:
+        faults.add(Rule(action=Drop(), client="operator", times=0))
+        operator = Operator(controllers=[Recorder()], metrics_port=None, health_port=None)
+        run = await operator.start(Client(InProcessTransport(cluster, client="operator"), clock=clock))
+        await clock.sleep(120)
+        assert run.missing_rights == []
+        faults.clear()
+        await clock.sleep(60)
+        assert any("patch" in rule.verbs for rule in run.missing_rights)
+        await run.stop()
+
+
 async def test_rights_are_checked_in_the_namespaces_the_operator_looks_at() -> None:
     clock = VirtualClock()
     async with DevCluster(

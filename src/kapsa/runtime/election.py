@@ -277,7 +277,8 @@ class Elector:
     def _lose(self, why: str) -> None:
         self._good_until = float("-inf")
         if self._leading.is_set():
-            _log.warning("no longer leading", lease=self.election.name, identity=self.identity, why=why)
+            tell = _log.info if self._task is None else _log.warning  # at the end of a process it is no news
+            tell("no longer leading", lease=self.election.name, identity=self.identity, why=why)
             self._leading.clear()
             self._lost.set()
             self._on_change(False)

@@ -39,6 +39,8 @@ __all__ = ["RunningOperator"]
 
 _log = structlog.get_logger(__name__)
 
+_ASK_FOR_RIGHTS_AGAIN = 10.0
+
 
 class RunningOperator:
     """One process's run of an operator. Made by `Operator.start`."""
@@ -203,14 +205,18 @@ class RunningOperator:
                 )
 
     async def _report_missing_rights(self) -> None:
-        rights = self.operator.rights()
-        try:
-            lacking = await missing_rules(
-                self._raw_client, grants(rights, namespace=self._raw_client.namespace)
-            )
-        except ClientError as error:
-            _log.info("rights not checked", error=str(error))
-            return
+        declared = grants(self.operator.rights(), namespace=self._raw_client.namespace)
+        while True:
+            try:
+                lacking = await missing_rules(self._raw_client, declared)
+                break
+            except ClientError as error:
+                if not error.retryable:
+                    _log.warning("rights not checked", error=str(error))
+                    return
+            await self._clock.sleep(
+                _ASK_FOR_RIGHTS_AGAIN
+            )  # the server is away, and its watches say so already
         self.missing_rights = lacking
         for rule in lacking:
             _log.error(
