@@ -61,7 +61,8 @@ async def measure(steps: Sequence[Step], run: Run, budget: Budget, keep: Path | 
                 continue
             say(f"[{number}/{len(steps)}, {elapsed / 60:.1f} min] {step.cell}, repetition {step.round}")
             try:
-                found = await step.cell.work(step.cell.n, Path(directory))
+                async with asyncio.timeout(budget.left(elapsed)):
+                    found = await step.cell.work(step.cell.n, Path(directory))
             except Exception as error:
                 say_loudly(f"{step.cell} failed: {error!r}")
                 run.left_out.append(f"{step.cell}, repetition {step.round}, failed: {str(error)[:200]}")

@@ -25,7 +25,8 @@ def write_page(directory: Path, run: Run, known: Mapping[str, Scenario]) -> Path
     """RESULTS.md and its plots, from a run."""
     found = tables(run.measurements)
     lines = [METHOD, *circumstances(run), *verdicts(found)]
-    for name in dict.fromkeys(scenario for scenario, _ in found):
+    measured = {scenario for scenario, _ in found}
+    for name in [*(name for name in known if name in measured), *sorted(measured - known.keys())]:
         about = f"{known[name].about}." if name in known else ""
         lines.append(f"\n## {name}\n\n{about}\n")
         sizes = {n: table for (scenario, n), table in found.items() if scenario == name}
@@ -69,7 +70,7 @@ def one_table(n: int, table: Table) -> list[str]:
     most = max(times.values())
     heads = [peer if times[peer] == most else f"{peer} ({times[peer]} of {most})" for peer in table]
     lines = [
-        f"n = {n:,}, measured {most} times\n",
+        f"n = {n:,}, measured {'once' if most == 1 else f'{most} times'}\n",
         f"| | {' | '.join(heads)} |",
         "|---" * (len(table) + 1) + "|",
     ]

@@ -10,9 +10,12 @@ import msgspec
 from bench.scenarios import Scenario, Work
 
 LARGE = 8000
-"""From this size on a repetition takes minutes: such cells come last in their round."""
+"""From this size on a repetition takes minutes: such cells come last in their round, the others largest first."""
 DEFERRED = ("owned-children", LARGE)
 """Comes after everything else: the largest cell, and the one whose growth the smaller sizes show already."""
+
+GRACE_SECONDS = 60.0
+"""How much longer than the budget the last step may take."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -27,6 +30,10 @@ class Cell(msgspec.Struct, frozen=True):
     def work(self) -> Work:
         return self.scenario.once[self.n] if self.once else self.scenario.run
 
+    @property
+    def name(self) -> tuple[str, int]:
+        return self.scenario.name, self.n
+
     def __str__(self) -> str:
         return f"{self.scenario.name} n={self.n:,}" + (" (once)" if self.once else "")
 
@@ -39,22 +46,25 @@ class Step(NamedTuple):
 
 
 def whole_run(scenarios: Iterable[Scenario], repeat: int, sizes: Sequence[int] | None = None) -> list[Step]:
-    """Round by round, so that a slow minute of the machine meets every peer; the slowest cells last.
+    """Round by round, so that a slow minute of the machine meets every peer. What can be spared comes last.
 
     `sizes` are meant for trying the whole run out: every scenario then does each of them.
     """
     cells = [Cell(scenario, n) for scenario in scenarios for n in sizes or scenario.sizes]
-    cells.sort(key=lambda cell: cell.n >= LARGE)
-    deferred = [cell for cell in cells if (cell.scenario.name, cell.n) == DEFERRED]
+    cells.sort(key=lambda cell: (cell.n >= LARGE, -cell.n))
     steps = []
     for number in range(1, repeat + 1):
         for cell in cells:
-            if cell in deferred or number > (cell.scenario.rounds or repeat):
+            if cell.scenario.long or cell.name == DEFERRED:
                 continue
             steps.append(Step(cell, number))
             if number == 1 and cell.n in cell.scenario.once:
                 steps.append(Step(Cell(cell.scenario, cell.n, once=True), 1))
-    steps += [Step(cell, number) for number in range(1, repeat + 1) for cell in deferred]
+        if number == min(2, repeat):
+            steps += [Step(cell, 1) for cell in cells if cell.scenario.long]
+    steps += [
+        Step(cell, number) for number in range(1, repeat + 1) for cell in cells if cell.name == DEFERRED
+    ]
     return steps
 
 
@@ -67,6 +77,10 @@ class Budget:
 
     def note(self, cell: Cell, seconds: float) -> None:
         self._took[cell] = max(seconds, self._took.get(cell, 0.0))
+
+    def left(self, elapsed: float) -> float:
+        """Seconds after which even a step that was allowed is given up."""
+        return self._seconds + GRACE_SECONDS - elapsed
 
     def allows(self, step: Step, elapsed: float) -> bool:
         """Whether the step would end in time, judged by how long its cell took before; an unknown one takes a minute."""

@@ -25,8 +25,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The size when it is run alone: what takes less than two minutes. The largest of `sizes` if 0."""
     once: dict[int, Work] = {}
     """What is measured only once in a whole run, by size, because it takes minutes."""
-    rounds: int = 0
-    """How often it is measured in a whole run, if less than the rest, because it takes minutes."""
+    long: bool = False
+    """Measured only once in a whole run, after the second round, because it takes many minutes."""
     needs_go: bool = True
 
     @property

@@ -144,7 +144,7 @@ SCENARIO = Scenario(
     "apply, route, verify), then a minute in which nothing happens",
     sizes=(500,),
     alone=50,
-    rounds=1,
+    long=True,
     run=environments,
     needs_go=False,
 )

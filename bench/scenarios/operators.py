@@ -25,6 +25,8 @@ from kapsa.runtime.watch import Bookmark
 PEERS = ("kapsa", "controller-runtime", "kopf")
 PATIENT = 8000
 """From this size on kopf takes minutes: it is measured once, or not at all with children."""
+SMALL = 500
+"""Up to this size controller-runtime is measured with server-side apply, too, to tell what that costs."""
 CHANGES = 100
 """Single changes made to measure the time from write to reconciled."""
 BARE = "bare load generator"
@@ -222,9 +224,12 @@ async def status_writes_embedded(n: int, directory: Path) -> list[Measurement]:
 
 
 async def owned_children(n: int, directory: Path) -> list[Measurement]:
-    peers = ("kapsa", "controller-runtime", "controller-runtime, apply", "kopf")
-    chosen = peers if n < PATIENT else peers[:2]
-    return await compare("owned-children", "owned", "real", chosen, n, directory)
+    peers = ["kapsa", "controller-runtime"]
+    if n <= SMALL:
+        peers.append("controller-runtime, apply")
+    if n < PATIENT:
+        peers.append("kopf")
+    return await compare("owned-children", "owned", "real", peers, n, directory)
 
 
 SCENARIOS = (
