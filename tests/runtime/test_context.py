@@ -408,6 +408,29 @@ async def test_a_finalizer_removed_by_someone_else_during_clean_up_is_no_error(h
     assert 'controller_reconciliations_total{controller="app",result="conflict"} 0.0' in metrics
 
 
+async def test_a_finalizer_of_others_that_goes_meanwhile_does_not_repeat_the_clean_up(
+    harness: Harness,
+) -> None:
+    """Ours stands at another place of the list when it is to be removed."""
+
+    async def others_finish(resource: App, ctx: Context[App]) -> None:
+        patch = [{"op": "remove", "path": "/metadata/finalizers/0"}]
+        await harness.client.patch(App, "a", patch, type="json", namespace="default")
+
+    await harness.install(App)
+    held = app("a")
+    held["metadata"]["finalizers"] = ["other.example.com/x"]
+    await harness.client.create(held)
+    controller = Cleaner(clean=others_finish)
+    await harness.start(Operator(controllers=[controller]))
+    await harness.settle()
+    assert (await harness.get(App, "a")).metadata.finalizers[0] == "other.example.com/x"
+    await harness.client.delete(App, "a", namespace="default")
+    await harness.settle()
+    assert await harness.get(App, "a") is None
+    assert controller.cleaned == ["a"]
+
+
 async def test_a_resource_deleted_before_it_was_ever_seen_is_left_alone(harness: Harness) -> None:
     await harness.install(App)
     held = app("a")
