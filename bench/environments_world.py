@@ -148,10 +148,17 @@ async def progress(client: Client, faults: FaultPlan, kubeconfig: str, answers_a
         answers_at=answers_at,
         ready=len(environments) - len(unready),
         environments=len(environments),
-        unready=[f"{each.name} {each.status.phase} {each.status.failure or ''}" for each in unready[:3]],
+        unready=[told(each) for each in unready[:3]],
         requests=Counter(record.verb for record in asked),
         writes=Counter(f"{record.verb} {record.resource}" for record in asked if record.is_write),
     )
+
+
+def told(environment: Environment) -> str:
+    """What an environment says of itself."""
+    ready = environment.status.condition("Ready")
+    why = f"{ready.reason}: {ready.message}" if ready is not None else "nothing"
+    return f"{environment.name} is {environment.status.phase}, {why}"
 
 
 if __name__ == "__main__":
