@@ -29,7 +29,8 @@ from tests.environments.open_kinds import open_kind
 from tests.environments.service_account import kubeconfig_of
 from tests.eventually import eventually
 
-CHART = Path(__file__).resolve().parents[2] / "charts" / "kapsa"
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts" / "kapsa"
 HOME = "kapsa-system"
 MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule")
 EVERYTHING = {
@@ -108,6 +109,39 @@ async def test_the_chart_grants_what_the_generator_says(tmp_path: Path) -> None:
         only(plain, "ClusterRole")["rules"]
         == only(installation(Settings(), image="kapsa:test"), "ClusterRole")["rules"]
     )
+
+
+async def test_with_cert_manager_no_secret_need_be_written(tmp_path: Path) -> None:
+    settings = Settings(webhooks_enabled=True, webhook_cert_directory=Path("/certificates"))
+    generated = installation(settings, image="kapsa:test")
+    objects = await rendered(tmp_path, EVERYTHING)
+    for kind in ("ClusterRole", "Role"):
+        mine, theirs = only(objects, kind)["rules"], only(generated, kind)["rules"]
+        assert sorted(map(in_one_way, mine)) == sorted(map(in_one_way, theirs))
+    secret = only(objects, "Certificate")["spec"]["secretName"]
+    volumes = only(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "webhooks-certificate", "secret": {"secretName": secret}} in volumes
+
+
+async def test_the_image_is_what_the_chart_runs(tmp_path: Path) -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    pod = only(await rendered(tmp_path), "Deployment")["spec"]["template"]["spec"]
+    user = pod["securityContext"]
+    assert f"USER {user['runAsUser']}:{user['runAsGroup']}" in dockerfile
+    assert 'ENTRYPOINT ["kapsa"]' in dockerfile
+    assert pod["containers"][0]["args"] == ["environments", "run"]
+    mounted = {each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    written = set(re.findall(r"(?:HOME|XDG_CACHE_HOME)=(\S+)", dockerfile.rpartition("FROM")[2]))
+    assert written == mounted
+
+
+def test_the_image_gets_all_that_it_is_built_of() -> None:
+    sources = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    let_in = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    copied = [name for line in sources for name in line.split()]
+    assert copied
+    assert sorted(copied) == sorted(let_in)
+    assert all((ROOT / name).exists() for name in copied)
 
 
 async def test_the_pod_is_locked_down(tmp_path: Path) -> None:
