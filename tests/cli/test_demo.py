@@ -188,6 +188,18 @@ def test_without_git_it_says_so_in_one_line(directory: Path, env: dict[str, str]
     assert re.match(r"kapsa: git [0-9.]+ or newer is needed \(none is on PATH\)", done.stderr)
 
 
+def test_without_the_packages_of_the_devcluster_it_says_so_in_one_line(
+    directory: Path, env: dict[str, str]
+) -> None:
+    hidden = "import sys; sys.modules['cel_expr_python'] = None; from kapsa.cli import main; main()"
+    command = [sys.executable, "-c", hidden, "demo"]
+    done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "kapsa: the demo needs an embedded cluster, which needs cel_expr_python: pip install 'kapsa[devcluster]'\n"
+    )
+
+
 def test_it_overwrites_no_kubeconfig(directory: Path, env: dict[str, str]) -> None:
     (directory / "demo.kubeconfig").write_text("mine")
     done = subprocess.run(
