@@ -47,6 +47,16 @@ async def test_everything_that_happens_is_counted(stage: Stage) -> None:
     )
 
 
+async def test_what_has_not_happened_yet_counts_zero(stage: Stage) -> None:
+    """Else Prometheus would take the first failure for no increase."""
+    await stage.start(Everything(stage).operator)
+    told = stage.metrics()
+    assert told['preview_environments_failed_total{step="deployment"}'] == 0
+    assert told['kapsa_git_poll_total{result="success"}'] == 0
+    assert told['kapsa_project_reconcile_total{result="error"}'] == 0
+    assert told["preview_environments_expired_total"] == 0
+
+
 async def test_a_commit_is_timed_once_from_being_seen_to_being_ready(stage: Stage) -> None:
     team = Team(stage)
     await team.start()

@@ -60,6 +60,7 @@ class PreviewMetrics:
         self.failed = Counter(
             "preview_environments_failed_total", "Failures by step.", ("step",), registry=None
         )
+        _from_zero(self.failed, "namespace", "networkpolicy", "deployment", "service", "ingress", "update")
         self.reconciled = BoundedCounter(
             "preview_environments_reconcile_total", "Reconciliation events per pull request.", "pr_number"
         )
@@ -116,6 +117,10 @@ class EnvironmentMetrics:
         self.registry_verifications = counter(
             "kapsa_registry_verifications_total", "Checks of registries, by outcome.", "result"
         )
+        _from_zero(self.project_reconciles, "success", "not_ready", "error")
+        _from_zero(self.git_polls, "success")
+        _from_zero(self.domain_allocations, "allocated", "refused")
+        _from_zero(self.registry_verifications, "Verified")
         self.previews = PreviewMetrics()
 
     def collect(self, cache: Cache) -> Iterator[Metric]:
@@ -136,6 +141,12 @@ class EnvironmentMetrics:
         yield projects
         yield _environments(cache)
         yield from self.previews.collect(cache)
+
+
+def _from_zero(counter: Counter, *values: str) -> None:
+    """Tell of what has not happened yet, too: Prometheus takes a first 1 for no increase."""
+    for value in values:
+        counter.labels(value)
 
 
 def _environments(cache: Cache) -> Metric:
