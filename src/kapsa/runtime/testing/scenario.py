@@ -219,16 +219,20 @@ _VOLATILE = {
     "podIP",
     "podIPs",
 }
+_ALLOCATED = {"clusterIP", "clusterIPs"}
+"""The server gives these out in the order in which it is asked. Only whether a Service has one is told by its operator."""
 
 
 def _masked(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
-            key: _masked(item) for key, item in value.items() if key not in _VOLATILE and not _is_time(item)
-        }
+        return {key: _masked(item) for key, item in value.items() if not _is_volatile(key, item)}
     if isinstance(value, list):
         return [_masked(item) for item in value if not _is_time(item)]
     return _masked_name(_IDENTITY.sub("*", value)) if isinstance(value, str) else value
+
+
+def _is_volatile(key: str, value: Any) -> bool:
+    return key in _VOLATILE or (key in _ALLOCATED and "None" not in value) or _is_time(value)
 
 
 _IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
