@@ -112,6 +112,19 @@ async def test_a_chart_that_ignores_the_image_is_remarked_upon(renderer: Rendere
     assert "no container of the chart runs registry.example.com/team/app" in rendered.warnings[0]
 
 
+async def test_variables_that_the_chart_ignores_are_remarked_upon(
+    renderer: Renderer, checkout: Writes
+) -> None:
+    rendered = await render(
+        renderer, checkout, {"chart/templates/a.yaml": DEPLOYMENT.replace("{{ toJson .Values.env }}", "[]")},
+        image=IMAGE, variables=(EnvVar(name="DEBUG", value="true"),), env_from=[{"secretRef": {"name": "database"}}],
+    )  # fmt: skip
+    assert rendered.warnings == (
+        "no container of the chart has DEBUG: it should use env",
+        "no container of the chart has the variables of database: it should use envFrom",
+    )
+
+
 async def test_a_template_that_looks_things_up_finds_nothing(
     renderer: Renderer, checkout: Writes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

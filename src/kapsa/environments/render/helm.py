@@ -22,6 +22,7 @@ from kapsa.environments.outside import Refused
 from kapsa.environments.program import Limits, private_environment, run_program
 from kapsa.environments.redaction import printable, redact
 from kapsa.environments.render.inputs import Injected, Manifest, RenderFailed, shown
+from kapsa.environments.render.pod_templates import containers, entries, pod_spec
 from kapsa.environments.render.transform import pin
 from kapsa.environments.render.yaml_documents import load_documents, load_objects
 from kapsa.tools import find_tool
@@ -37,7 +38,7 @@ _SHOWN = 1500
 
 
 async def render_chart(
-    chart: Path, values: Mapping[str, Any], injected: Injected, *, limits: Limits, kube_version: str = ""
+    chart: Path, values: Mapping[str, Any], injected: Injected, *, limits: Limits
 ) -> Rendered:
     """The objects of the chart in a directory.
 
@@ -53,9 +54,7 @@ async def render_chart(
         )
     described = await asyncio.to_thread(_look_at, chart)
     merged = merge_values(values, values_of(injected, env_as_map=described.env_as_map))
-    output = await _template(
-        chart, merged, injected, limits, kube_version, check_schema=described.schema_is_local
-    )
+    output = await _template(chart, merged, injected, limits, check_schema=described.schema_is_local)
     kept, hooks = _without_hooks(load_objects(output, "the rendered chart"))
     warnings = [f"{each} is a Helm hook, which is not run" for each in hooks]
     if not described.schema_is_local:
@@ -66,6 +65,7 @@ async def render_chart(
         warnings.append(
             f"no container of the chart runs {injected.image.repository}: it should use image.repository and image.tag"
         )
+    warnings += _unused(kept, injected)
     return Rendered(tuple(kept), tuple(warnings))
 
 
@@ -100,6 +100,19 @@ def merge_values(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str,
         else:
             merged[key] = value
     return copy.deepcopy(merged)
+
+
+def _unused(objects: list[Manifest], injected: Injected) -> Iterator[str]:
+    """What the environment brings and no container of the chart takes."""
+    every = [container for spec in filter(None, map(pod_spec, objects)) for container in containers(spec)]
+    set_here = {each.get("name") for container in every for each in entries(container, "env")}
+    if missing := [variable.name for variable in injected.variables if variable.name not in set_here]:
+        yield f"no container of the chart has {', '.join(missing)}: it should use env"
+    sources = [each for container in every for each in entries(container, "envFrom")]
+    for wanted in injected.env_from:
+        if not any(each.items() >= wanted.items() for each in sources):
+            (reference,) = (each["name"] for each in wanted.values() if isinstance(each, dict))
+            yield f"no container of the chart has the variables of {reference}: it should use envFrom"
 
 
 def _tag(injected: Injected) -> str:
@@ -165,7 +178,6 @@ async def _template(
     values: Mapping[str, Any],
     injected: Injected,
     limits: Limits,
-    kube_version: str,
     *,
     check_schema: bool,
 ) -> bytes:
@@ -177,8 +189,6 @@ async def _template(
         command = [str(tool.path), "template", injected.release, str(chart)]
         command += ["--namespace", injected.namespace, "--values", str(home / "values.json")]
         command += ["--dry-run=client", "--skip-tests", "--enable-dns=false", "--dependency-update=false"]
-        if kube_version:
-            command += [f"--kube-version={kube_version}"]
         if not check_schema:
             command += ["--skip-schema-validation"]
         environment = private_environment(home) | {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["containers", "main_containers", "pod_metadata", "pod_spec"]
+__all__ = ["containers", "entries", "main_containers", "pod_metadata", "pod_spec"]
 
 _TEMPLATED = {
     ("apps", "Deployment"),
@@ -33,17 +33,18 @@ def pod_metadata(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def main_containers(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The containers that do the work."""
-    yield from _listed(spec, "containers")
+    yield from entries(spec, "containers")
 
 
 def containers(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """All containers: those that do the work, those that prepare it, and those that look into it."""
     for field in ("containers", "initContainers", "ephemeralContainers"):
-        yield from _listed(spec, field)
+        yield from entries(spec, field)
 
 
-def _listed(spec: Mapping[str, Any], field: str) -> Iterator[dict[str, Any]]:
-    listed = spec.get(field)
+def entries(part: Mapping[str, Any], field: str) -> Iterator[dict[str, Any]]:
+    """The mappings in a list, such as a container's variables. What is none is left out."""
+    listed = part.get(field)
     yield from (each for each in listed if isinstance(each, dict)) if isinstance(listed, list) else ()
 
 

@@ -30,13 +30,10 @@ class Renderer:
         timeout: float = 60.0,
         memory_bytes: int = 512 * _MIB,
         concurrency: int = 4,
-        kube_version: str = "",
     ) -> None:
         self._limits = Limits(
             seconds=timeout, memory_bytes=memory_bytes, output_bytes=8 * _MIB, file_bytes=8 * _MIB
         )
-        self._kube_version = kube_version
-        """The cluster's version, for charts that ask; helm's own idea of it if empty."""
         self._at_once = asyncio.Semaphore(concurrency)
 
     async def render(self, checkout: Checkout, deployment: Deployment, injected: Injected) -> Rendered:
@@ -65,9 +62,7 @@ class Renderer:
     async def _render(self, checkout: Checkout, deployment: Deployment, injected: Injected) -> Rendered:
         if deployment.type == "helm":
             chart = checkout.directory(deployment.path)
-            return await render_chart(
-                chart, deployment.values, injected, limits=self._limits, kube_version=self._kube_version
-            )
+            return await render_chart(chart, deployment.values, injected, limits=self._limits)
         objects = await self._read(checkout, deployment)
         return Rendered(tuple(objects), tuple(inject(objects, injected)))
 
