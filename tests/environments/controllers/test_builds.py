@@ -170,3 +170,27 @@ async def test_a_build_ends_with_its_environment(team: Team) -> None:
     await team.client.delete(Environment, "one", namespace=team.home)
     await team.stage.gone(Environment, "one", namespace=team.home)
     assert (await team.client.list(JOB, namespace="kapsa-builds")).items == []
+
+
+async def test_builds_are_counted_by_what_became_of_them(team: Team) -> None:
+    workloads = team.stage.harness.cluster.workloads
+    await team.project(**DOCKERFILE)
+    workloads.crash("kapsa-builds/*", exit_code=1)
+    await team.environment()
+    await team.reaches("one", "BuildReady", "False", "BuildFailed")
+    await team.clock.sleep(3600)
+    workloads.heal()
+    workloads.delay(finish=60)
+    await team.environment(commit="two")
+    await team.reaches("one", "BuildReady", "False", "Building")
+    await team.environment(commit="three")
+    await team.reaches("one", "BuildReady", "False", "Building")
+    team.outside.images.push(f"registry.example.com/org/app:{commit_of('three')}")
+    await team.ready(seconds=300)
+    await team.clock.sleep(60)
+    told = team.stage.metrics()
+    counts = {
+        result: told[f'kapsa_builds_total{{engine="fake",result="{result}"}}']
+        for result in ("started", "failed", "cancelled", "succeeded")
+    }
+    assert counts == {"started": 3, "failed": 1, "cancelled": 1, "succeeded": 1}

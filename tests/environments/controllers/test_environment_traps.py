@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from kapsa.environments.names import APPROVED_COMMIT, OWNER_UID
-from kapsa.environments.outside import AuthFailed, Unreachable
+from kapsa.environments.outside import AuthFailed, Refused, Unreachable
 from kapsa.environments.resources import Environment, Project, Registry
 from kapsa.environments.settings import Settings
 from tests.environments.outside_world import commit_of, deployment, service
@@ -327,6 +327,20 @@ async def test_an_object_that_the_operator_keeps_itself_is_refused_by_name(team:
     failed = await team.reaches("one", "DeploymentReady", "False", "ObjectRefused")
     assert failed.status.failure is not None
     assert failed.status.failure.object == "ServiceAccount default"
+
+
+async def test_a_failure_is_told_in_few_words_without_secrets_or_control_characters(team: Team) -> None:
+    await team.project()
+    team.outside.renderer.error = Refused(f"\x1b[2Jpassword=hunter2-hunter2 {'far too long ' * 1000}")
+    await team.environment()
+    failed = await team.reaches("one", "DeploymentReady", "False", "Refused")
+    failure = failed.status.failure
+    assert failure is not None
+    assert (failure.step, failure.reason) == ("render", "Refused")
+    assert len(failure.message) <= 2048
+    told = str(failed.to_dict()["status"])
+    assert "hunter2" not in told
+    assert "\x1b" not in told
 
 
 async def test_what_the_api_server_does_not_accept_is_named(team: Team) -> None:
