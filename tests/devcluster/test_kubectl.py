@@ -183,6 +183,14 @@ async def test_apply_refuses_an_unknown_field(kubectl: Kubectl) -> None:
     assert 'unknown field "spec.replica"' in errors
 
 
+async def test_apply_of_a_kind_that_is_not_installed_says_so(kubectl: Kubectl) -> None:
+    ship = {"apiVersion": "nowhere.kapsa.dev/v1", "kind": "Ship", "metadata": {"name": "x"}}
+    code, _, errors = await kubectl.run("apply", "-f", "-", given=ship)
+    assert code == 1
+    assert 'no matches for kind "Ship" in version "nowhere.kapsa.dev/v1"' in errors
+    assert "ensure CRDs are installed first" in errors
+
+
 async def test_apply_refuses_an_invalid_custom_object(boats: Kubectl) -> None:
     code, _, errors = await boats.run("apply", "-f", "-", given={**BOAT, "spec": {"oars": 0}})
     assert code == 1

@@ -123,10 +123,21 @@ def test_version_2_is_one_document(registry: Registry) -> None:
 
 
 def test_a_client_that_takes_only_protobuf_is_told_what_there_is(registry: Registry) -> None:
+    accept = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
     with pytest.raises(ApiError) as refused:
-        ask(
-            OpenApi(registry),
-            "/openapi/v2",
-            accept="application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
-        )
+        ask(OpenApi(registry), "/openapi/v3/apis/apps/v1", accept=accept)
     assert refused.value.code == 406
+
+
+@pytest.mark.parametrize("name", ["v2@v1.0", "v2.v1.0"])
+def test_version_2_is_there_as_protobuf_with_the_custom_kinds(registry: Registry, name: str):
+    for info in resources_of(widgets("What is wanted.")):
+        registry.add(info)
+    reply = ask(
+        OpenApi(registry), "/openapi/v2", accept=f"application/com.github.proto-openapi.spec.{name}+protobuf"
+    )
+    assert reply.headers["content-type"] == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    assert isinstance(reply.body, bytes)
+    assert reply.body.startswith(b"\x0a\x032.0")
+    assert WIDGET.encode() in reply.body
+    assert b'"kind":"Deployment"' in reply.body

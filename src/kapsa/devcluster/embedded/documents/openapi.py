@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from kapsa.devcluster.embedded.documents.openapi_paths import path_items, reference
+from kapsa.devcluster.embedded.documents.openapi_protobuf import ACCEPTED, MEDIA_TYPE, encode_v2
 from kapsa.devcluster.embedded.documents.openapi_v2 import to_v2
 from kapsa.devcluster.embedded.errors import ApiError
 from kapsa.devcluster.embedded.exchange import Reply, Request
@@ -110,12 +111,16 @@ class OpenApi:
         return Reply(status=200, headers=headers, body=body)
 
     def _version_2(self, request: Request) -> Reply:
-        _check_accept(request, "v2")
-        body = self._bodies.get("v2")
+        accept = request.headers.get("accept", "")
+        media = MEDIA_TYPE if any(name in accept for name in ACCEPTED) else "application/json"
+        if media != MEDIA_TYPE:
+            _check_accept(request, "v2")
+        body = self._bodies.get(media)
         if body is None:
             documents = [self.document(group, version) for group, version in self._group_versions().values()]
-            body = self._bodies["v2"] = msgspec.json.encode(to_v2(documents, _info()))
-        headers = {"content-type": "application/json", "cache-control": "no-cache, private", "vary": "Accept"}
+            encode = encode_v2 if media == MEDIA_TYPE else msgspec.json.encode
+            body = self._bodies[media] = encode(to_v2(documents, _info()))
+        headers = {"content-type": media, "cache-control": "no-cache, private", "vary": "Accept"}
         return Reply(status=200, headers=headers, body=body)
 
     def document(self, group: str, version: str) -> Document:

@@ -21,6 +21,7 @@ __all__ = [
     "timestamp",
     "validate",
     "validate_change",
+    "wipe_system_fields",
 ]
 
 Object = dict[str, Any]
@@ -100,21 +101,15 @@ def check_namespace(info: ResourceInfo, obj: Object, namespace: str) -> None:
         )
 
 
+def wipe_system_fields(obj: Object) -> None:
+    """Forget what a client says of fields that the system alone sets on a new object."""
+    for field in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        obj["metadata"].pop(field, None)
+
+
 def initialize(obj: Object, *, uid: str, now: str) -> None:
     """Set what the system alone sets on a new object."""
-    metadata = obj["metadata"]
-    managers = metadata.pop("managedFields", None)
-    for field in (
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-    ):
-        metadata.pop(field, None)
-    metadata["uid"] = uid
-    metadata["creationTimestamp"] = now
-    if managers is not None:
-        # Whoever reads the object wants to see them last.
-        metadata["managedFields"] = managers
+    obj["metadata"] |= {"uid": uid, "creationTimestamp": now}
 
 
 def keep_system_fields(obj: Object, old: Object) -> None:

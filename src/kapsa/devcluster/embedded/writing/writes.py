@@ -84,6 +84,7 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
     _decode_into_schema(write, obj)
     metadata.check_namespace(info, obj, write.namespace)
     write.name = obj["metadata"].get("name") or ""
+    metadata.wipe_system_fields(obj)
     strategy.reset_for_create(obj)
     if not info.is_custom:
         write_as_go(info.schema, obj)
