@@ -138,6 +138,7 @@ def test_a_build_that_would_leave_its_repository_or_add_options_is_refused(build
         ({"active": 1}, "running"),
         ({"conditions": [{"type": "Complete", "status": "True"}]}, "succeeded"),
         ({"conditions": [{"type": "Complete", "status": "False"}]}, "running"),
+        ({"conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]}, "running"),
         ({"conditions": [{"type": "FailureTarget", "status": "True"}]}, "failed"),
         ({"conditions": [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy"}]}, "failed"),
     ],

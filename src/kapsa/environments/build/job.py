@@ -107,7 +107,7 @@ def job_progress(job: Mapping[str, Any]) -> BuildProgress:
     conditions = {
         each["type"]: each for each in status.get("conditions") or () if each.get("status") == "True"
     }
-    if "Complete" in conditions or "SuccessCriteriaMet" in conditions:
+    if "Complete" in conditions:  # SuccessCriteriaMet comes before it, while the last pods still end
         return BuildProgress("succeeded")
     for kind in ("Failed", "FailureTarget"):
         if kind in conditions:
