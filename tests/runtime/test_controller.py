@@ -419,6 +419,24 @@ async def test_only_resources_with_the_declared_labels_are_seen(harness: Harness
     assert controller.runs == ["a"]
 
 
+async def test_a_watch_can_be_narrowed_to_a_field(harness: Harness) -> None:
+    def concerned(stored: StoredObject) -> list[tuple[str, str]]:
+        return [(stored.namespace, "a")]
+
+    watch = Watch("v1/ConfigMap", map=concerned, fields="metadata.name=settings")
+    controller = Recorder(watches=[watch])
+    await start(harness, controller)
+    await harness.apply(app("a"))
+    await harness.settle()
+    controller.runs.clear()
+    await harness.client.create(config_map("other"), namespace="default")
+    await harness.settle()
+    assert controller.runs == []
+    await harness.client.create(config_map("settings"), namespace="default")
+    await harness.settle()
+    assert controller.runs == ["a"]
+
+
 async def test_only_the_declared_namespaces_are_seen(harness: Harness) -> None:
     for name in ("shop", "bank"):
         await harness.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

@@ -43,7 +43,7 @@ async def test_everything_an_operator_does_is_measured(harness: Harness) -> None
         'workqueue_unfinished_work_seconds{controller="app"} 0.0',
         'workqueue_longest_running_processor_seconds{controller="app"} 0.0',
         'rest_client_requests_total{code="201",verb="patch"} 2.0',
-        'rest_client_request_duration_seconds_count{verb="patch"}',
+        'rest_client_request_duration_seconds_count{code="200",verb="patch"}',
         'informer_cache_objects{watch="example.com/v1/App"} 2.0',
         'informer_synced{watch="v1/ConfigMap"} 1.0',
         'leader_election_master_status{name="lock"} 1.0',

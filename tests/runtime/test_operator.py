@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
 from kapsa.devcluster.faults import Answer, Drop, Rule
-from kapsa.runtime import Client, Context, CustomResource, Operator, Owns, Spec, Status
+from kapsa.runtime import Client, Context, CustomResource, Operator, Owns, Spec, Status, Webhooks
 from kapsa.runtime.audit import Audit
 from kapsa.runtime.rbac import grants
 from kapsa.runtime.testing import Harness, InProcessTransport
@@ -246,6 +246,12 @@ async def test_an_api_server_that_is_away_for_an_hour_is_waited_for(
     faults.clear()
     await harness.clock.sleep(31)
     assert controller.runs == ["a"]
+
+
+def test_the_ports_are_those_that_kubernetes_operators_use() -> None:
+    operator = Operator(controllers=[Recorder()])
+    assert (operator.metrics_port, operator.health_port) == (8080, 8081)
+    assert Webhooks(service="webhooks").port == 9443
 
 
 def test_two_controllers_of_one_name_are_refused() -> None:

@@ -66,7 +66,7 @@ class Metrics:
             "rest_client_requests_total", "Requests by verb and HTTP status.", "verb", "code"
         )
         self.latencies = histogram(
-            "rest_client_request_duration_seconds", "How long the API server took to answer.", "verb"
+            "rest_client_request_duration_seconds", "How long the API server took to answer.", "verb", "code"
         )
         self.events = counter("event_recorder_events_total", "Events by what became of them.", "outcome")
         self.leader = Gauge(
@@ -90,10 +90,8 @@ class Metrics:
         """A client's observer."""
         known = self._calls.get((call.verb, code))
         if known is None:
-            known = (
-                self.requests.labels(call.verb, str(code) if code else "none"),
-                self.latencies.labels(call.verb),
-            )
+            labels = (call.verb, str(code) if code else "none")
+            known = (self.requests.labels(*labels), self.latencies.labels(*labels))
             self._calls[call.verb, code] = known
         known[0].inc()
         if call.verb != "watch":
