@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
 
 from kapsa.environments.outside import Refused
+from kapsa.runtime.auth import AddressGuard
 from kapsa.runtime.untrusted import public_address
 
 __all__ = ["AddressGuard", "is_ip", "no_inner_address"]
-
-AddressGuard = Callable[[str], None]
-"""Told each IP address before a connection to it; raises `Refused` to forbid it."""
 
 
 def no_inner_address(address: str) -> None:

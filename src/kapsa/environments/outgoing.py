@@ -7,19 +7,18 @@ It follows no redirect: where one may lead, and with which headers, is for the c
 from __future__ import annotations
 
 import functools
-import socket
 import ssl
 from collections.abc import Mapping
 from typing import Protocol
 
 import aiohttp
 import msgspec
-from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from kapsa.environments.address_guard import AddressGuard, is_ip, no_inner_address
 from kapsa.environments.outside import Refused, TimedOut, TooLarge, Unreachable
+from kapsa.runtime.resolver import GuardedResolver
 
 __all__ = ["Answer", "Outgoing", "OutgoingHttp"]
 
@@ -133,7 +132,7 @@ class OutgoingHttp:
             self._guard(url.host)
 
     def _make_session(self) -> aiohttp.ClientSession:
-        resolver = _GuardedResolver(self._guard) if self._guard is not None else None
+        resolver = GuardedResolver(self._guard) if self._guard is not None else None
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._connections, ttl_dns_cache=30, resolver=resolver),
             timeout=self._timeout,
@@ -142,25 +141,6 @@ class OutgoingHttp:
             trust_env=True,
             auto_decompress=False,
         )
-
-
-class _GuardedResolver(AbstractResolver):
-    """Resolves names, and lets the guard judge every address before a connection goes there."""
-
-    def __init__(self, guard: AddressGuard) -> None:
-        self._guard = guard
-        self._resolver = aiohttp.ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        for result in found:
-            self._guard(result["host"])
-        return found
-
-    async def close(self) -> None:
-        await self._resolver.close()
 
 
 async def _read(response: aiohttp.ClientResponse, where: str, limit: int) -> bytes:

@@ -7,7 +7,6 @@ and cut any request in half.
 import asyncio
 import functools
 import os
-import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -16,12 +15,12 @@ from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
-from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
-from kapsa.runtime.auth import Access, AddressGuard, Authorization
+from kapsa.runtime.auth import Access, Authorization
 from kapsa.runtime.errors import CertificateError, NoResponse, ResponseTooLarge, TransportError
+from kapsa.runtime.resolver import GuardedResolver
 from kapsa.runtime.sockets import Sockets
 
 __all__ = ["HttpTransport", "Response", "StreamResponse", "Transport"]
@@ -242,7 +241,7 @@ class HttpTransport:
             limit=limit,
             keepalive_timeout=30,
             ttl_dns_cache=30,
-            resolver=_GuardedResolver(guard) if guard is not None else None,
+            resolver=GuardedResolver(guard) if guard is not None else None,
             socket_factory=self._sockets,
         )
         return aiohttp.ClientSession(
@@ -261,25 +260,6 @@ class HttpTransport:
         if query:
             text = f"{text}?{_encode(tuple(query))}"
         return URL(text, encoded=True)
-
-
-class _GuardedResolver(AbstractResolver):
-    """Resolves names, and lets the guard judge every address before a connection goes there."""
-
-    def __init__(self, guard: AddressGuard) -> None:
-        self._guard = guard
-        self._resolver = aiohttp.ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        for result in found:
-            self._guard(result["host"])
-        return found
-
-    async def close(self) -> None:
-        await self._resolver.close()
 
 
 class _HttpStream:
