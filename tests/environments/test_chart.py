@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from kapsa.runtime.client import Client
 from kapsa.runtime.errors import ClientError, NotFound
 from kapsa.runtime.metrics import Metrics
 from kapsa.runtime.rbac import grants
+from kapsa.runtime.webhook import WebhookServer
 from kapsa.tools import find_tool
 from tests.environments.open_kinds import open_kind
 from tests.environments.service_account import kubeconfig_of
@@ -32,6 +34,7 @@ from tests.eventually import eventually
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "kapsa"
 HOME = "kapsa-system"
+VALIDATING = "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration"
 MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule")
 EVERYTHING = {
     "metrics": {"serviceMonitor": {"enabled": True}, "alerts": {"enabled": True}},
@@ -260,7 +263,7 @@ INSTALLED = {
     "v1/ConfigMap": f"{NAME}-dashboard",
     "monitoring.coreos.com/v1/ServiceMonitor": NAME,
     "monitoring.coreos.com/v1/PrometheusRule": NAME,
-    "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration": "kapsa",
+    VALIDATING: "kapsa",
 }
 
 
@@ -281,7 +284,11 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(empty: DevCluster
         await everything_is_taken_strictly(client, tmp_path)
         await its_service_account_has_its_rights(empty, client, tmp_path)
 
-        await act(empty, "upgrade", "kapsa", CHART, "--set=operator.logging.level=DEBUG", *wait)
+        authority = await its_operator_registers_the_webhooks(empty, client, tmp_path)
+        newer = a_newer_chart(tmp_path)
+        await act(empty, "upgrade", "kapsa", newer, "--set=operator.logging.level=DEBUG", *wait)
+        webhook = (await client.get(VALIDATING, "kapsa"))["webhooks"][0]
+        assert (webhook["clientConfig"]["caBundle"], webhook["timeoutSeconds"]) == (authority, 6)
         deployment = await client.get("apps/v1/Deployment", NAME, namespace=HOME)
         told_to = {
             each["name"]: each.get("value")
@@ -295,6 +302,27 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(empty: DevCluster
         assert await exists(
             client, "apiextensions.k8s.io/v1/CustomResourceDefinition", "projects.catalyst.catalyst.dev"
         )
+
+
+async def its_operator_registers_the_webhooks(cluster: DevCluster, client: Client, tmp_path: Path) -> str:
+    """What the leader does at its start; returns the CA that the API server is told to trust."""
+    operator = make_operator(Settings(namespace=HOME, webhooks_enabled=True, webhook_port=0))
+    kubeconfig = await kubeconfig_of(cluster, client, NAME, HOME, tmp_path)
+    assert operator.webhooks is not None
+    async with Client.connect(kubeconfig=kubeconfig, field_manager=operator.field_manager) as account:
+        server = WebhookServer(operator.webhooks, account, operator=operator.name)
+        await server.keep()
+        await server.stop()
+    return str((await client.get(VALIDATING, "kapsa"))["webhooks"][0]["clientConfig"]["caBundle"])
+
+
+def a_newer_chart(tmp_path: Path) -> Path:
+    """The chart of a version whose webhooks may take longer."""
+    newer = tmp_path / "newer"
+    shutil.copytree(CHART, newer)
+    file = newer / "files" / "webhooks.yaml"
+    file.write_text(file.read_text().replace("timeoutSeconds: 5", "timeoutSeconds: 6"))
+    return newer
 
 
 async def everything_is_taken_strictly(client: Client, tmp_path: Path) -> None:

@@ -352,6 +352,24 @@ async def test_a_converged_registration_is_not_written_again_and_a_changed_one_i
         assert live["webhooks"][0]["failurePolicy"] == "Fail"
 
 
+async def test_a_registration_that_somebody_else_made_only_gets_the_authority() -> None:
+    async with running(webhooks(AppValidator())) as run:
+        live = await run.client.get(VALIDATING, "shop")
+        bundle = live["webhooks"][0]["clientConfig"].pop("caBundle")
+        live["webhooks"][0]["timeoutSeconds"] = 7
+        chart = {key: live[key] for key in ("apiVersion", "kind", "webhooks")}
+        await run.client.delete(VALIDATING, "shop")
+        await run.client.apply({**chart, "metadata": {"name": "shop"}}, field_manager="chart")
+        await run.server.keep()
+        made = (await run.client.get(VALIDATING, "shop"))["webhooks"][0]
+        assert made["clientConfig"]["caBundle"] == bundle
+        assert made["timeoutSeconds"] == 7
+        chart["webhooks"][0]["timeoutSeconds"] = 8
+        await run.client.apply({**chart, "metadata": {"name": "shop"}}, field_manager="chart")  # no conflict
+        made = (await run.client.get(VALIDATING, "shop"))["webhooks"][0]
+        assert (made["clientConfig"]["caBundle"], made["timeoutSeconds"]) == (bundle, 8)
+
+
 def test_a_service_is_named_with_its_namespace_and_the_certificate_carries_its_names() -> None:
     declared = Webhooks(AppValidator(), service="hooks")
     assert declared.hosts("operators") == ["hooks.operators.svc", "hooks.operators.svc.cluster.local"]

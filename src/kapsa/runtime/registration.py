@@ -40,7 +40,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registrar:
-    """Keeps the webhook configurations and the CRDs' conversion as they should be. Writes only what differs."""
+    """Keeps the webhook configurations and the CRDs' conversion as they should be. Writes only what differs.
+
+    A configuration that somebody else made, such as a chart, stays as they made it and only gets the CA.
+    """
 
     def __init__(
         self,
@@ -98,9 +101,23 @@ class Registrar:
             live = await self._client.get(kind, self._name)
         except NotFound:
             live = {}
+        if self._is_of_others(live):
+            manifest = _bundles_only(manifest, live)
         if not _holds(live, manifest):
             await self._client.apply(manifest, force=True)
             _log.info("webhooks registered", configuration=manifest["kind"], name=self._name)
+
+    def _is_of_others(self, live: Manifest) -> bool:
+        """Whether somebody else, such as Helm, says which webhooks there are: their next upgrade must not meet our hand.
+
+        Whoever only puts in a CA, as cert-manager does, does not say so.
+        """
+        return any(
+            "f:rules" in webhook
+            for entry in (live.get("metadata") or {}).get("managedFields") or ()
+            if entry.get("manager") != self._client.field_manager
+            for webhook in ((entry.get("fieldsV1") or {}).get("f:webhooks") or {}).values()
+        )
 
     async def _keep_conversion(self, crd: str, bundle: bytes) -> None:
         client_config = self._endpoint.client_config(self._conversion_path, bundle)
@@ -115,6 +132,17 @@ class Registrar:
         if not _holds(live["spec"].get("conversion", {}), conversion):
             await self._client.patch(_CRD, crd, {"spec": {"conversion": conversion}})
             _log.info("conversion registered", crd=crd)
+
+
+def _bundles_only(manifest: Manifest, live: Manifest) -> Manifest:
+    """The configuration with nothing but the CA of those webhooks that are there."""
+    there = [webhook["name"] for webhook in live.get("webhooks") or ()]
+    bundles = {webhook["name"]: webhook["clientConfig"].get("caBundle") for webhook in manifest["webhooks"]}
+    entries = [
+        {"name": name, **({"clientConfig": {"caBundle": bundles[name]}} if bundles.get(name) else {})}
+        for name in there
+    ]
+    return {**manifest, "webhooks": entries}
 
 
 def _holds(live: Any, wanted: Any) -> bool:
