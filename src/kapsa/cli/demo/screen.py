@@ -51,7 +51,8 @@ class Screen:
 
     def happened(self, line: str) -> None:
         """Something that was waited for."""
-        self._line(f"[green]✓[/green] {escape(line)}")
+        mark = "✓" if self._console.encoding.startswith("utf") else "ok:"
+        self._line(f"[green]{mark}[/green] {escape(line)}")
 
     def headline(self, line: str) -> None:
         """What the next lines are about."""
