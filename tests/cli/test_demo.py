@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(240)  # half a minute each on a machine with nothing else to do
+
 KAPSA = Path(sys.executable).with_name("kapsa")
 STORY = (
     "production serves at https://production.preview.test",

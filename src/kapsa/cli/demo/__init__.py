@@ -56,7 +56,7 @@ async def _play(kubeconfig: Path | None) -> None:
                     await story.end()
                 else:
                     target.write_text(stage.cluster.kubeconfig.read_text())
-                    await story.invite(target)
+                    story.invite(target)
                     await _interrupted()
         except asyncio.CancelledError:
             screen.say("interrupted")

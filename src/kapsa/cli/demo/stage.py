@@ -75,7 +75,7 @@ async def set_up(directory: Path, screen: Screen) -> AsyncIterator[Stage]:
 
         await _install(client, settings, registry)
         webhook, secret = await _listen(stack, client)
-        await _call_at_push(directory, repository, webhook, secret)
+        _call_at_push(directory, repository, webhook, secret)
         developer = Developer(directory / "shop", repository.path)
         await developer.start(_APPLICATION)
 
@@ -113,7 +113,7 @@ async def _listen(stack: contextlib.AsyncExitStack, client: Client) -> tuple[str
     return f"http://{_LOOPBACK}:{server.port}{PATH}", secret
 
 
-async def _call_at_push(directory: Path, repository: GitRepository, webhook: str, secret: str) -> None:
+def _call_at_push(directory: Path, repository: GitRepository, webhook: str, secret: str) -> None:
     """Have the repository tell the operator of each push."""
     kept = directory / "webhook-secret"
     kept.touch(mode=0o600)

@@ -122,7 +122,7 @@ class Story:
         await self._until("nothing of the project is left", self._nothing_left)
         self._screen.happened("its environments, their namespaces and their hosts are gone")
 
-    async def invite(self, kubeconfig: Path) -> None:
+    def invite(self, kubeconfig: Path) -> None:
         """Leave it to the reader."""
         clone = self._developer.clone
         self._screen.headline("It goes on running. Now it is your turn, in another terminal:")
