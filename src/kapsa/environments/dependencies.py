@@ -63,6 +63,8 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None = None
     env_from: Sequence[dict[str, Any]] = ()
     """Secrets and ConfigMaps whose keys become environment variables."""
+    pull_secret: str = ""
+    """The Secret that the project's images are pulled with, if there is one."""
 
 
 class Rendered(msgspec.Struct, frozen=True):

@@ -218,4 +218,7 @@ async def test_what_somebody_should_know_is_told_every_time(
     commit = git_repository.commit({**CHART, "chart/templates/b.yaml": hook})
     for _ in range(2):
         rendered = await environments.render(request(git_repository, commit, type="helm", path="chart"))
-        assert rendered.warnings == ("Job migrate is a Helm hook, which is not run",)
+        assert rendered.warnings == (
+            "Job migrate is a Helm hook, which is not run",
+            "no container of the chart has MODE: it should use env",
+        )

@@ -127,6 +127,7 @@ def test_metadata_that_belongs_to_others_or_is_none_is_refused(metadata: dict[st
         (thing("v1/Secret", type="kubernetes.io/service-account-token"), "token of the cluster"),
         (thing("v1/Secret", type="bootstrap.kubernetes.io/token"), "token of the cluster"),
         (thing("v1/ServiceAccount", automountServiceAccountToken=True), "automountServiceAccountToken"),
+        (thing("v1/ServiceAccount"), "automountServiceAccountToken must be false"),
         (thing("v1/PersistentVolumeClaim", spec={"volumeName": "another"}), "may be another's"),
         (thing("v1/PersistentVolumeClaim", spec={"dataSourceRef": {"namespace": "x"}}), "another namespace"),
         (thing("apps/v1/Deployment", spec={}), "no pod template"),
@@ -258,5 +259,8 @@ def test_every_allowed_kind_passes_in_its_plainest_form() -> None:
         "CronJob": {"jobTemplate": {"spec": pod}},
         "Ingress": {"rules": [{"host": HOST}]},
     }
-    objects = [thing(kind, spec=forms.get(kind.rpartition("/")[2], {})) for kind in ALLOWED_KINDS]
+    objects = [
+        thing(kind, spec=forms.get(kind.rpartition("/")[2], {}), automountServiceAccountToken=False)
+        for kind in ALLOWED_KINDS
+    ]
     assert len(filter_objects(objects, RULES)) == len(ALLOWED_KINDS)

@@ -196,15 +196,6 @@ async def test_an_ingress_of_several_hosts_means_something_by_them(
     ]
 
 
-async def test_a_job_that_removes_itself_stays_or_it_would_run_again_and_again(
-    renderer: Renderer, checkout: Writes
-) -> None:
-    job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate}\nspec: {ttlSecondsAfterFinished: 60, suspend: false}\n"
-    rendered = await render(renderer, checkout, {"deploy/a.yaml": job})
-    assert rendered.objects[0]["spec"] == {"suspend": False}
-    assert rendered.warnings == ("Job migrate stays when it is done: ttlSecondsAfterFinished is left out",)
-
-
 async def test_nonsense_where_containers_should_be_does_no_harm(renderer: Renderer, checkout: Writes) -> None:
     text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: x}}}\n"
     rendered = await render(

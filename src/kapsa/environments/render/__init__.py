@@ -1,6 +1,6 @@
 """From a repository to objects: charts, kustomizations, manifests and plain images, with an environment's own put in, filtered.
 
-    environment_renderer → cache → renderer (one of helm · kustomize · manifests · image; transform) → filter (routing, pod_security)
+    environment_renderer → cache → renderer (one of helm · kustomize · manifests · image; transform, adapt) → filter (routing, pod_security)
 
 What comes from a repository is nobody's word: yaml_documents reads it within limits, the tools run without a cluster, a
 network or a home, and the filter lets through only what may be in the environment's namespace.

@@ -75,6 +75,7 @@ class EnvironmentRenderer:
             host=request.host,
             variables=environment.spec.config.env_vars,
             env_from=request.env_from,
+            pull_secret=request.pull_secret,
             labels={"app.kubernetes.io/name": label_value(project.name)},
             runtime=environment.spec.runtime,
             restricted=self._settings.pod_security == "restricted",

@@ -175,8 +175,8 @@ def _kind_problems(manifest: Manifest) -> Iterator[str]:
         "bootstrap.kubernetes.io/token",
     ):
         yield f"a Secret of type {manifest['type']} would hold a token of the cluster"
-    if kind == "ServiceAccount" and manifest.get("automountServiceAccountToken"):
-        yield "automountServiceAccountToken must not be true"
+    if kind == "ServiceAccount" and manifest.get("automountServiceAccountToken") is not False:
+        yield "automountServiceAccountToken must be false"
     spec = manifest.get("spec")
     if kind in ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob") and pod_spec(manifest) is None:
         yield "it has no pod template"

@@ -38,6 +38,8 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
     """Environment variables of the application's containers."""
     env_from: Sequence[Mapping[str, Any]] = ()
     """Secrets and ConfigMaps whose keys become environment variables, as `envFrom` of a container has them."""
+    pull_secret: str = ""
+    """The Secret in the namespace that the project's images are pulled with, if there is one."""
     labels: Mapping[str, str] = {}
     """Labels of what the operator makes itself."""
     runtime: EnvironmentRuntime = EnvironmentRuntime()

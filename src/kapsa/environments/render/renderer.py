@@ -8,12 +8,13 @@ from kapsa.environments.checkout import Checkout
 from kapsa.environments.dependencies import Rendered
 from kapsa.environments.outside import TimedOut
 from kapsa.environments.program import Limits
+from kapsa.environments.render.adapt import adapt
 from kapsa.environments.render.helm import render_chart
 from kapsa.environments.render.image import image_objects
 from kapsa.environments.render.inputs import Injected, Manifest, RenderFailed
 from kapsa.environments.render.kustomize import build_kustomization
 from kapsa.environments.render.manifests import read_manifests
-from kapsa.environments.render.transform import inject, keep_jobs
+from kapsa.environments.render.transform import inject
 from kapsa.environments.resources import Deployment
 
 __all__ = ["Renderer"]
@@ -50,7 +51,7 @@ class Renderer:
                 raise RenderFailed(
                     str(error), hint="Look for a loop in the templates", reason="RenderTooSlow"
                 ) from error
-        return Rendered(rendered.objects, (*rendered.warnings, *keep_jobs(rendered.objects)))
+        return Rendered(rendered.objects, (*rendered.warnings, *adapt(rendered.objects, injected)))
 
     def render_image(self, injected: Injected) -> Rendered:
         """The objects of an environment that is no more than an image: no repository has a say.

@@ -10,7 +10,7 @@ from kapsa.environments.outside import Refused
 from kapsa.environments.render.inputs import Injected, Manifest, RenderFailed, shown
 from kapsa.environments.render.pod_templates import containers, main_containers, pod_spec
 
-__all__ = ["inject", "keep_jobs", "pin"]
+__all__ = ["inject", "pin"]
 
 
 def pin(objects: Sequence[Manifest], image: ImageReference, tag: str) -> bool:
@@ -43,17 +43,6 @@ def inject(objects: Sequence[Manifest], injected: Injected) -> list[str]:
         for each in objects:
             _set_host(each, injected.host)
     return warnings
-
-
-def keep_jobs(objects: Sequence[Manifest]) -> list[str]:
-    """Have Jobs stay when they are done. One that removes itself would be missed, made anew and run again, for ever."""
-    changed = []
-    for each in objects:
-        spec = each.get("spec")
-        if each.get("kind") == "Job" and isinstance(spec, dict) and "ttlSecondsAfterFinished" in spec:
-            del spec["ttlSecondsAfterFinished"]
-            changed.append(f"{shown(each)} stays when it is done: ttlSecondsAfterFinished is left out")
-    return changed
 
 
 def _with_image(

@@ -14,7 +14,7 @@ from kapsa.environments.steps.apply_set import PARENT
 from kapsa.environments.steps.children import RENDERED_KINDS, kind_string, shown
 from kapsa.environments.steps.copies import CONFIG_MAP, COPIED_FROM, SECRET
 from kapsa.environments.steps.route import ROUTE, TLS_SECRET, WILDCARD_SECRET
-from kapsa.environments.steps.secrets import env_from
+from kapsa.environments.steps.secrets import env_from, pull_secret_name
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit
 
 __all__ = ["RenderStep", "asleep"]
@@ -52,6 +52,7 @@ class RenderStep:
             image=visit.image,
             host=visit.host,
             env_from=env_from(visit),
+            pull_secret=pull_secret_name(visit),
         )
         made = await self._renderer.render(request)
         visit.warnings = made.warnings

@@ -1,0 +1,97 @@
+"""What is changed in every repository's objects so that they can live in an environment."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from typing import Any
+
+import pytest
+
+from kapsa.environments.checkout import Checkout
+from kapsa.environments.dependencies import Rendered
+from kapsa.environments.image_reference import ImageReference
+from kapsa.environments.render import FilterRules, Injected, Renderer, filter_objects
+from kapsa.environments.resources import Deployment
+from kapsa.tools import find_tool
+from tests.environments.render.conftest import Writes
+
+IMAGE = ImageReference.parse("registry.example.com/team/app:v1@sha256:" + "a" * 64)
+ACCOUNT = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: runner}\n"
+JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate}\nspec: {ttlSecondsAfterFinished: 60, suspend: false}\n"
+POD = (
+    "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: "
+    "{serviceAccountName: runner, MORE containers: [{name: a, image: 'a:1'}]}}}\n"
+)
+
+
+async def render(renderer: Renderer, checkout: Writes, text: str, **more: Any) -> Rendered:
+    made = checkout({"deploy/a.yaml": text})
+    brought = Injected(release="app", namespace="x", **more)
+    return await renderer.render(made, Deployment(type="manifest", path="deploy"), brought)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("", ()),
+        ("automountServiceAccountToken: false\n", ()),
+        ("automountServiceAccountToken: true\n", ("no token of ServiceAccount runner is mounted",)),
+    ],
+)
+async def test_no_token_of_an_account_is_mounted(
+    renderer: Renderer, checkout: Writes, said: str, told: tuple[str, ...]
+) -> None:
+    rendered = await render(renderer, checkout, ACCOUNT + said)
+    assert rendered.objects[0]["automountServiceAccountToken"] is False
+    assert rendered.warnings == told
+
+
+async def test_no_token_is_mounted_in_pods_that_ask_for_it(renderer: Renderer, checkout: Writes) -> None:
+    text = POD.replace("MORE", "automountServiceAccountToken: true,")
+    rendered = await render(renderer, checkout, text)
+    assert rendered.objects[0]["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    assert rendered.warnings == ("no token is mounted in pods of Deployment web",)
+
+
+@pytest.mark.parametrize(
+    ("more", "secrets"),
+    [
+        ("", [{"name": "pull"}]),
+        ("imagePullSecrets: [{name: own}],", [{"name": "own"}, {"name": "pull"}]),
+        ("imagePullSecrets: [{name: pull}],", [{"name": "pull"}]),
+        ("imagePullSecrets: nonsense,", [{"name": "pull"}]),
+    ],
+)
+async def test_pods_of_any_account_can_pull_the_projects_images(
+    renderer: Renderer, checkout: Writes, more: str, secrets: list[dict[str, str]]
+) -> None:
+    rendered = await render(renderer, checkout, POD.replace("MORE", more), pull_secret="pull")
+    assert rendered.objects[0]["spec"]["template"]["spec"]["imagePullSecrets"] == secrets
+
+
+async def test_without_a_pull_secret_pods_are_left_as_they_are(renderer: Renderer, checkout: Writes) -> None:
+    rendered = await render(renderer, checkout, POD.replace("MORE", ""))
+    assert "imagePullSecrets" not in rendered.objects[0]["spec"]["template"]["spec"]
+
+
+async def test_a_job_that_removes_itself_stays_or_it_would_run_again_and_again(
+    renderer: Renderer, checkout: Writes
+) -> None:
+    rendered = await render(renderer, checkout, JOB)
+    assert rendered.objects[0]["spec"] == {"suspend": False}
+    assert rendered.warnings == ("Job migrate stays when it is done: ttlSecondsAfterFinished is left out",)
+
+
+async def test_what_helm_create_makes_can_be_deployed(renderer: Renderer, checkout: Writes) -> None:
+    made: Checkout = checkout({})
+    command = [str(find_tool("helm").path), "create", "app"]
+    await asyncio.to_thread(subprocess.run, command, cwd=made.root, check=True, capture_output=True)
+    brought = Injected(release="app", namespace="x", image=IMAGE, host="pr-7.example.com", pull_secret="pull")
+    rendered = await renderer.render(made, Deployment(type="helm", path="app"), brought)
+    kept = filter_objects(rendered.objects, FilterRules(namespace="x", hosts=["pr-7.example.com"]))
+    assert {each["kind"] for each in kept} == {"Deployment", "Service", "ServiceAccount"}
+    (deployment,) = (each for each in kept if each["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == IMAGE.pinned
+    assert pod["imagePullSecrets"] == [{"name": "pull"}]
