@@ -7,7 +7,6 @@ import gc
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from kapsa.devcluster import DevCluster
 from kapsa.runtime import Client, Operator
 from kapsa.runtime.process import OperatorNotFoundError, load_operator, main
 from kapsa.runtime.testing import Harness
+from tests.eventually import eventually
 from tests.runtime.shop import Recorder
 
 PROGRAM = '''
@@ -84,14 +84,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def eventually(holds: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            if await holds():
-                return
-            await asyncio.sleep(0.05)
-
-
 async def is_ready(port: int, text: str) -> bool:
     try:
         async with (
@@ -117,7 +109,11 @@ async def test_sigterm_ends_the_program_after_its_work_with_the_lease_released(
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            await eventually(lambda: is_ready(unused_tcp_port, "[+] controller thing: working"))
+            await eventually(
+                lambda: is_ready(unused_tcp_port, "[+] controller thing: working"),
+                bool,
+                "a working controller",
+            )
             thing = {
                 "apiVersion": "example.com/v1",
                 "kind": "Thing",
@@ -125,7 +121,7 @@ async def test_sigterm_ends_the_program_after_its_work_with_the_lease_released(
                 "spec": {"seconds": 1.0},
             }
             await harness.client.create(thing)
-            await eventually(lambda: harness.events(reason="Began"))
+            await eventually(lambda: harness.events(reason="Began"), bool, "a run that has begun")
             program.send_signal(signal.SIGTERM)
             _, said = await asyncio.wait_for(program.communicate(), 30)
             assert program.returncode == 0, said.decode()
@@ -164,7 +160,7 @@ async def test_an_operator_killed_for_real_at_any_time_ends_like_one_that_was_no
                 stderr=asyncio.subprocess.DEVNULL,
             )
             try:
-                await eventually(partial(enough, harness, least))
+                await eventually(partial(enough, harness, least), bool, f"{least} writes")
             finally:
                 program.kill()
                 await program.wait()
@@ -293,7 +289,7 @@ users: [{{name: u, user: {{}}}}]
         async def in_trouble() -> bool:
             return bool(informer.trouble)
 
-        await eventually(in_trouble)
+        await eventually(in_trouble, bool, "a watch that failed")
         assert str(unused_tcp_port) in informer.trouble
         ready, report = run.health.report(run.health.ready)
         assert not ready
