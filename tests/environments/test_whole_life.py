@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -238,6 +239,49 @@ async def test_a_fork_is_built_and_gets_secrets_only_as_long_as_its_commit_is_ap
 def waits_for_approval(environment: Environment) -> bool:
     condition = environment.status.condition("BuildReady")
     return condition is not None and condition.reason == "ApprovalRequired"
+
+
+async def test_what_somebody_changes_in_an_environment_is_put_back(life: Life) -> None:
+    await life.project(HELM)
+    ready = await preview(life)
+    place = life.place(PREVIEW)
+    changed: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("v1/ResourceQuota", "kapsa-quota", {"hard": {"pods": "99"}}),
+        ("networking.k8s.io/v1/NetworkPolicy", "kapsa-same-namespace", {"ingress": [{}]}),
+        ("networking.k8s.io/v1/Ingress", "kapsa", {"ingressClassName": "other"}),
+        ("v1/Service", "from-chart", {"selector": {"app": "other"}}),
+    )
+    before = [(await life.client.get(kind, name, namespace=place))["spec"] for kind, name, _ in changed]
+    for kind, name, spec in changed:
+        await life.client.patch(kind, name, {"spec": spec}, namespace=place)
+    await life.client.delete("networking.k8s.io/v1/NetworkPolicy", "kapsa-default-deny", namespace=place)
+    await life.stage.exists("networking.k8s.io/v1/NetworkPolicy", "kapsa-default-deny", namespace=place)
+
+    async def put_back() -> bool:
+        now = [(await life.client.get(kind, name, namespace=place))["spec"] for kind, name, _ in changed]
+        return now == before
+
+    await life.stage.until(put_back, "all is as before")
+    assert (await life.ready(PREVIEW)).status.image == ready.status.image
+
+
+async def test_a_host_that_is_reserved_or_taken_is_refused_by_name(life: Life) -> None:
+    await life.project(HELM)
+    first = await preview(life)
+    for label, reason in (("www", "HostReserved"), (PREVIEW, "HostTaken")):
+        host = f"{label}.{life.domain}"
+        spec = {
+            "projectRef": {"name": "app"},
+            "source": {"commitSha": first.spec.source.commit_sha},
+            "ingress": {"host": host},
+        }
+        await life.stage.apply(Environment, "second", spec, namespace=life.home)
+        failed = await life.reaches("second", lambda each: each.status.phase == "Failed", f"fails for {host}")
+        assert failed.status.failure is not None
+        assert failed.status.failure.reason == reason
+        assert host in failed.status.failure.message
+    assert (await life.ready(PREVIEW)).status.url == first.status.url
+    assert await life.hosts() == [f"{PREVIEW}.{life.domain}"]
 
 
 @pytest.mark.real
