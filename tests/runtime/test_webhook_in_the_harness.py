@@ -75,6 +75,28 @@ async def test_while_the_operator_is_away_writes_are_refused_and_then_go_on(harn
     await harness.apply(app("web"))
 
 
+async def test_a_kind_may_have_several_validating_webhooks(harness: Harness) -> None:
+    class Named(ValidatingWebhook[App]):
+        path = "/validate-names"
+
+        async def validate(self, request: AdmissionRequest[App]) -> AdmissionResponse:
+            return deny("not that name") if request.name == "evil" else allow()
+
+    await harness.install(App)
+    webhooks = Webhooks(Few(), Named(), service="shop-webhooks")
+    await harness.start(Operator(controllers=[Recorder()], name="shop", webhooks=webhooks))
+    await harness.settle()
+    registered = await harness.get(REGISTRATION, "shop", namespace="")
+    assert [each["name"] for each in registered["webhooks"]] == [
+        "validate-app.example.com",
+        "validate-names.example.com",
+    ]
+    with pytest.raises(Forbidden, match="not that name"):
+        await harness.apply(app("evil"))
+    with pytest.raises(Forbidden, match="at most 3 replicas"):
+        await harness.apply(app("web", replicas=4))
+
+
 async def test_any_replica_answers(harness: Harness) -> None:
     await harness.install(App)
     await harness.start(operator(), name="one")

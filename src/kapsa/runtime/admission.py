@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import re
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -208,13 +209,21 @@ class Webhook(Generic[T]):
             raise ValueError(f"{type(self).__name__}: timeout_seconds must be from 1 to 30")
         self.gvk: GroupVersionKind = kind_of(self.resource)
         if not self.path:
-            group = (self.gvk.group or "core").replace(".", "-")
-            self.path = f"/{self.verb}-{group}-{self.gvk.version}-{self.gvk.kind.lower()}"
+            self.path = self._usual_path()
+
+    def _usual_path(self) -> str:
+        group = (self.gvk.group or "core").replace(".", "-")
+        return f"/{self.verb}-{group}-{self.gvk.version}-{self.gvk.kind.lower()}"
 
     @property
     def name(self) -> str:
-        """How the API server and the metrics call it: at least three labels of a domain name."""
-        return f"{self.verb}-{self.gvk.kind.lower()}.{self.gvk.group or 'core.kubernetes'}"
+        """How the API server and the metrics call it: at least three labels of a domain name.
+
+        A path of its own gives it a name of its own, since a kind may have several.
+        """
+        slug = re.sub(r"[^a-z0-9]+", "-", self.path.lower()).strip("-")
+        label = f"{self.verb}-{self.gvk.kind.lower()}" if self.path == self._usual_path() else slug
+        return f"{label}.{self.gvk.group or 'core.kubernetes'}"
 
     def registration(self, client_config: Mapping[str, Any]) -> Manifest:
         """Its entry in the webhook configuration."""
