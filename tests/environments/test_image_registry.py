@@ -191,6 +191,22 @@ async def test_inner_addresses_are_refused_when_connecting(registry_server: Regi
     assert registry_server.requests == []
 
 
+async def test_a_redirect_to_an_inner_address_is_refused(registry_server: RegistryServer) -> None:
+    def guard(address: str) -> None:
+        if address != "127.0.0.1":
+            raise Refused(f"no server may be at {address}")
+
+    registry_server.push("team/app", COMMIT)
+    registry_server.redirect_to = "http://169.254.169.254"
+    outgoing = OutgoingHttp(address_guard=guard)
+    try:
+        registry = ImageRegistry(f"http://{registry_server.endpoint}", outgoing, insecure=True)
+        with pytest.raises(Refused, match=r"169\.254\.169\.254"):
+            await registry.digest(image(registry_server))
+    finally:
+        await outgoing.close()
+
+
 async def test_an_answer_without_end_is_cut(registry_server: RegistryServer) -> None:
     registry_server.push("team/app", COMMIT)
     outgoing = OutgoingHttp(address_guard=None)

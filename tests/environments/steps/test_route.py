@@ -166,6 +166,15 @@ async def test_an_environment_that_is_not_to_be_reached_has_no_route(team: Team)
     assert (ready.status.url, ready.status.urls) == (None, [])
 
 
+async def test_a_path_that_breaks_out_of_a_controllers_configuration_is_refused(team: Team) -> None:
+    await team.start()
+    await team.project()
+    await team.environment(ingress={"path": "/x;} location / {"})
+    failed = await team.reaches("one", "IngressReady", "False", "IngressPathRefused")
+    assert failed.status.failure is not None
+    assert "semicolon" in failed.status.failure.message
+
+
 async def test_of_several_services_the_project_names_one(team: Team) -> None:
     team.outside.renderer.objects = [deployment("web", "app:1"), service("web"), service("metrics", 9090)]
     await team.start()

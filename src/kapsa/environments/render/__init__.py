@@ -17,7 +17,6 @@ from kapsa.environments.render.filter import (
 )
 from kapsa.environments.render.inputs import Injected, Manifest, RenderFailed
 from kapsa.environments.render.renderer import Renderer
-from kapsa.environments.render.routing import annotation_refusal
 
 __all__ = [
     "ALLOWED_KINDS",
@@ -30,6 +29,5 @@ __all__ = [
     "RenderCache",
     "RenderFailed",
     "Renderer",
-    "annotation_refusal",
     "filter_objects",
 ]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-__all__ = ["annotation_refusal", "routing_refusals"]
+__all__ = ["annotation_refusal", "path_refusal", "routing_refusals"]
 
 _CONFIGURES_ALL = re.compile(
     r"snippet|server-alias|modsecurity|lua-|^config-|auth-url|auth-signin|auth-tls-match-cn|custom-headers|^mirror-|^actions\."
@@ -39,6 +39,13 @@ def annotation_refusal(key: str, value: str, *, hosts: Collection[str] = (), nam
     return ""
 
 
+def path_refusal(path: str) -> str:
+    """Why a path that requests are routed by is refused; empty if it is not."""
+    if _BREAKS_OUT.search(path):
+        return f"path {path[:80]!r} holds a semicolon, a brace or a line break"
+    return ""
+
+
 def routing_refusals(manifest: Mapping[str, Any], *, hosts: Collection[str], namespace: str) -> Iterator[str]:
     """What an object breaks of the rules for routing."""
     kind = manifest.get("kind")
@@ -65,8 +72,8 @@ def _ingress(spec: Mapping[str, Any], hosts: Collection[str]) -> Iterator[str]:
         yield from _foreign(rule.get("host"), hosts)
         http = rule.get("http")
         for entry in _dicts(http.get("paths")) if isinstance(http, dict) else ():
-            if _BREAKS_OUT.search(str(entry.get("path") or "")):
-                yield f"path {str(entry['path'])[:80]!r} holds a semicolon, a brace or a line break"
+            if refusal := path_refusal(str(entry.get("path") or "")):
+                yield refusal
     for entry in _dicts(spec.get("tls")):
         listed = entry.get("hosts")
         for host in listed if isinstance(listed, list) else ():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from kapsa.environments.names import MANAGED_BY, OPERATOR
+from kapsa.environments.render.routing import path_refusal
 from kapsa.environments.resources import ServiceTarget
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.routes import HTTP_ROUTE, INGRESS, Route, refused_annotations
@@ -37,10 +38,15 @@ class RouteStep:
             await self._remove(visit)
             _tell(visit, [])
             return Done("it is not reached from outside", reason="NotRequested")
-        refused = refused_annotations(
-            visit.environment.spec.ingress.annotations, host=visit.host, namespace=visit.place
-        )
-        if refused:
+        wanted = visit.environment.spec.ingress
+        if why := path_refusal(wanted.path):
+            return Failed(
+                reason="IngressPathRefused",
+                message=f"ingress.path: {why}",
+                hint="Change it in the Environment.",
+                after=None,
+            )
+        if refused := refused_annotations(wanted.annotations, host=visit.host, namespace=visit.place):
             return Failed(
                 reason="AnnotationRefused",
                 message=f"ingress.annotations: {'; '.join(refused)}",
