@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from hypothesis import HealthCheck, settings
 
 from kapsa.devcluster import DevCluster, VirtualClock, VirtualTimeLoop
 from kapsa.runtime.client import Client
 from kapsa.runtime.testing.background import background_loop
 from tests.devcluster.conformance.report import ConformanceRecorder
 from tests.leftovers import remove_kinds, remove_objects
+
+# How long an example takes says more about the machine's other work than about the code.
+settings.register_profile("kapsa", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kapsa")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
