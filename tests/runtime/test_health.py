@@ -52,6 +52,26 @@ async def test_probes_and_metrics_are_served_on_their_own_ports(
         assert (await fetch(web, ports["metrics"], "/healthz"))[0] == 404
 
 
+async def test_the_paths_can_be_others(harness: Harness, web: aiohttp.ClientSession) -> None:
+    await harness.install(App)
+    paths = {"metrics_path": "/prometheus", "liveness_path": "/live", "readiness_path": "/ready"}
+    operator = Operator(controllers=[Recorder()], metrics_port=0, health_port=0, host="127.0.0.1", **paths)  # type: ignore[arg-type]
+    async with operator.running(harness.connect("operator")) as run:
+        await run.wait_until_synced()
+        ports = run.probes.ports
+        assert (await fetch(web, ports["metrics"], "/prometheus"))[0] == 200
+        assert (await fetch(web, ports["health"], "/live"))[0] == 200
+        assert (await fetch(web, ports["health"], "/ready"))[0] == 200
+        assert (await fetch(web, ports["health"], "/healthz"))[0] == 404
+
+
+def test_paths_that_cannot_be_told_apart_are_refused() -> None:
+    with pytest.raises(ValueError, match="a path each, not /x, /healthz, /x"):
+        Operator(controllers=[Recorder()], metrics_path="/x", readiness_path="/x")
+    with pytest.raises(ValueError, match="'live' is no path: it begins with a slash"):
+        Operator(controllers=[Recorder()], liveness_path="live")
+
+
 async def test_one_port_can_serve_both(web: aiohttp.ClientSession, unused_tcp_port: int) -> None:
     server = ProbeServer(
         Health(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=unused_tcp_port

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 Check = Callable[[], Finding]
+Answer = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class PortTakenError(OSError):
@@ -62,8 +63,15 @@ class ProbeServer:
         host: str = "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus come from outside the pod
         metrics_port: int | None = 8080,
         health_port: int | None = 8081,
+        metrics_path: str = "/metrics",
+        liveness_path: str = "/healthz",
+        readiness_path: str = "/readyz",
     ) -> None:
         self._health = health
+        self._routes: dict[str, list[tuple[str, Answer]]] = {
+            "metrics": [(metrics_path, self._serve_metrics)],
+            "health": [(liveness_path, self._serve_live), (readiness_path, self._serve_ready)],
+        }
         self._metrics = metrics
         self._host = host
         self._ports = {"metrics": metrics_port, "health": health_port}
@@ -83,11 +91,8 @@ class ProbeServer:
 
     async def _listen(self, port: int, served: list[str]) -> int:
         app = web.Application()
-        if "metrics" in served:
-            app.router.add_get("/metrics", self._serve_metrics)
-        if "health" in served:
-            app.router.add_get("/healthz", self._serve_live)
-            app.router.add_get("/readyz", self._serve_ready)
+        for path, answer in (route for what in served for route in self._routes[what]):
+            app.router.add_get(path, answer)
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await runner.setup()
         self._runners.append(runner)

@@ -52,6 +52,9 @@ class Operator:
         companions: Sequence[Companion] = (),
         metrics_port: int | None = 8080,
         health_port: int | None = 8081,
+        metrics_path: str = "/metrics",
+        liveness_path: str = "/healthz",
+        readiness_path: str = "/readyz",
         host: str = "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus come from outside the pod
         check_rights: bool = True,
         sync_timeout: float = 120.0,
@@ -66,8 +69,11 @@ class Operator:
         :param webhooks: validating, mutating and conversion webhooks, and where they are reached.
         :param collect: more metrics: called with the cache whenever somebody asks for them.
         :param companions: what else runs as long as the operator does, such as a server or a pool of connections.
-        :param metrics_port: where `/metrics` is served; None for nowhere, 0 for any free port.
-        :param health_port: where `/healthz` and `/readyz` are served; may be the same as `metrics_port`.
+        :param metrics_port: where metrics are served; None for nowhere, 0 for any free port.
+        :param health_port: where the probes are served; may be the same as `metrics_port`.
+        :param metrics_path: the path of the metrics.
+        :param liveness_path: the path of the liveness probe.
+        :param readiness_path: the path of the readiness probe.
         :param host: the address to listen on.
         :param check_rights: whether to ask the API server at start for the rights that are declared.
         :param sync_timeout: seconds after which a watch without a first list is reported.
@@ -87,12 +93,24 @@ class Operator:
         self.companions = tuple(companions)
         self.metrics_port = metrics_port
         self.health_port = health_port
+        self.metrics_path = metrics_path
+        self.liveness_path = liveness_path
+        self.readiness_path = readiness_path
         self.host = host
         self.check_rights = check_rights
         self.sync_timeout = sync_timeout
         self.shutdown_grace = shutdown_grace
         self.loop_limit = loop_limit
         self._check_names()
+        self._check_paths()
+
+    def _check_paths(self) -> None:
+        paths = (self.metrics_path, self.liveness_path, self.readiness_path)
+        for path in paths:
+            if not path.startswith("/"):
+                raise ValueError(f"{path!r} is no path: it begins with a slash")
+        if len(set(paths)) < len(paths):
+            raise ValueError(f"metrics and probes need a path each, not {', '.join(paths)}")
 
     def _default_name(self) -> str:
         if self.leader_election is not None:

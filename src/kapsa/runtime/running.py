@@ -100,6 +100,9 @@ class RunningOperator:
             host=operator.host,
             metrics_port=operator.metrics_port,
             health_port=operator.health_port,
+            metrics_path=operator.metrics_path,
+            liveness_path=operator.liveness_path,
+            readiness_path=operator.readiness_path,
         )
         self.webhooks = self._make_webhooks(webhook_route)
         self.loop_watch: LoopWatch | None = None
