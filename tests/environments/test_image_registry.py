@@ -38,7 +38,7 @@ async def test_an_image_is_found_by_its_tag_and_one_that_is_not_there_is_absent(
     registry = ImageRegistry(registry_server.endpoint, outgoing, insecure=True)
     try:
         assert await registry.digest(image(registry_server)) == digest
-        assert await registry.exists(image(registry_server, "another")) is False
+        assert await registry.digest(image(registry_server, "another")) is None
         assert await registry.digest(image(registry_server).with_digest(digest)) == digest
     finally:
         await outgoing.close()
@@ -82,7 +82,7 @@ async def test_a_refresh_token_takes_the_place_of_a_password() -> None:
     server.login, server.identity_token = ("robot", PASSWORD), "refresh-me-please"
     server.push("team/app", COMMIT)
     credentials = RegistryCredentials(identity_token="refresh-me-please")
-    assert await asked(server, credentials).exists(image(server))
+    assert await asked(server, credentials).digest(image(server)) is not None
 
 
 @pytest.mark.parametrize("by_token", [True, False])

@@ -70,7 +70,7 @@ def _deployment(found: Object, status: Object) -> Health:
     if failure.get("status") == "True":
         return Health("Failed", str(failure.get("message", "")), "ReplicaFailure")
     wanted = (found.get("spec") or {}).get("replicas", 1)
-    counted = _replicas(status, wanted, available="availableReplicas")
+    counted = _replicas(status, wanted)
     if counted is not None:
         return counted
     if "observedGeneration" not in status:
@@ -119,23 +119,12 @@ def _daemon_set(found: Object, status: Object) -> Health:
     return Health("Current")
 
 
-def _replica_set(found: Object, status: Object) -> Health:
-    if _is(status, "ReplicaFailure"):
-        return Health(
-            "Failed", str(_condition(status, "ReplicaFailure").get("message", "")), "ReplicaFailure"
-        )
-    wanted = (found.get("spec") or {}).get("replicas", 1)
-    return _replicas(status, wanted, updated="fullyLabeledReplicas") or Health("Current")
-
-
-def _replicas(
-    status: Object, wanted: int, *, updated: str = "updatedReplicas", available: str = "availableReplicas"
-) -> Health | None:
+def _replicas(status: Object, wanted: int) -> Health | None:
     """What is missing until all replicas are there and no others; None if nothing is."""
     for field, words in (
         ("replicas", "are there"),
-        (updated, "are updated"),
-        (available, "are available"),
+        ("updatedReplicas", "are updated"),
+        ("availableReplicas", "are available"),
         ("readyReplicas", "are ready"),
     ):
         if status.get(field, 0) < wanted:
@@ -199,7 +188,6 @@ _JUDGES: Mapping[str, Callable[[Object, Object], Health]] = {
     "Deployment": _deployment,
     "StatefulSet": _stateful_set,
     "DaemonSet": _daemon_set,
-    "ReplicaSet": _replica_set,
     "Job": _job,
     "PersistentVolumeClaim": _claim,
     "Service": _service,

@@ -103,10 +103,6 @@ class ImageRegistry:
             raise self._unexpected(answer, path)
         return told
 
-    async def exists(self, image: ImageReference) -> bool:
-        """Whether the registry has this image. Errors as `digest`."""
-        return await self.digest(image) is not None
-
     async def _ask(self, method: str, path: str, *, scope: str, accept: str = "") -> Answer:
         await self._settle()
         headers = {"Accept": accept} if accept else {}
