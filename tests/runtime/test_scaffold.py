@@ -14,6 +14,9 @@ from kapsa.runtime.errors import UnknownKind
 from kapsa.runtime.scaffold import Project, ScaffoldError, create_project
 from tests.eventually import eventually
 
+# A project's own checks begin with an empty cache of types, which takes a busy machine its time.
+pytestmark = pytest.mark.timeout(300)
+
 BIN = Path(sys.executable).parent
 
 
@@ -23,7 +26,7 @@ def make(project: Path, *targets: str) -> subprocess.CompletedProcess[str]:
         name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))
     }
     command = ["make", *targets, f"BIN={BIN}"]
-    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=110)
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=280)
 
 
 @pytest.fixture(scope="module")
