@@ -141,12 +141,6 @@ CASES = [
     watch(
         "a watch ends after timeoutSeconds", "resourceVersion={rv}&timeoutSeconds=1", before=(A,), events=1
     ),
-    watch(
-        "a watch from an old revision is an ERROR event or 410",
-        "resourceVersion=1&timeoutSeconds=3",
-        before=(A,),
-        events=1,
-    ),
     watch("a watch from a revision that is no number is refused", "resourceVersion=x", events=1),
     watch("a watch with a bad selector is refused", "labelSelector=a+in+(", events=1),
     watch("a watch with an unknown field is refused", "fieldSelector=data.a=1", events=1),
