@@ -170,6 +170,7 @@ async def _play_all(histories: list[dict[str, Any]], send: Send) -> list[list[An
 
 
 @pytest.mark.real
+@pytest.mark.timeout(600)
 async def test_the_real_server_still_does_what_was_recorded() -> None:
     async with _real() as send:
         await _install(send)
@@ -182,6 +183,7 @@ async def test_the_real_server_still_does_what_was_recorded() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.timeout(600)
 async def test_random_histories_end_alike_on_both_engines() -> None:
     histories = [
         history(seed) for seed in range(RANDOM_HISTORIES) for history in (widget_history, deployment_history)
