@@ -114,6 +114,13 @@ class Marks:
             return f"<{key}>" if value not in (None, "", "None", ["None"]) else value
         return self.body(value, path)
 
+    def event(self, value: Any) -> Any:
+        """A watch event; a bookmark's revision is the store's, which other writers move."""
+        masked = self.body(value)
+        if value.get("type") == "BOOKMARK":
+            masked["object"]["metadata"]["resourceVersion"] = "<revision>"
+        return masked
+
     _list = False
 
     def document(self, value: Any) -> Any:
@@ -206,7 +213,7 @@ class Engine:
                 async with asyncio.timeout(10):
                     async for chunk in response.content.iter_any():
                         *lines, buffer = (buffer + chunk).split(b"\n")
-                        events += [marks.body(json.loads(line)) for line in lines if line]
+                        events += [marks.event(json.loads(line)) for line in lines if line]
                         if len(events) >= watch.events:
                             break
                     else:
