@@ -22,9 +22,9 @@ BIN = Path(sys.executable).parent
 
 def make(project: Path, *targets: str) -> subprocess.CompletedProcess[str]:
     """Run a target of the project's Makefile in the environment that runs these tests."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))
-    }
+    # Without what an outer make leaves for its own: it would have this one tell of directories, too.
+    outer = ("PYTEST", "COV", "MAKE", "MFLAGS")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
     command = ["make", *targets, f"BIN={BIN}"]
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=280)
 
