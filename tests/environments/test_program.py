@@ -62,7 +62,7 @@ async def test_nothing_of_this_process_is_in_its_environment_and_no_proxy_leads_
     ("script", "limits", "error"),
     [
         ("sleep 60", Limits(seconds=0.3), TimedOut),
-        ("yes", Limits(seconds=20, output_bytes=MIB), TooLarge),
+        ("while :; do echo more; done", Limits(seconds=20, output_bytes=MIB), TooLarge),
         ("exec tail -c 300000000 /dev/zero", Limits(seconds=20, memory_bytes=50 * MIB), TooLarge),
         ("tail -c 300000000 /dev/zero; exit 0", Limits(seconds=20, memory_bytes=50 * MIB), TooLarge),
     ],
