@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from kapsa.runtime.testing.crashes import MOMENTS
 from tests.environments.outside_world import FakeBuilds, commit_of
 from tests.environments.team import REPOSITORY, Outside, operator
 
+RecordProperty = Callable[[str, object], None]
 pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(900)]
 
 HOME = namespace_name("team", "app")
@@ -55,6 +55,8 @@ class Story:
             prepare=self.prepare,
             steps=steps,
             ignore=["pods", "endpointslices", "endpoints"],
+            # Projects poll for ever: what an environment has not done after its longest wait, a crash has lost.
+            horizon=90,
         )
 
 
@@ -88,33 +90,34 @@ async def delete_environment(harness: Harness) -> None:
 
 
 async def run(
-    name: str, scenario: Scenario, capsys: pytest.CaptureFixture[str], moments: Sequence[Any] = MOMENTS
+    name: str, scenario: Scenario, record_property: RecordProperty, moments: Sequence[Any] = MOMENTS
 ) -> None:
     report = await crash_at_every_write(scenario, moments=moments)
-    with capsys.disabled():
-        sys.stdout.write(f"\n{name}: {report}\n")
+    record_property("sweep", f"{name}: {report}")
     assert not report.failures, str(report)
     assert report.points >= 30
 
 
 async def test_an_environment_created_updated_and_deleted_survives_a_crash_at_any_write(
-    capsys: pytest.CaptureFixture[str],
+    record_property: RecordProperty,
 ) -> None:
     story = Story()
-    await run("environment", story.scenario(ask_for("one"), ask_for("two"), delete_environment), capsys)
+    await run(
+        "environment", story.scenario(ask_for("one"), ask_for("two"), delete_environment), record_property
+    )
 
 
 async def test_an_environment_whose_image_is_built_survives_a_crash_at_any_write(
-    capsys: pytest.CaptureFixture[str],
+    record_property: RecordProperty,
 ) -> None:
     registry = {"imageRepository": "registry.example.com/org/app"}
     story = Story(build={"strategy": "dockerfile"}, registry=registry, deployment={"type": "image"})
     scenario = story.scenario(ask_for("one"), ask_for("two"), delete_environment)
-    await run("environment with builds", scenario, capsys, ["commit"])
+    await run("environment with builds", scenario, record_property, ["commit"])
 
 
 async def test_a_project_with_three_previews_survives_a_crash_at_any_write(
-    capsys: pytest.CaptureFixture[str],
+    record_property: RecordProperty,
 ) -> None:
     story = Story(previewEnvironments={"enabled": True}, secrets=[], resources={})
 
@@ -129,4 +132,4 @@ async def test_a_project_with_three_previews_survives_a_crash_at_any_write(
         await harness.clock.sleep(800)
 
     # The worst moment only: the write counts, and nobody knows of it.
-    await run("project", story.scenario(push, merge), capsys, ["commit"])
+    await run("project", story.scenario(push, merge), record_property, ["commit"])

@@ -53,6 +53,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """What people do to it, one after the other; the cluster settles after each."""
     ignore: Sequence[str] = ()
     """Resources (plurals) that do not belong to the end state."""
+    horizon: float = 600.0
+    """Seconds in which whatever comes back by itself must have done what it can, as in `Harness.settle`."""
 
 
 class Stage(msgspec.Struct):
@@ -139,13 +141,13 @@ async def play(
                 arm(plan, harness)
             stage = Stage(harness, plan, scenario)
             await stage.start()
-            await harness.settle(quiet=quiet)
+            await harness.settle(quiet=quiet, horizon=scenario.horizon)
             await interlude.settled(0, stage)
             for number, step in enumerate(scenario.steps, start=1):
                 await interlude.before(number, stage)
                 await step(harness)
                 await interlude.after(number, stage)
-                await harness.settle(quiet=quiet)
+                await harness.settle(quiet=quiet, horizon=scenario.horizon)
                 await interlude.settled(number, stage)
             records = [record for record in plan.records if record.client == CLIENT]
             done = _work(plan)
