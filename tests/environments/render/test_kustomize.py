@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -101,27 +99,6 @@ async def test_generators_components_patches_and_built_in_plugins_work(
     assert made["data"] == {"DOCS": "https://docs.example.com", "note.txt": "see https://example.com"}
     assert web["metadata"]["name"] == "pre-web"
     assert web["data"] == {"a": "b", "c": "https://d"}
-
-
-@pytest.fixture
-def asked() -> Iterator[tuple[str, list[str]]]:
-    """The address of a server on loopback, and what it was asked for."""
-    seen: list[str] = []
-
-    class Records(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(self.path)
-            self.send_error(404)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Records)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", seen
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.mark.parametrize(
