@@ -82,6 +82,25 @@ def test_a_host_name_is_never_longer_than_a_host_name_may_be(label: str, labels:
     assert all(LABEL.fullmatch(part) for part in host.split("."))
 
 
+@pytest.mark.parametrize(
+    ("domain", "longest"),
+    [
+        ("preview.example.com", 64),
+        ("a" * 56, 64),
+        ("a" * 57, 57 + 1 + 63),
+        (".".join(["a" * 61] * 3), 185 + 1 + 63),
+        (".".join(["a" * 60] * 4), 253),
+    ],
+)
+def test_a_host_fits_into_a_certificates_common_name_wherever_its_domain_leaves_room(
+    domain: str, longest: int
+) -> None:
+    first, second = (host_name(host_label("x" * 62 + end), domain) for end in "ab")
+    assert len(first) == longest
+    assert first != second
+    assert host_name("shop", domain) == f"shop.{domain}"
+
+
 def test_a_domain_that_leaves_no_room_is_refused() -> None:
     with pytest.raises(ValueError, match="too long a domain"):
         host_name("a", ".".join(["a" * 61] * 4))

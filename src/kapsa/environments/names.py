@@ -12,6 +12,7 @@ import re
 __all__ = [
     "APPROVED_COMMIT",
     "BRANCH",
+    "COMMON_NAME_LIMIT",
     "ENVIRONMENT",
     "FINALIZER",
     "HOST_LIMIT",
@@ -52,9 +53,13 @@ APPROVED_COMMIT = "catalyst.dev/approved-commit"
 
 LABEL_LIMIT = 63
 HOST_LIMIT = 253
+COMMON_NAME_LIMIT = 64
+"""Of a certificate, which some authorities put the host into."""
 RELEASE_LIMIT = 53
 
 _HASH_DIGITS = 5
+_LEAST_ROOM = _HASH_DIGITS + 2
+"""One character of a name, and what tells it from others."""
 
 
 def sanitize(part: str) -> str:
@@ -101,11 +106,15 @@ def release_name(*parts: str) -> str:
 
 
 def host_name(label: str, domain: str) -> str:
-    """A host of one label under a domain, no longer than a host name may be."""
-    room = HOST_LIMIT - len(domain) - 1
-    if room <= _HASH_DIGITS + 1:
+    """A host of one label under a domain: as short as a certificate's common name where the domain leaves room for that.
+
+    :raises ValueError: the domain leaves no room for a host at all.
+    """
+    taken = len(domain) + 1
+    if HOST_LIMIT - taken < _LEAST_ROOM:
         raise ValueError(f"{domain} is too long a domain: a host under it would pass {HOST_LIMIT} characters")
-    return f"{bounded(label, min(room, LABEL_LIMIT))}.{domain}"
+    limit = COMMON_NAME_LIMIT if COMMON_NAME_LIMIT - taken >= _LEAST_ROOM else HOST_LIMIT
+    return f"{bounded(label, min(limit - taken, LABEL_LIMIT))}.{domain}"
 
 
 def label_value(text: str) -> str:

@@ -252,6 +252,20 @@ def test_more_objects_than_a_namespace_should_get_are_refused() -> None:
     assert "more than 300 objects" in told
 
 
+def test_more_bytes_than_a_namespace_should_get_are_refused_however_small_each_object_is() -> None:
+    (told,) = refusals(
+        *(thing("v1/ConfigMap", f"c{number}", data={"a": "x" * 1_000_000}) for number in range(9))
+    )
+    assert told == "repository: more than 300 objects, or 8 MB of them"
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "a_b", "-a", "a" * 254])
+def test_a_name_that_no_server_takes_is_refused(name: str) -> None:
+    (told,) = refusals(thing("v1/ConfigMap", name))
+    assert "it has no name, or one that is not allowed" in told
+    assert filter_objects([thing("v1/ConfigMap", "a" * 253)], RULES)
+
+
 def test_every_allowed_kind_passes_in_its_plainest_form() -> None:
     pod = {"template": {"spec": {"containers": [{"name": "app", "image": "app:1"}]}}}
     forms: dict[str, Any] = {

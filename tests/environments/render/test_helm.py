@@ -8,6 +8,7 @@ import tarfile
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from kapsa.environments.dependencies import Rendered
@@ -92,6 +93,13 @@ async def test_an_image_that_is_known_by_digest_only_runs_by_digest(
         renderer, checkout, {"chart/templates/app.yaml": DEPLOYMENT}, {"env": []}, image=image
     )
     assert rendered.objects[0]["spec"]["template"]["spec"]["containers"][0]["image"] == image.pinned
+
+
+async def test_a_chart_that_takes_the_digest_gets_it(renderer: Renderer, checkout: Writes) -> None:
+    told = CONFIG_MAP + "  image: {{ toJson .Values.image | quote }}\n"
+    rendered = await render(renderer, checkout, {"chart/templates/a.yaml": told}, image=IMAGE)
+    given = {"digest": DIGEST, "repository": "registry.example.com/team/app", "tag": IMAGE.tag}
+    assert msgspec.json.decode(rendered.objects[0]["data"]["image"]) == given
 
 
 async def test_a_chart_with_variables_by_name_gets_them_by_name(renderer: Renderer, checkout: Writes) -> None:

@@ -1,0 +1,84 @@
+"""Whose a namespace is: told by UIDs, never by a name or by what somebody wrote on it."""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+
+from kapsa.environments.names import OWNER, OWNER_UID
+from kapsa.environments.resources import Environment, Project
+from tests.environments.outside_world import commit_of
+from tests.environments.stage import Stage
+from tests.environments.team import Team
+
+pytestmark = pytest.mark.virtual_time
+
+
+@pytest_asyncio.fixture
+async def team(stage: Stage) -> Team:
+    made = Team(stage)
+    await made.start()
+    return made
+
+
+async def test_a_namespace_that_only_says_it_is_a_projects_gets_nothing_of_it(team: Team) -> None:
+    await team.project()
+    forged = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": "elsewhere",
+            "annotations": {OWNER: f"{team.name}/app"},
+            "labels": {OWNER_UID: "of-another-project"},
+        },
+    }
+    await team.client.create(forged)
+    spec = {"projectRef": {"name": "app"}, "source": {"commitSha": commit_of("one")}}
+    await team.stage.apply(Environment, "one", spec, namespace="elsewhere")
+    await team.clock.sleep(60)
+    found = await team.client.get(Environment, "one", namespace="elsewhere")
+    condition = found.status.condition("Ready")
+    assert condition is not None
+    assert condition.reason == "ProjectMissing"
+    assert found.status.namespace is None
+    assert team.outside.renderer.requests == []
+
+
+async def test_a_namespace_that_was_replaced_is_not_the_environments_whatever_its_labels_say(
+    team: Team,
+) -> None:
+    await team.project()
+    made = await team.environment()
+    await team.ready()
+    await team.stage.harness.stop()
+    place = team.place("one")
+    await team.client.delete("v1/Namespace", place)
+    await team.stage.gone("v1/Namespace", place, namespace="")
+    forged = await team.stage.make_namespace(place, **{OWNER_UID: made.metadata.uid})
+    await team.start()
+    failed = await team.reaches("one", "NamespaceReady", "False", "NamespaceNotOurs")
+    assert failed.status.failure is not None
+    assert "is not the one that was made" in failed.status.failure.message
+    await team.client.delete(Environment, "one", namespace=team.home)
+    await team.stage.gone(Environment, "one", namespace=team.home)
+    left = await team.stage.get("v1/Namespace", place, namespace="")
+    assert left["metadata"]["uid"] == forged["metadata"]["uid"]
+    assert "deletionTimestamp" not in left["metadata"]
+
+
+async def test_a_project_of_the_same_name_does_not_get_the_environments_of_the_one_before(team: Team) -> None:
+    await team.project()
+    await team.environment()
+    await team.ready()
+    await team.stage.harness.stop()
+    await team.client.delete(Project, "app", namespace=team.name)
+    await team.client.patch(Project, "app", {"metadata": {"finalizers": None}}, namespace=team.name)
+    await team.stage.gone(Project, "app", namespace=team.name)
+    await team.project()
+    await team.start()
+    await team.environment(commit="two")
+    orphaned = await team.reaches("one", "Ready", "False", "ProjectMissing")
+    assert orphaned.status.commit_sha == commit_of("one")
+    refused = (await team.project_now()).status.condition("Ready")
+    assert refused is not None
+    assert refused.reason == "NamespaceNotOurs"
