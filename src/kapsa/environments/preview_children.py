@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from kapsa.environments.names import OWNER
+from kapsa.environments.network import SOLVER_PORT, ingress_controller, internet
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
 
@@ -16,8 +17,6 @@ MANAGED_LABELS = {"managed-by": "preview-operator"}
 APP_PORT = 8000
 SERVICE_PORT = 80
 _PROBE = {"httpGet": {"path": "/", "port": APP_PORT}, "periodSeconds": 10, "timeoutSeconds": 5}
-_PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
-_PRIVATE_6 = ("fc00::/7", "fe80::/10")
 
 
 def namespace_of(preview: PreviewEnvironment) -> str:
@@ -72,17 +71,9 @@ class PreviewChildren(msgspec.Struct, frozen=True):
     def network_policy(self) -> dict[str, Any]:
         """Requests come from this namespace and the ingress controller; out go DNS, this namespace and the internet,
         and nothing else of the cluster."""
-        from_ingress = {
-            "namespaceSelector": {
-                "matchLabels": {"kubernetes.io/metadata.name": self.settings.ingress_namespace}
-            }
-        }
+        from_outside = [{"protocol": "TCP", "port": port} for port in (APP_PORT, SOLVER_PORT)]
         same_namespace: dict[str, Any] = {"podSelector": {}}
         dns = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
-        internet = [
-            {"ipBlock": {"cidr": "0.0.0.0/0", "except": list(_PRIVATE)}},
-            {"ipBlock": {"cidr": "::/0", "except": list(_PRIVATE_6)}},
-        ]
         return {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",
@@ -92,9 +83,9 @@ class PreviewChildren(msgspec.Struct, frozen=True):
                 "policyTypes": ["Ingress", "Egress"],
                 "ingress": [
                     {"from": [same_namespace]},
-                    {"from": [from_ingress], "ports": [{"protocol": "TCP", "port": APP_PORT}]},
+                    {"from": [ingress_controller(self.settings)], "ports": from_outside},
                 ],
-                "egress": [{"to": [same_namespace]}, {"ports": dns}, {"to": internet}],
+                "egress": [{"to": [same_namespace]}, {"ports": dns}, {"to": internet(self.settings)}],
             },
         }
 
@@ -143,6 +134,9 @@ class PreviewChildren(msgspec.Struct, frozen=True):
         """Leads to its Service from outside, over https."""
         issuer = self.settings.preview_environment_issuer
         annotations = {"cert-manager.io/cluster-issuer": issuer} if issuer else {}
+        secured: dict[str, Any] = {"hosts": [self.host]}
+        if issuer:  # else nobody would fill it, and the controller has a certificate of its own
+            secured["secretName"] = f"{self.stem}-tls"
         backend = {"service": {"name": f"{self.stem}-svc", "port": {"number": SERVICE_PORT}}}
         return {
             "apiVersion": "networking.k8s.io/v1",
@@ -150,7 +144,7 @@ class PreviewChildren(msgspec.Struct, frozen=True):
             "metadata": self._metadata(f"{self.stem}-ingress", annotations),
             "spec": {
                 "ingressClassName": self.settings.ingress_class,
-                "tls": [{"hosts": [self.host], "secretName": f"{self.stem}-tls"}],
+                "tls": [secured],
                 "rules": [
                     {
                         "host": self.host,

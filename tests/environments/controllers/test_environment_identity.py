@@ -21,6 +21,26 @@ async def team(stage: Stage) -> Team:
     return made
 
 
+async def test_a_namespace_says_whose_it_is_and_which_branch_it_shows(team: Team) -> None:
+    await team.project()
+    branch = "feature/login&more"
+    made = await team.environment(source={"commitSha": commit_of("one"), "branch": branch})
+    await team.ready()
+    metadata = (await team.client.get("v1/Namespace", team.place("one")))["metadata"]
+    told = {
+        "app.kubernetes.io/managed-by": "kapsa",
+        "catalyst.dev/team": team.name,
+        "catalyst.dev/project": "app",
+        "catalyst.dev/environment": "one",
+        "catalyst.dev/branch": "feature-loginmore",
+        OWNER_UID: made.metadata.uid,
+    }
+    assert metadata["labels"].items() >= told.items()
+    assert (
+        metadata["annotations"].items() >= {OWNER: f"{team.home}/one", "catalyst.dev/branch": branch}.items()
+    )
+
+
 async def test_a_namespace_that_only_says_it_is_a_projects_gets_nothing_of_it(team: Team) -> None:
     await team.project()
     forged = {

@@ -121,6 +121,53 @@ async def test_a_preview_gets_its_namespace_deployment_service_ingress_and_polic
     assert found.status.namespace.uid == namespace["metadata"]["uid"]
 
 
+async def test_a_preview_is_reached_by_the_ingress_controller_alone_and_reaches_nothing_of_the_cluster(
+    stage: Stage,
+) -> None:
+    settings = Settings(ingress_namespace="gates", api_server_cidrs=("203.0.113.7/32", "2001:db8::7/128"))
+    await stage.start(make_operator(settings))
+    preview = Preview(stage)
+    await preview.ask()
+    await preview.ready()
+    policy = (await preview.child(NETWORK_POLICY, "netpol"))["spec"]
+    assert (policy["podSelector"], policy["policyTypes"]) == ({}, ["Ingress", "Egress"])
+    same: dict[str, Any] = {"podSelector": {}}
+    gates = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gates"}}}
+    # Next to the application's port the one at which cert-manager proves that the host is ours.
+    ports = [{"protocol": "TCP", "port": port} for port in (8000, 8089)]
+    assert policy["ingress"] == [{"from": [same]}, {"from": [gates], "ports": ports}]
+    within, dns, outside = policy["egress"]
+    assert within == {"to": [same]}
+    assert dns == {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
+    four, six = (each["ipBlock"] for each in outside["to"])
+    assert (four["cidr"], six["cidr"]) == ("0.0.0.0/0", "::/0")
+    assert {"10.0.0.0/8", "169.254.0.0/16", "203.0.113.7/32"} <= set(four["except"])
+    assert {"fc00::/7", "fe80::/10", "2001:db8::7/128"} <= set(six["except"])
+
+
+async def test_a_preview_is_nobody_to_the_api_server_and_its_namespace_enforces_pod_security(
+    stage: Stage,
+) -> None:
+    await stage.start(make_operator())
+    preview = Preview(stage)
+    await preview.ask()
+    await preview.ready()
+    deployment = await preview.child(DEPLOYMENT, "app")
+    assert deployment["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    labels = (await stage.get(NAMESPACE, preview.place))["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
+
+
+async def test_without_an_issuer_the_ingress_controllers_own_certificate_is_used(stage: Stage) -> None:
+    await stage.start(make_operator(Settings(preview_environment_issuer="")))
+    preview = Preview(stage)
+    await preview.ask()
+    await preview.ready()
+    ingress = await preview.child(INGRESS, "ingress")
+    assert not any(name.startswith("cert-manager.io/") for name in ingress["metadata"]["annotations"])
+    assert ingress["spec"]["tls"] == [{"hosts": [f"pr-{preview.number}.preview.orimatest.com"]}]
+
+
 async def test_domain_issuer_and_class_can_be_set(stage: Stage) -> None:
     settings = Settings.from_environment(
         {

@@ -5,11 +5,10 @@ All of it is applied before anything runs, and put back when somebody changes it
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from kapsa.environments.names import MANAGED_BY, OPERATOR
+from kapsa.environments.network import SOLVER_PORT, ingress_controller, internet
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.settings import Settings
 from kapsa.environments.steps.children import RESOURCE_QUOTA, marked
@@ -23,11 +22,7 @@ QUOTA = "kapsa-quota"
 LIMIT_RANGE = "kapsa-limits"
 _DEFAULT_LIMITS = {"cpu": Quantity("500m"), "memory": Quantity("512Mi")}
 _DEFAULT_REQUESTS = {"cpu": Quantity("100m"), "memory": Quantity("128Mi")}
-# None of these is the internet: other tenants' pods, nodes, link-local and with it the metadata services.
-_NOT_THE_INTERNET = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
-_NOT_THE_INTERNET_6 = ("fc00::/7", "fe80::/10")
 _NODE_LOCAL_DNS = "169.254.20.10/32"
-_SOLVER_PORT = 8089
 
 
 class PolicyStep:
@@ -83,9 +78,6 @@ def limit_range(visit: Visit) -> Manifest:
 def network_policies(settings: Settings) -> list[Manifest]:
     """First nothing may come in or go out; then what an environment needs may."""
     everyone: dict[str, Any] = {}
-    ingress_controller = {
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": settings.ingress_namespace}}
-    }
     solver = {"matchLabels": {"acme.cert-manager.io/http01-solver": "true"}}
     dns_ports = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
     dns = [
@@ -102,19 +94,17 @@ def network_policies(settings: Settings) -> list[Manifest]:
         ),
         _policy("kapsa-dns", policyTypes=["Egress"], egress=[{"to": dns, "ports": dns_ports}]),
         _policy(
-            "kapsa-ingress-controller", policyTypes=["Ingress"], ingress=[{"from": [ingress_controller]}]
+            "kapsa-ingress-controller",
+            policyTypes=["Ingress"],
+            ingress=[{"from": [ingress_controller(settings)]}],
         ),
         _policy(
             "kapsa-acme-solver",
             podSelector=solver,
             policyTypes=["Ingress"],
-            ingress=[{"ports": [{"protocol": "TCP", "port": _SOLVER_PORT}]}],
+            ingress=[{"ports": [{"protocol": "TCP", "port": SOLVER_PORT}]}],
         ),
-        _policy(
-            "kapsa-internet",
-            policyTypes=["Egress"],
-            egress=[{"to": _internet(settings.api_server_cidrs)}],
-        ),
+        _policy("kapsa-internet", policyTypes=["Egress"], egress=[{"to": internet(settings)}]),
     ]
 
 
@@ -128,15 +118,6 @@ def service_account(visit: Visit) -> Manifest:
         "automountServiceAccountToken": False,
         "imagePullSecrets": [{"name": pull_secret}] if pull_secret else [],
     }
-
-
-def _internet(api_server: Sequence[str]) -> list[dict[str, Any]]:
-    networks = [ipaddress.ip_network(cidr) for cidr in api_server]
-    blocks = []
-    for cidr, version, private in (("0.0.0.0/0", 4, _NOT_THE_INTERNET), ("::/0", 6, _NOT_THE_INTERNET_6)):
-        forbidden = {*private, *(str(network) for network in networks if network.version == version)}
-        blocks.append({"ipBlock": {"cidr": cidr, "except": sorted(forbidden)}})
-    return blocks
 
 
 def _policy(name: str, **spec: Any) -> Manifest:

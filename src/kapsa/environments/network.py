@@ -1,0 +1,33 @@
+"""Whom pods may talk to, in the words of NetworkPolicies: the ingress controller, the solver of ACME challenges, the internet."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from kapsa.environments.settings import Settings
+
+__all__ = ["SOLVER_PORT", "ingress_controller", "internet"]
+
+SOLVER_PORT = 8089
+"""Where cert-manager's pods answer an authority that wants to see the host's page."""
+# None of these is the internet: other tenants' pods, nodes, link-local and with it the metadata services.
+_NOT_THE_INTERNET = (
+    ("0.0.0.0/0", 4, ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")),
+    ("::/0", 6, ("fc00::/7", "fe80::/10")),
+)
+
+
+def ingress_controller(settings: Settings) -> dict[str, Any]:
+    """The pods that requests from outside come from."""
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": settings.ingress_namespace}}}
+
+
+def internet(settings: Settings) -> list[dict[str, Any]]:
+    """Every address that is neither private nor the API server's."""
+    networks = [ipaddress.ip_network(cidr) for cidr in settings.api_server_cidrs]
+    blocks = []
+    for cidr, version, private in _NOT_THE_INTERNET:
+        forbidden = {*private, *(str(network) for network in networks if network.version == version)}
+        blocks.append({"ipBlock": {"cidr": cidr, "except": sorted(forbidden)}})
+    return blocks
