@@ -6,6 +6,7 @@ know, so that a hundred environments of one project cost one request.
 
 from __future__ import annotations
 
+import itertools
 from datetime import datetime
 from typing import Any
 
@@ -32,7 +33,7 @@ class Listing(msgspec.Struct, frozen=True):
     refs: Refs
     at: datetime
     number: int
-    """Counts the listings of a project since the operator started."""
+    """Tells it from all others since the operator started."""
 
 
 class Listings:
@@ -43,6 +44,7 @@ class Listings:
         self._access = access
         self._metrics = metrics
         self._known: dict[str, Listing] = {}
+        self._numbers = itertools.count(1)
         self._missed: set[tuple[str, str]] = set()
 
     def known(self, project: Project) -> Listing | None:
@@ -83,8 +85,7 @@ class Listings:
             self._metrics.git_polls.labels(error.reason).inc()
             raise
         self._metrics.git_polls.labels("success").inc()
-        known = self.known(project)
-        listing = Listing(refs, ctx.now(), known.number + 1 if known is not None else 1)
+        listing = Listing(refs, ctx.now(), next(self._numbers))
         self._known[_identity(project)] = listing
         return listing
 

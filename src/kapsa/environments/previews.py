@@ -77,14 +77,24 @@ def matches(branch: str, previews: PreviewEnvironments) -> bool:
 
 
 def track(
-    project: Project, refs: Refs, known: Tracking, existing: Collection[str], *, now: datetime
+    project: Project,
+    refs: Refs,
+    known: Tracking,
+    existing: Collection[str],
+    *,
+    now: datetime,
+    again: bool = False,
 ) -> Tracking:
-    """Take in a new complete listing. `existing` are the names of the previews that are there."""
+    """Take in a complete listing. `existing` are the names of the previews that are there.
+
+    `again` is for one that was taken in before and is looked at anew, since the project has changed: what it lacks has been
+    counted.
+    """
     before = {each.name: each for each in known.tracked}
     highest = max([known.last_pull_request or 0, *refs.pull_requests])
     found = {each.name: _aged(each, before.get(each.name)) for each in _chosen(project, refs, known, now)}
     missing = [each for name, each in before.items() if name not in found and not _is_listed(each, refs)]
-    if project.spec.source.branch in refs.branches and project.spec.preview_environments.enabled:
+    if project.spec.source.branch in refs.branches and not again:
         missing = [msgspec.structs.replace(each, missing=each.missing + 1) for each in missing]
     going = [each for each in missing if each.missing >= MISSING_LISTINGS]
     if not project.spec.preview_environments.enabled:
@@ -100,7 +110,8 @@ def plan(
 ) -> Plan:
     """Which of the tracked branches have a preview now. Those that have one keep their place."""
     previews = project.spec.preview_environments
-    alive = [each for each in tracked if each.seen_at + previews.ttl.delta > now]
+    chosen = tracked if previews.enabled else ()  # also while the repository cannot be listed
+    alive = [each for each in chosen if each.seen_at + previews.ttl.delta > now]
     alive.sort(key=lambda each: (each.name not in existing, each.seen_at, each.name))
     room = previews.max_active if previews.max_active is not None else len(alive)
     queue = [

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from kapsa.environments.listings import Listing
 from kapsa.environments.resources import Environment, EnvironmentSummary, Project, Registry
 from kapsa.runtime import Context
+from kapsa.runtime.mismatch import ModelMismatch
 
-__all__ = ["report"]
+__all__ = ["is_readable", "report"]
+
+_LONGEST_MESSAGE = 2048
 
 
 def report(
@@ -17,9 +20,14 @@ def report(
     environments: Collection[Environment],
     listing: Listing | None,
     registry: Registry | None,
+    refused: Mapping[str, str],
 ) -> None:
-    """Write down what there is; whether it all works is the condition Ready."""
+    """Write down what there is; whether it all works is the condition Ready.
+
+    `refused` are the Environments that the API server did not take, each with its words.
+    """
     there = sorted(environments, key=lambda each: each.name)
+    readable = {each.name: each for each in there if is_readable(each)}
     if listing is not None:
         ctx.status.latest_commit = listing.refs.branches.get(project.spec.source.branch)
     ctx.status.environments = [
@@ -29,10 +37,12 @@ def report(
             ready=each.status.is_true("Ready"),
             url=each.status.url,
         )
+        if each.name in readable
+        else EnvironmentSummary(name=each.name)
         for each in there
         if not each.metadata.deleting
     ]
-    _builds(ctx, there)
+    _builds(ctx, readable.values())
     _registry(project, ctx, registry)
     for condition in ("RepositoryAccessible", "RegistryReady"):
         found = ctx.status.condition(condition)
@@ -42,7 +52,20 @@ def report(
                 "Ready", False, reason=found.reason if found is not None else "Pending", message=message
             )
             return
+    if refused:
+        told = "; ".join(f"Environment {name}: {words}" for name, words in list(refused.items())[:3])
+        ctx.condition("Ready", False, reason="EnvironmentRefused", message=told[:_LONGEST_MESSAGE])
+        return
     ctx.condition("Ready", True, reason="Ready", message=f"{len(there)} environments")
+
+
+def is_readable(environment: Environment) -> bool:
+    """Whether it fits its model. One that does not, which an API server may store, must not be in the way of others."""
+    try:
+        _ = (environment.spec, environment.status)
+    except ModelMismatch:
+        return False
+    return True
 
 
 def _registry(project: Project, ctx: Context[Project], registry: Registry | None) -> None:

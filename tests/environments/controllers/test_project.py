@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from kapsa.devcluster.faults import Answer, FaultPlan, Rule
 from kapsa.environments.outside import AuthFailed, Unreachable
 from kapsa.environments.polling import POLL_REQUESTED
 from kapsa.environments.previews import ALLOW_MASS_DELETION
 from kapsa.environments.resources import Environment, Project
+from kapsa.runtime import custom_resource_definitions
 from tests.environments.outside_world import commit_of
 from tests.environments.stage import Stage
 from tests.environments.team import Team
@@ -261,3 +263,132 @@ async def test_one_broken_preview_keeps_no_other_from_coming_or_going(team: Team
     del team.outside.git.branches["fine"]
     await team.clock.sleep(2 * POLL)
     await team.stage.gone(Environment, "fine", namespace=team.home)
+
+
+async def test_a_branch_with_a_blank_of_another_script_gets_a_preview_as_any_other(team: Team) -> None:
+    team.outside.git.push("wide\u3000space")
+    team.outside.git.push("login")
+    await previewing(team)
+    name = next(each.name for each in (await settled(team)).status.tracked if "\u3000" in each.branch)
+    await team.ready("login")
+    assert (await team.ready(name)).spec.source.branch == "wide\u3000space"
+
+
+async def settled(team: Team) -> Project:
+    await team.clock.sleep(10)
+    return await team.project_now()
+
+
+async def test_an_environment_that_cannot_be_read_keeps_no_other_from_coming_or_going(team: Team) -> None:
+    await previewing(team)
+    await team.environment("strange")
+    await team.ready("strange")
+    (definition,) = custom_resource_definitions([Environment])
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
+        "properties"
+    ]
+    schema["type"].pop("enum")  # as an older version's schema, or a later one's, may be
+    await team.client.apply(definition, force=True)
+    await team.client.patch(Environment, "strange", {"spec": {"type": "odd"}}, namespace=team.home)
+    team.outside.git.push("login")
+    await team.clock.sleep(POLL)
+    await team.ready("login")
+    del team.outside.git.branches["login"]
+    await team.clock.sleep(2 * POLL)
+    await team.stage.gone(Environment, "login", namespace=team.home)
+    found = await team.project_now()
+    assert found.status.is_true("Ready")
+    assert [(each.name, each.ready) for each in found.status.environments] == [("strange", False)]
+
+
+async def test_an_environment_that_is_refused_keeps_no_other_from_coming_and_is_told_of(
+    team: Team, faults: FaultPlan
+) -> None:
+    refusal = Answer(code=403, reason="Forbidden", message="no such names here")
+    rule = faults.add(Rule(action=refusal, verb="patch", resource="environments", name="bad", times=0))
+    for branch in ("bad", "login"):
+        team.outside.git.push(branch)
+    await previewing(team)
+    await team.ready("login")
+    found = (await team.project_now()).status.condition("Ready")
+    assert found is not None
+    assert (found.status, found.reason) == ("False", "EnvironmentRefused")
+    assert "Environment bad: " in found.message
+    assert "no such names here" in found.message
+    tried = rule.fired
+    await team.clock.sleep(POLL)
+    assert tried < rule.fired < tried + 10
+    faults.clear()
+    await team.ready("bad")
+    assert (await settled(team)).status.is_true("Ready")
+
+
+async def test_a_repository_at_another_address_is_tracked_from_its_first_listing_on(team: Team) -> None:
+    await previewing(team)
+    await team.clock.sleep(10)
+    team.outside.git.push("login")
+    other = {"source": {"repositoryUrl": "https://git.example.com/org/moved"}}
+    await team.project(previewEnvironments={"enabled": True}, **other)
+    await team.clock.sleep(20)
+    await team.ready("login")
+
+
+async def test_a_change_of_what_gets_a_preview_counts_at_once_and_needs_no_listing(team: Team) -> None:
+    for branch in ("login", "search"):
+        team.outside.git.push(branch)
+    await team.project()
+    await team.clock.sleep(10)
+    team.outside.git.error = Unreachable("git.example.com does not answer")
+    listed = team.outside.git.listed
+    await previewing(team)
+    await team.ready("login")
+    await previewing(team, branches={"exclude": ["search"]})
+    await team.stage.gone(Environment, "search", namespace=team.home)
+    await team.project(previewEnvironments={"enabled": False})
+    await team.stage.gone(Environment, "login", namespace=team.home)
+    assert team.outside.git.listed == listed
+
+
+async def test_previews_that_are_switched_off_go_although_the_repository_was_never_listed(team: Team) -> None:
+    team.outside.git.push("login")
+    await previewing(team)
+    await team.ready("login")
+    team.outside.git.error = Unreachable("git.example.com does not answer")
+    await team.restart()
+    await team.project(previewEnvironments={"enabled": False})
+    await team.stage.gone(Environment, "login", namespace=team.home)
+
+
+async def test_the_word_that_lets_many_previews_go_counts_at_once(team: Team) -> None:
+    for number in range(5):
+        team.outside.git.push(f"branch-{number}")
+    await previewing(team)
+    await team.ready("branch-4")
+    for number in range(5):
+        del team.outside.git.branches[f"branch-{number}"]
+    await team.clock.sleep(2 * POLL)
+    assert await previews(team)
+    listed = team.outside.git.listed
+    await annotate(team, **{ALLOW_MASS_DELETION: "true"})
+    await team.clock.sleep(20)
+    assert (await previews(team), team.outside.git.listed) == ({}, listed)
+
+
+async def test_a_change_of_the_project_counts_no_branch_as_missing_a_second_time(team: Team) -> None:
+    team.outside.git.push("login")
+    await previewing(team)
+    await team.ready("login")
+    del team.outside.git.branches["login"]
+    await annotate(team, **{POLL_REQUESTED: "now"})
+    await team.clock.sleep(10)
+    for number in range(3):
+        await previewing(team, maxActive=10 + number)
+        await team.clock.sleep(1)
+    assert [each.missing for each in (await team.project_now()).status.tracked] == [1]
+
+
+@pytest.mark.parametrize("ttl", ["99999999h", "9999999999999999999h"])
+async def test_a_time_to_live_of_ages_is_as_good_as_none(team: Team, ttl: str) -> None:
+    team.outside.git.push("login")
+    await previewing(team, ttl=ttl)
+    await team.ready("login")

@@ -135,7 +135,7 @@ class EnvironmentController(Controller[Environment]):
     async def reconcile(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
         project = self._project(environment, ctx)
         if project is None:
-            return self._orphaned(environment, ctx)
+            return await self._orphaned(environment, ctx)
         try:
             commit = await self._commit(environment, project, ctx)
             _note_commit(commit, environment, ctx)
@@ -172,7 +172,10 @@ class EnvironmentController(Controller[Environment]):
         project = ctx.get(Project, key.name, namespace=key.namespace)
         return project if project is not None and is_home_of(namespace, project) else None
 
-    def _orphaned(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
+    async def _orphaned(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
+        if (expires := ctx.status.expires_at) is not None and ctx.now() >= expires:
+            await self._expire(environment, ctx)
+            return None
         ctx.condition("Ready", False, reason=PROJECT_MISSING, message=project_missing(environment))
         if environment.status.namespace is None:
             ctx.status.phase = "Pending"
@@ -282,6 +285,7 @@ def _note_commit(commit: str, environment: Environment, ctx: Context[Environment
 def _requeue(outcome: Waiting | Failed | None, expires: datetime | None, now: datetime) -> Requeue | None:
     """When to look again although nothing has changed."""
     due = [outcome.after] if outcome is not None and outcome.after is not None else []
-    if expires is not None:
-        due.append(max(0.0, (expires - now).total_seconds()))
+    # One that has passed counts as soon as the commit that is asked for is known.
+    if expires is not None and expires > now:
+        due.append((expires - now).total_seconds())
     return Requeue(after=min(due)) if due else None

@@ -35,8 +35,8 @@ from kapsa.environments.namespaces import (
 )
 from kapsa.environments.outside import OutsideError
 from kapsa.environments.polling import POLL_REQUESTED, PollSchedule
-from kapsa.environments.previews import Plan, Tracking, plan, track
-from kapsa.environments.project_status import report
+from kapsa.environments.previews import ALLOW_MASS_DELETION, Plan, Tracking, plan, track
+from kapsa.environments.project_status import is_readable, report
 from kapsa.environments.resources import (
     Environment,
     PermanentEnvironment,
@@ -46,12 +46,14 @@ from kapsa.environments.resources import (
 )
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Context, Controller, Key, Requeue, StoredObject, Watch, rule_for
+from kapsa.runtime.errors import BadRequest, Forbidden, Invalid
 
 __all__ = ["ROLE", "ProjectController"]
 
 SECRET = "v1/Secret"  # noqa: S105 - a kind
 ROLE = "catalyst.dev/role"
 """A label of the Environments that a Project made: preview or permanent. It leaves others alone."""
+_REFUSED_AGAIN_SECONDS = 60.0
 
 
 class _Remembered(msgspec.Struct, frozen=True):
@@ -59,6 +61,8 @@ class _Remembered(msgspec.Struct, frozen=True):
 
     number: int
     """Of the listing."""
+    asked: tuple[str, ...]
+    """What was asked for then: with anything else the same listing may lead elsewhere."""
     base: Tracking
     """What the status said before."""
     result: Tracking
@@ -138,9 +142,12 @@ class ProjectController(Controller[Project]):
             return Requeue(after=0) if made_anew else None
         listing = await self._look(project, ctx)
         here = {each.name: each for each in ctx.list(Environment, namespace=home)}
-        wanted = await self._environments(project, ctx, home, here, listing)
-        report(project, ctx, here.values(), listing, self._registry(project, ctx))
+        refused: dict[str, str] = {}
+        wanted = await self._environments(project, ctx, home, here, listing, refused)
+        report(project, ctx, here.values(), listing, self._registry(project, ctx), refused)
         due = [self._due_in(project, ctx)]
+        if refused:
+            due.append(_REFUSED_AGAIN_SECONDS)
         if wanted.next_expiry is not None:
             due.append(max(0.0, (wanted.next_expiry - ctx.now()).total_seconds()))
         return Requeue(after=min(due))
@@ -207,8 +214,12 @@ class ProjectController(Controller[Project]):
         home: str,
         here: Mapping[str, Environment],
         listing: Listing | None,
+        refused: dict[str, str],
     ) -> Plan:
-        """Have the Environments that the project and its repository call for, and no others of ours."""
+        """Have the Environments that the project and its repository call for, and no others of ours.
+
+        One that the API server does not take is told of in `refused`, and keeps no other from coming or going.
+        """
         ours = {name: each for name, each in here.items() if _is_ours(project, each)}
         previews = [name for name, each in ours.items() if each.metadata.labels[ROLE] == "preview"]
         tracking = await self._track(project, ctx, listing, previews)
@@ -220,27 +231,34 @@ class ProjectController(Controller[Project]):
         for name, each in ours.items():
             if name not in keep and not each.metadata.deleting:
                 await ctx.delete(each)
-        for permanent in project.spec.environments:
-            await self._permanent(project, ctx, home, here, permanent, listing)
-        for preview in wanted.active:
-            await self._preview(project, ctx, home, here, preview)
+        manifests = [
+            *(self._permanent(project, home, here, each, listing) for each in project.spec.environments),
+            *(self._preview(project, home, here, each) for each in wanted.active),
+        ]
+        for manifest in filter(None, manifests):
+            try:
+                await ctx.apply(manifest, owner=False)
+            except (BadRequest, Forbidden, Invalid) as error:
+                refused[manifest["metadata"]["name"]] = error.message
         return wanted
 
     async def _track(
         self, project: Project, ctx: Context[Project], listing: Listing | None, previews: Sequence[str]
     ) -> Tracking:
-        """What is known of the branches, with the last listing taken in once."""
+        """What is known of the branches, with the last listing taken in once, and anew when the project has changed."""
         uid, status = project.metadata.uid, project.status
         written = Tracking(tracked=tuple(status.tracked), last_pull_request=status.last_pull_request)
         held = self._tracked.get(uid)
         # What was worked out counts before it is written, lest a conflict cost a whole poll interval; what another
         # process wrote since counts more.
         known = held.result if held is not None and held.result_of(written) else written
-        if listing is None or (held is not None and held.number == listing.number):
+        asked = (str(project.metadata.generation), project.metadata.annotations.get(ALLOW_MASS_DELETION, ""))
+        again = held is not None and listing is not None and held.number == listing.number
+        if listing is None or (again and held is not None and held.asked == asked):
             return known
         now = ctx.now().replace(microsecond=0)
-        tracking = track(project, listing.refs, known, previews, now=now)
-        self._tracked[uid] = _Remembered(listing.number, written, tracking)
+        tracking = track(project, listing.refs, known, previews, now=now, again=again)
+        self._tracked[uid] = _Remembered(listing.number, asked, written, tracking)
         await self._tell_of_brake(ctx, tracking)
         return tracking
 
@@ -255,43 +273,39 @@ class ProjectController(Controller[Project]):
                 action="Delete",
             )
 
-    async def _permanent(
+    def _permanent(
         self,
         project: Project,
-        ctx: Context[Project],
         home: str,
         here: Mapping[str, Environment],
         wanted: PermanentEnvironment,
         listing: Listing | None,
-    ) -> None:
+    ) -> dict[str, Any] | None:
+        """The Environment as it should be; None if nothing about it is ours to say."""
         found = here.get(wanted.name)
         head = listing.refs.branches.get(wanted.branch) if listing is not None else None
         if found is not None and not _may_change(project, found):
-            return
-        if found is None:
+            return None
+        if found is None or not is_readable(found):
             if head is None:
-                return  # its branch does not exist yet, or nobody has seen the repository
+                return None  # its branch does not exist yet, or nobody has seen the repository
             commit = head
         else:
             followed = wanted.auto_sync and head is not None
             commit = head if followed and head is not None else found.spec.source.commit_sha
             if not wanted.auto_sync and found.spec.type == wanted.type and _branch_of(found) == wanted.branch:
-                return  # its commit is somebody else's to set, and nothing else has changed
+                return None  # its commit is somebody else's to set, and nothing else has changed
         source = {"commitSha": commit, "branch": wanted.branch}
         spec = {"projectRef": {"name": project.name}, "type": wanted.type, "source": source}
-        await ctx.apply(_environment(project, home, wanted.name, "permanent", spec), owner=False)
+        return _environment(project, home, wanted.name, "permanent", spec)
 
-    async def _preview(
-        self,
-        project: Project,
-        ctx: Context[Project],
-        home: str,
-        here: Mapping[str, Environment],
-        wanted: TrackedBranch,
-    ) -> None:
+    def _preview(
+        self, project: Project, home: str, here: Mapping[str, Environment], wanted: TrackedBranch
+    ) -> dict[str, Any] | None:
+        """The Environment as it should be; None if it is not ours to change."""
         found = here.get(wanted.name)
         if found is not None and not _may_change(project, found):
-            return
+            return None
         source: dict[str, Any] = {"commitSha": wanted.commit}
         if wanted.branch:
             source["branch"] = wanted.branch
@@ -303,7 +317,7 @@ class ProjectController(Controller[Project]):
             "source": source,
             "ttl": str(project.spec.preview_environments.ttl),
         }
-        await ctx.apply(_environment(project, home, wanted.name, "preview", spec), owner=False)
+        return _environment(project, home, wanted.name, "preview", spec)
 
     def _registry(self, project: Project, ctx: Context[Project]) -> Registry | None:
         named = project.spec.registry.name if project.spec.registry is not None else None

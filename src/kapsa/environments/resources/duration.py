@@ -14,6 +14,7 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST = 20
 """Characters. It keeps the cost of a rule over a duration small, and nobody needs more."""
+_CENTURY = 100 * 365.25 * 24 * 3600
 
 
 @functools.total_ordering
@@ -36,8 +37,8 @@ class Duration:
 
     @property
     def delta(self) -> timedelta:
-        """The same, for arithmetic with points in time."""
-        return timedelta(seconds=self.seconds)
+        """The same, for arithmetic with points in time: a century at most, which is as good as for ever."""
+        return timedelta(seconds=min(self.seconds, _CENTURY))
 
     def __eq__(self, other: object) -> bool:
         return self.seconds == other.seconds if isinstance(other, Duration) else NotImplemented

@@ -37,8 +37,12 @@ __all__ = [
 
 EnvironmentType = Literal["development", "deployment"]
 """A preview is for development, staging and production are deployments."""
-BranchName = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^-\s~^:?*\[\\][^\s~^:?*\[\\]*$")]
-"""A git branch. A leading dash would be read as an option, and git itself allows none of the others."""
+BranchName = Annotated[
+    str,
+    Field(min_length=1, max_length=255, pattern=r"^[^-\x00-\x20\x7f~^:?*\[\\][^\x00-\x20\x7f~^:?*\[\\]*$"),
+]
+"""A git branch. A leading dash would be read as an option, and git itself allows none of the others. No \\s here: the API
+server takes it for the blanks of ASCII and Python for those of all scripts, which git does allow."""
 BranchGlob = Annotated[str, Field(min_length=1, max_length=255)]
 Path = Annotated[
     str,
@@ -69,7 +73,7 @@ class ProjectSource(Part):
         Field(
             min_length=1,
             max_length=2048,
-            pattern=r"^(https?|ssh|file)://[^\s-][^\s]*$|^[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^\s-][^\s]*$",
+            pattern=r"^((https?|ssh|file)://|[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:)[^-\x00-\x20\x7f][^\x00-\x20\x7f]*$",
             rules=[
                 rule(
                     "!self.matches('^[a-z]+://[^/]*:[^/]*@')",
