@@ -1,4 +1,4 @@
-"""How requests reach a cluster: the `Transport` protocol, and `HttpTransport` over aiohttp.
+"""How requests reach a cluster: the `Transport` protocol, and `HttpTransport` with its pool of connections.
 
 Everything that talks to a cluster goes through one `Transport`. That is what lets a test run without sockets
 and cut any request in half.
@@ -7,21 +7,21 @@ and cut any request in half.
 import asyncio
 import functools
 import os
+import re
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
-from multidict import CIMultiDict
-from yarl import URL
 
 from kapsa.runtime.auth import Access, Authorization
+from kapsa.runtime.auth import Headers as Pairs
+from kapsa.runtime.connecting import Connector, Place, proxy_headers
+from kapsa.runtime.connection_pool import ConnectionPool, NoneFreeError
 from kapsa.runtime.errors import CertificateError, NoResponse, ResponseTooLarge, TransportError
-from kapsa.runtime.resolver import GuardedResolver
-from kapsa.runtime.sockets import Sockets
+from kapsa.runtime.http_connection import HttpConnection, StreamedAnswer, WholeAnswer
 
 __all__ = ["HttpTransport", "Response", "StreamResponse", "Transport"]
 
@@ -32,8 +32,9 @@ _NO_HEADERS: Mapping[str, str] = {}
 _OTHER_NAME = (62, 64)
 _OTHER_AUTHORITY = (2, 7, 18, 19, 20, 21)
 _OTHER_TIME = (9, 10)
-_NO_TIME = 0.05
-"""Seconds that do not count, so that nearly all requests share one time-out object."""
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+"""What OpenSSL calls an answer that is no TLS."""
+_UNSAFE = re.compile(r"[\r\n\0]")
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -41,6 +42,7 @@ class Response(msgspec.Struct, frozen=True):
 
     status: int
     headers: Mapping[str, str]
+    """By their names in lower case."""
     body: bytes
 
 
@@ -84,7 +86,7 @@ class Transport(Protocol):
 class HttpTransport:
     """HTTP to a real API server.
 
-    Requests share a limited pool of connections. Watches have a pool of their own without a limit: a process
+    Requests share a limited pool of connections. Watches have connections of their own without a limit: a process
     that watches more kinds than a pool has room for would otherwise wait for itself forever.
     Redirects are never followed: they would carry the credentials elsewhere.
     """
@@ -100,18 +102,20 @@ class HttpTransport:
         user_agent: str = "kapsa",
     ) -> None:
         self._access = access
-        self._base = access.server.rstrip("/")
-        self._proxy = access.proxy
-        self._server_name = access.server_name
-        self._connections = connections
+        self._server = Place.of(access.server)
+        self._proxy = Place.of(access.proxy) if access.proxy else None
+        connector = Connector(
+            self._server, server_name=access.server_name, proxy=self._proxy, guard=access.address_guard
+        )
+        self._pool = ConnectionPool(connector, limit=connections, connect_timeout=connect_timeout)
         self._timeout = timeout
-        self._connect_timeout = connect_timeout
         self._max_response_bytes = max_response_bytes
-        self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
-        self._sockets = Sockets()
-        self._requests: aiohttp.ClientSession | None = None
-        self._streams: aiohttp.ClientSession | None = None
-        self._timeouts = functools.lru_cache(maxsize=64)(self._client_timeout)
+        self._common: Pairs = (("Host", str(self._server)), ("User-Agent", user_agent))
+        self._target = self._server.path
+        if self._proxy is not None and not self._server.secure:  # it needs to be told where to
+            self._target = f"http://{self._server}{self._server.path}"
+            self._common = (*self._common, *proxy_headers(self._proxy).items())
+        self._head = functools.lru_cache(maxsize=256)(self._write_head)
 
     async def request(
         self,
@@ -123,159 +127,144 @@ class HttpTransport:
         body: bytes = b"",
         timeout: float | None = None,
     ) -> Response:
-        url = self._url(path, query)
-        limit = timeout if timeout is not None else self._timeout
-        deadline = asyncio.get_running_loop().time() + limit
+        deadline = asyncio.get_running_loop().time() + (timeout if timeout is not None else self._timeout)
+        target = self._target_of(path, query)
         authorization = await self._access.authorize()
-        response = await self._exchange(method, url, headers, body, limit, deadline, authorization)
+        response = await self._exchange(method, target, headers, body, deadline, authorization)
         if response.status == 401 and await self._access.rejected(authorization):
             authorization = await self._access.authorize()
-            response = await self._exchange(method, url, headers, body, limit, deadline, authorization)
+            response = await self._exchange(method, target, headers, body, deadline, authorization)
         return response
 
     @asynccontextmanager
     async def stream(
         self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] = _NO_HEADERS
     ) -> AsyncIterator[StreamResponse]:
-        url = self._url(path, query)
-        if self._streams is None:
-            self._streams = self._session(limit=0)
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout)
+        target = self._target_of(path, query)
         authorization = await self._access.authorize()
-        response = await self._open(self._streams, method, url, headers, b"", limits, authorization)
-        if response.status == 401 and await self._access.rejected(authorization):
-            response.close()
+        connection, answer = await self._open_stream(method, target, headers, authorization)
+        if answer.status == 401 and await self._access.rejected(authorization):
+            connection.abort()
             authorization = await self._access.authorize()
-            response = await self._open(self._streams, method, url, headers, b"", limits, authorization)
+            connection, answer = await self._open_stream(method, target, headers, authorization)
         try:
-            yield _HttpStream(response)
+            yield _HttpStream(answer, self._what(method, target))
         finally:
-            # Not release(): the rest of a watch is endless, so the connection can't be used again.
-            response.close()
+            # The rest of a watch is endless, so the connection can't be used again.
+            connection.abort()
 
     async def close(self) -> None:
-        for session in (self._requests, self._streams):
-            if session is not None:
-                await session.close()
-        self._requests = self._streams = None
-        await self._sockets.close()
+        await self._pool.close()
 
     async def _exchange(
         self,
         method: str,
-        url: URL,
+        target: str,
         headers: Mapping[str, str],
         body: bytes,
-        limit: float,
         deadline: float,
         authorization: Authorization,
     ) -> Response:
-        if self._requests is None:
-            self._requests = self._session(limit=self._connections)
+        loop = asyncio.get_running_loop()
+        request = self._request(method, target, headers, authorization.headers, body)
         # Getting credentials may have taken its time, and a write must not leave after its deadline.
-        left = deadline - asyncio.get_running_loop().time()
-        if left <= 0:
-            raise NoResponse(f"{method} {url.path}: no credentials in time", sent=False)
-        limits = self._timeouts(limit if limit - left < _NO_TIME else left)
-        response = await self._open(self._requests, method, url, headers, body, limits, authorization)
+        if deadline <= loop.time():
+            raise NoResponse(f"{self._what(method, target)}: no credentials in time", sent=False)
+        answer = WholeAnswer(loop, limit=self._max_response_bytes)
+        sent = False
         try:
-            content = await self._read(response)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            response.close()
-            raise _transport_error(error, method, url) from error
+            async with self._pool.borrowed(authorization.tls, deadline) as connection:
+                timer = loop.call_at(deadline, answer.fail, TimeoutError())
+                try:
+                    sent = True
+                    connection.send(request, answer)
+                    content = await answer.done
+                finally:
+                    timer.cancel()
+        except NoneFreeError:
+            told = "all connections were in use until it was too late"
+            raise NoResponse(f"{self._what(method, target)}: {told}", sent=False) from None
+        except ResponseTooLarge as error:
+            raise ResponseTooLarge(f"{self._what(method, target)}: {error}") from None
+        except OSError as error:
+            failure = _broken if sent else _unconnected
+            raise failure(error, self._what(method, target)) from error
+        return Response(answer.status, answer.headers, content)
+
+    async def _open_stream(
+        self, method: str, target: str, headers: Mapping[str, str], authorization: Authorization
+    ) -> tuple[HttpConnection, StreamedAnswer]:
+        request = self._request(method, target, headers, authorization.headers, b"")
+        try:
+            connection = await self._pool.connect(authorization.tls)
+        except OSError as error:
+            raise _unconnected(error, self._what(method, target)) from error
+        answer = StreamedAnswer(asyncio.get_running_loop(), connection)
+        try:
+            connection.send(request, answer)
+            await answer.begun
+        except OSError as error:
+            connection.abort()
+            raise _broken(error, self._what(method, target)) from error
         except BaseException:
-            response.close()
+            connection.abort()
             raise
-        return Response(response.status, response.headers, content)
+        return connection, answer
 
-    async def _open(
-        self,
-        session: aiohttp.ClientSession,
-        method: str,
-        url: URL,
-        headers: Mapping[str, str],
-        body: bytes,
-        limits: aiohttp.ClientTimeout,
-        authorization: Authorization,
-    ) -> aiohttp.ClientResponse:
-        carried = CIMultiDict(headers)
-        carried.extend(authorization.headers)
-        try:
-            return await session.request(
-                method,
-                url,
-                data=body or None,
-                headers=carried,
-                timeout=limits,
-                ssl=authorization.tls,
-                server_hostname=self._server_name,
-                proxy=self._proxy,
-                allow_redirects=False,
-            )
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise _transport_error(error, method, url) from error
+    # -- requests ----------------------------------------------------------------------------------------------
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        """The whole body, as long as it stays under the limit once decompressed."""
-        limit = self._max_response_bytes
-        length = response.content_length
-        if length is not None and length <= limit and "Content-Encoding" not in response.headers:
-            return await response.read()
-        chunks: list[bytes] = []
-        received = 0
-        async for chunk in response.content.iter_any():
-            received += len(chunk)
-            if received > limit:
-                raise ResponseTooLarge(
-                    f"{response.method} {response.url.path}: the answer is larger than {limit} bytes; "
-                    "ask for less, or raise max_response_bytes"
-                )
-            chunks.append(chunk)
-        return b"".join(chunks)
+    def _target_of(self, path: str, query: Query) -> str:
+        target = f"{self._target}{path}?{_encode(tuple(query))}" if query else self._target + path
+        if not target.isascii() or " " in target or _UNSAFE.search(target):
+            raise ValueError(f"{path!r} is no path of a URL: quote it")
+        return target
 
-    def _session(self, *, limit: int) -> aiohttp.ClientSession:
-        # The API server closes idle connections after 90 s; closing ours earlier means never writing
-        # a request into one that is just being closed.
-        guard = self._access.address_guard
-        connector = aiohttp.TCPConnector(
-            limit=limit,
-            keepalive_timeout=30,
-            ttl_dns_cache=30,
-            resolver=GuardedResolver(guard) if guard is not None else None,
-            socket_factory=self._sockets,
-        )
-        return aiohttp.ClientSession(
-            connector=connector,
-            headers=self._headers,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            skip_auto_headers=("Content-Type",),
+    def _request(
+        self, method: str, target: str, headers: Mapping[str, str], who: Pairs, body: bytes
+    ) -> bytes:
+        head = self._head(tuple(headers.items()), who)
+        if not body and method in ("GET", "DELETE"):
+            return b"%b %b HTTP/1.1\r\n%b\r\n" % (method.encode(), target.encode(), head)
+        return b"%b %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (
+            method.encode(),
+            target.encode(),
+            head,
+            len(body),
+            body,
         )
 
-    def _client_timeout(self, seconds: float) -> aiohttp.ClientTimeout:
-        return aiohttp.ClientTimeout(total=seconds, sock_connect=self._connect_timeout)
+    def _write_head(self, headers: Pairs, who: Pairs) -> bytes:
+        """The lines that nearly all requests of a kind share."""
+        given = {name.lower() for name, _ in headers}
+        common = self._common
+        if "accept-encoding" not in given:
+            common = (*common, ("Accept-Encoding", "identity"))
+        lines = [f"{name}: {value}" for name, value in (*common, *headers, *who)]
+        for line in lines:
+            if _UNSAFE.search(line):
+                raise ValueError(f"a header must be one line: {line.partition(':')[0]!r}")
+        return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
 
-    def _url(self, path: str, query: Query) -> URL:
-        text = self._base + path
-        if query:
-            text = f"{text}?{_encode(tuple(query))}"
-        return URL(text, encoded=True)
+    def _what(self, method: str, target: str) -> str:
+        path = target.removeprefix(self._target).partition("?")[0]
+        return f"{method} {self._server.path}{path} at {self._server}"
 
 
 class _HttpStream:
-    """A streamed aiohttp response whose failures are ours."""
+    """A streamed answer whose failures are ours."""
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self.status = response.status
-        self.headers: Mapping[str, str] = response.headers
+    def __init__(self, answer: StreamedAnswer, what: str) -> None:
+        self._answer = answer
+        self._what = what
+        self.status = answer.status
+        self.headers: Mapping[str, str] = answer.headers
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for chunk in self._response.content.iter_any():
+            async for chunk in self._answer:
                 yield chunk
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise _transport_error(error, self._response.method, self._response.url) from error
+        except OSError as error:
+            raise _broken(error, self._what) from error
 
 
 @functools.lru_cache(maxsize=1024)
@@ -283,31 +272,35 @@ def _encode(query: tuple[tuple[str, str], ...]) -> str:
     return urlencode(query)
 
 
-def _transport_error(error: BaseException, method: str, url: URL) -> TransportError:
-    """Our error for aiohttp's, saying whether the server may have seen the request."""
-    what = f"{method} {url.path} at {url.host}:{url.port}"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+def _unconnected(error: OSError, what: str) -> TransportError:
+    """Our error for a connection that did not come about: the server has not seen the request."""
+    if isinstance(error, ssl.SSLCertVerificationError):
         return CertificateError(
             f"{what}: the server's certificate is not trusted: {_distrust(error)}", sent=False
         )
-    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        return CertificateError(f"{what}: TLS failed: {_told(error)}", sent=False)
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
+    if isinstance(error, ssl.SSLError):
+        hint = (
+            "; it does not seem to speak TLS: is its address an http:// one?"
+            if error.reason in _NOT_TLS
+            else ""
+        )
+        return CertificateError(f"{what}: TLS failed: {_told(error)}{hint}", sent=False)
+    if isinstance(error, TimeoutError) and error.errno is None:
         return NoResponse(f"{what}: could not connect in time", sent=False)
-    if isinstance(error, TimeoutError):
+    return TransportError(f"{what}: could not connect: {_told(error)}", sent=False)
+
+
+def _broken(error: OSError, what: str) -> TransportError:
+    """Our error for an exchange that failed on the way: the server may have seen the request."""
+    if isinstance(error, ssl.SSLError):
+        return CertificateError(f"{what}: TLS failed: {_told(error)}", sent=False)
+    if isinstance(error, TimeoutError) and error.errno is None:
         return NoResponse(f"{what}: no answer in time")
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError):
-        return TransportError(f"{what}: could not connect: {_told(error)}", sent=False)
-    if isinstance(error, aiohttp.ClientOSError) and isinstance(error.__cause__, ssl.SSLError):
-        return CertificateError(f"{what}: TLS failed: {_told(error.__cause__)}", sent=False)
     return TransportError(f"{what}: the connection failed: {_told(error)}")
 
 
-def _distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
+def _distrust(refusal: ssl.SSLCertVerificationError) -> str:
     """What is wrong with a certificate, and what to look at."""
-    refusal = error.certificate_error
-    if not isinstance(refusal, ssl.SSLCertVerificationError):
-        return str(refusal)
     words = refusal.verify_message.rstrip(".")
     if refusal.verify_code in _OTHER_NAME:
         return f"{words}; reach it by a name that is in it, or say the name to expect with tls-server-name"
@@ -318,10 +311,7 @@ def _distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
     return words
 
 
-def _told(error: BaseException) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError):  # its own words show an SSLContext object
-        failure = error.os_error
-        if failure.errno is not None and failure.errno > 0:  # asyncio's own words are a call, not a reason
-            return os.strerror(failure.errno)
-        return failure.strerror or str(failure)
-    return str(error) or type(error).__name__
+def _told(error: OSError) -> str:
+    if not isinstance(error, ssl.SSLError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)  # asyncio's own words are a call, not a reason
+    return error.strerror or str(error) or type(error).__name__
