@@ -24,6 +24,8 @@ from tests.docs.snippets import FENCE
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "environments"
 SOURCE = ROOT / "src" / "kapsa" / "environments"
+RUNTIME = [ROOT / "src" / "kapsa" / "runtime" / name for name in ("context.py", "reconciler.py")]
+"""What tells of any controller's resources by events of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +56,20 @@ def test_every_kind_and_every_setting_is_on_the_made_pages(generator: ModuleType
 # -- reasons ---------------------------------------------------------------------------------------------------
 
 REASON = re.compile(r"[A-Z][A-Za-z]+")
+SAID_BY_KUBERNETES = {
+    *(
+        "BackoffLimitExceeded",
+        "DeadlineExceeded",
+        "PodFailurePolicy",
+        "FailedIndexes",
+        "MaxFailedIndexesExceeded",
+    )
+}
+"""Reasons of a failed Job's own condition, which are passed on."""
 
 
 def modules() -> Iterator[ast.Module]:
-    for file in SOURCE.rglob("*.py"):
+    for file in [*SOURCE.rglob("*.py"), *RUNTIME]:
         if "testing" not in file.parts:
             yield ast.parse(file.read_text(encoding="utf-8"))
 
@@ -83,8 +95,9 @@ def given_as_reason(node: ast.AST) -> ast.expr | None:
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         return node.value if isinstance(target, ast.Name) and target.id.endswith("reason") else None
     if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "event" and len(node.args) > 1:
-            return node.args[1]
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if called in ("event", "_give_up") and len(node.args) > 1:
+            return node.args[-1] if called == "_give_up" else node.args[1]
         if isinstance(node.func, ast.Name) and node.func.id == "Health" and len(node.args) > 2:
             return node.args[2]
     return None
@@ -103,7 +116,8 @@ def reasons_in_source() -> tuple[set[str], set[str]]:
                     found.add(part.value)
                 elif isinstance(part, ast.Name) and part.id in named:
                     found.add(named[part.id])
-    return {each for each in found if REASON.fullmatch(each)} - endings, endings
+    reasons = {each for each in found if REASON.fullmatch(each)} - endings - {"Normal", "Warning"}
+    return reasons | SAID_BY_KUBERNETES, endings
 
 
 def reasons_on_the_page() -> set[str]:
