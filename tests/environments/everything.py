@@ -167,7 +167,7 @@ class Everything:
 
     async def _a_build_fails(self) -> None:
         self.images.digests = {}
-        self.stage.harness.cluster.workloads.crash("one-*")
+        self.stage.harness.cluster.workloads.crash(f"{self.settings.build_namespace}/*")
         await self.team.environment(commit="broken")
         await self.team.reaches("one", "BuildReady", "False", "BuildFailed", seconds=600)
         self.stage.harness.cluster.workloads.heal()

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
-from kapsa.environments.dependencies import BuildProgress, BuildRequest, Grant, Rendered, RenderRequest
+from kapsa.environments.dependencies import (
+    BuildProgress,
+    BuildRequest,
+    Grant,
+    RegistryAccess,
+    Rendered,
+    RenderRequest,
+)
 from kapsa.environments.git import Refs
 from kapsa.environments.git_credentials import GitCredentials
 from kapsa.environments.image_reference import ImageReference
 from kapsa.environments.outside import OutsideError, Refused
-from kapsa.environments.registry_credentials import RegistryCredentials
 from kapsa.environments.resources import Environment, Project
 from kapsa.runtime import Context
 
@@ -115,18 +121,19 @@ class FakeImages:
         self.digests[image] = "sha256:" + hashlib.sha256(image.encode()).hexdigest()
         return self.digests[image]
 
-    async def digest(
-        self,
-        image: ImageReference,
-        *,
-        endpoint: str = "",
-        credentials: RegistryCredentials | None = None,
-        insecure: bool = False,
-    ) -> str | None:
+    async def digest(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> str | None:
         self.asked.append(str(image))
         if self.error is not None:
             raise self.error
         return self.digests.get(str(image))
+
+    async def delete(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> bool:
+        if self.error is not None:
+            raise self.error
+        kept = {tag: digest for tag, digest in self.digests.items() if digest != image.digest}
+        found = len(kept) < len(self.digests)
+        self.digests = kept
+        return found
 
 
 class FakeBuilds:

@@ -14,7 +14,6 @@ from kapsa.environments.names import namespace_name
 from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.resources import Environment, Project
 from kapsa.environments.settings import Settings
-from kapsa.environments.steps.build import BuildStep
 from kapsa.runtime import Operator
 from tests.environments.outside_world import (
     FakeBuilds,
@@ -55,7 +54,8 @@ def operator(outside: Outside, settings: Settings | None = None) -> Operator:
         commits=outside.git,
         access=access,
         renderer=outside.renderer,
-        build=BuildStep(outside.builds, outside.images, access),
+        builds=outside.builds,
+        images=outside.images,
         domains=outside.domains,
         prober=outside.prober,
         metrics=metrics,

@@ -5,31 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kapsa.environments.dependencies import Domains
+from kapsa.environments.image_retention import ImageRetention
 from kapsa.environments.names import OWNER_UID
 from kapsa.environments.namespaces import NAMESPACE, release
 from kapsa.environments.resources import Environment
 from kapsa.environments.settings import Settings
-from kapsa.environments.steps.children import BUILD_KINDS
+from kapsa.environments.steps.begun_builds import BegunBuilds
 from kapsa.runtime import Context, Requeue
 
 __all__ = ["Deletion"]
 
 
 class Deletion:
-    """Takes an environment down: its builds, its namespace, then its host."""
+    """Takes an environment down: its builds, its namespace, its host, and its images if they are to go."""
 
-    def __init__(self, settings: Settings, domains: Domains) -> None:
+    def __init__(
+        self, settings: Settings, domains: Domains, begun: BegunBuilds, images: ImageRetention
+    ) -> None:
         self._settings = settings
         self._domains = domains
+        self._begun = begun
+        self._images = images
 
     async def run(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
         """One look at how far it is. None once nothing is left."""
-        await self._end_builds(environment, ctx)
+        await self._begun.let_go(environment, ctx)
         for name in await self._namespaces(environment, ctx):
             waits_for = await release(ctx, name)
             if waits_for:
                 return await self._wait(environment, ctx, waits_for)
         await self._domains.release(ctx, environment.metadata.uid)
+        await self._images.run(environment, ctx)
         return None
 
     async def _namespaces(self, environment: Environment, ctx: Context[Environment]) -> Iterable[str]:
@@ -39,15 +45,6 @@ class Deletion:
         listed = await ctx.client.list(NAMESPACE, label_selector=selector)
         found = [each["metadata"]["name"] for each in listed.items]
         return dict.fromkeys([*([remembered.name] if remembered is not None else []), *found])
-
-    async def _end_builds(self, environment: Environment, ctx: Context[Environment]) -> None:
-        selector = {OWNER_UID: environment.metadata.uid}
-        for kind in BUILD_KINDS:
-            for found in ctx.list(kind, namespace=self._settings.build_namespace, labels=selector):
-                if not found["metadata"].get("deletionTimestamp"):
-                    await ctx.delete(
-                        kind, found["metadata"]["name"], namespace=self._settings.build_namespace
-                    )
 
     async def _wait(self, environment: Environment, ctx: Context[Environment], waits_for: str) -> Requeue:
         ctx.condition("NamespaceReady", False, reason="Terminating", message=waits_for)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict, Unpack
 
 import msgspec
 
@@ -23,6 +23,7 @@ __all__ = [
     "Images",
     "ListsRefs",
     "Prober",
+    "RegistryAccess",
     "RenderRequest",
     "Rendered",
     "Renders",
@@ -90,10 +91,9 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to build, and where to push it."""
 
     name: str
-    """The name of the build's objects, the same for the same commit of the same environment."""
+    """The name of the build's objects: the same for the same image."""
     namespace: str
     """Where it runs."""
-    environment: Environment
     project: Project
     commit: str
     image: ImageReference
@@ -129,20 +129,31 @@ class Builds(Protocol):
         ...
 
 
+class RegistryAccess(TypedDict, total=False):
+    """How a registry is asked."""
+
+    endpoint: str
+    """The Registry's; only images in it are asked for with its credentials."""
+    credentials: RegistryCredentials | None
+    """Who we are to it."""
+    insecure: bool
+    """Whether it is reached without certificates that somebody vouches for."""
+
+
 class Images(Protocol):
     """Asks registries."""
 
-    async def digest(
-        self,
-        image: ImageReference,
-        *,
-        endpoint: str = "",
-        credentials: RegistryCredentials | None = None,
-        insecure: bool = False,
-    ) -> str | None:
+    async def digest(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> str | None:
         """The digest of an image; None if the registry says that it has none.
 
         :raises OutsideError: nobody can tell.
+        """
+        ...
+
+    async def delete(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> bool:
+        """Delete an image by its digest; False if there is none.
+
+        :raises OutsideError: it could not be deleted.
         """
         ...
 

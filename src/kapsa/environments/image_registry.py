@@ -1,4 +1,4 @@
-"""A client of image registries, to the OCI distribution specification: is an image there, and which digest has it?
+"""A client of image registries, to the OCI distribution specification: is an image there, which digest has it, and away with it.
 
 404 means that it is not there, 401 and 403 that we may not know, everything else that nobody knows yet. The difference
 decides whether an image is built.
@@ -102,6 +102,31 @@ class ImageRegistry:
         if answer.status != 200:
             raise self._unexpected(answer, path)
         return told
+
+    async def delete(self, image: ImageReference) -> bool:
+        """Delete an image by its digest, and so all its tags; False if the registry has none.
+
+        :raises OutsideError: it is still there, as far as anybody knows.
+        """
+        if not image.digest:
+            raise Refused(f"{image} has no digest: another image may have its tag by now")
+        path = f"/v2/{image.path}/manifests/{image.digest}"
+        answer = await self._ask("DELETE", path, scope=f"repository:{image.path}:delete")
+        if answer.status == 404:
+            return False
+        if answer.status in (
+            400,
+            405,
+            501,
+        ):  # the specification's words, and those of registries that do not know it
+            raise Refused(
+                f"{self._base} deletes no images ({answer.status}){self._said(answer)}",
+                reason="DeletionUnsupported",
+                hint="Allow it in the registry, or set spec.imageRetention of the Registry to keep",
+            )
+        if answer.status not in (200, 202, 204):
+            raise self._unexpected(answer, path)
+        return True
 
     async def _ask(self, method: str, path: str, *, scope: str, accept: str = "") -> Answer:
         await self._settle()

@@ -36,7 +36,6 @@ from kapsa.environments.render import EnvironmentRenderer, Renderer
 from kapsa.environments.repository import Repositories
 from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.settings import Settings
-from kapsa.environments.steps.build import BuildStep
 from kapsa.runtime import Client, LeaderElection, Operator, Webhooks
 
 __all__ = ["LEASE", "Outside", "make_operator", "operator"]
@@ -125,7 +124,8 @@ def make_operator(
                 commits=outside.commits,
                 access=access,
                 renderer=outside.renderer,
-                build=BuildStep(outside.builds, outside.images, access),
+                builds=outside.builds,
+                images=outside.images,
                 domains=DomainPools(settings, metrics=metrics, rng=rng),
                 prober=outside.prober,
                 metrics=metrics,

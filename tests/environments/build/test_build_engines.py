@@ -18,7 +18,7 @@ from kapsa.environments.git_credentials import GitCredentials
 from kapsa.environments.image_reference import ImageReference
 from kapsa.environments.outside import Refused
 from kapsa.environments.registry_credentials import RegistryCredentials
-from kapsa.environments.resources import Environment, Project
+from kapsa.environments.resources import Project
 from kapsa.environments.settings import Settings
 from kapsa.environments.testing.git_server import GitRepository, Link
 
@@ -48,16 +48,9 @@ def request(
             },
         }
     )
-    environment = Environment.from_dict(
-        {
-            "metadata": {"name": "one", "namespace": "team-app"},
-            "spec": {"projectRef": {"name": "app"}, "source": {"commitSha": commit}},
-        }
-    )
     return BuildRequest(
         name="one-0123",
         namespace="kapsa-builds",
-        environment=environment,
         project=project,
         commit=commit,
         image=ImageReference.parse(f"registry.example.com/org/app:{commit}"),

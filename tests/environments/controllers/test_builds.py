@@ -103,7 +103,7 @@ async def test_what_kpack_cannot_build_fails_the_environment_in_kpacks_words(kpa
     failed = await kpack.reaches("one", "BuildReady", "False", "BuildFailed")
     assert failed.status.failure is not None
     assert "no buildpack group passed detection" in failed.status.failure.message
-    assert failed.status.failure.object.startswith("Image one-")
+    assert failed.status.failure.object.startswith("Image app-")
 
 
 async def test_an_image_of_kpack_for_an_older_commit_goes(kpack: Team) -> None:
@@ -194,3 +194,110 @@ async def test_builds_are_counted_by_what_became_of_them(team: Team) -> None:
         for result in ("started", "failed", "cancelled", "succeeded")
     }
     assert counts == {"started": 3, "failed": 1, "cancelled": 1, "succeeded": 1}
+
+
+# -- one build for all that want it --------------------------------------------------------------------------------
+
+
+async def the_job(team: Team) -> dict[str, Any]:
+    (found,) = (await team.client.list(JOB, namespace="kapsa-builds")).items
+    return found
+
+
+async def two_that_build(team: Team, *, finish: float = 600) -> None:
+    """Two environments at one new commit, whose build takes its time."""
+    team.stage.harness.cluster.workloads.delay(finish=finish)
+    await team.project(**DOCKERFILE)
+    for name in ("one", "two"):
+        await team.environment(name)
+    for name in ("one", "two"):
+        await team.reaches(name, "BuildReady", "False", "Building")
+
+
+def counted(team: Team, result: str) -> float:
+    return team.stage.metrics().get(f'kapsa_builds_total{{engine="fake",result="{result}"}}', 0)
+
+
+async def test_two_environments_at_one_new_commit_share_its_build(team: Team) -> None:
+    await two_that_build(team, finish=60)
+    job = await the_job(team)
+    team.outside.images.push(f"registry.example.com/org/app:{commit_of('one')}")
+    images = {(await team.ready(name, seconds=300)).status.image for name in ("one", "two")}
+    assert len(images) == 1
+    await team.stage.gone(JOB, job["metadata"]["name"], namespace="kapsa-builds")
+    assert (counted(team, "started"), counted(team, "succeeded")) == (1, 1)
+
+
+async def test_a_shared_build_that_fails_tells_all_and_is_counted_once(team: Team) -> None:
+    team.stage.harness.cluster.workloads.crash("kapsa-builds/*", exit_code=1)
+    await team.project(**DOCKERFILE)
+    for name in ("one", "two"):
+        await team.environment(name)
+    objects = set()
+    for name in ("one", "two"):
+        failed = await team.reaches(name, "BuildReady", "False", "BuildFailed")
+        assert failed.status.failure is not None
+        objects.add(failed.status.failure.object)
+    assert objects == {f"Job {(await the_job(team))['metadata']['name']}"}
+    assert counted(team, "failed") == 1
+
+
+@pytest.mark.parametrize("first", ["one", "two"])
+async def test_a_shared_build_goes_on_until_nobody_wants_it(team: Team, first: str) -> None:
+    second = "two" if first == "one" else "one"
+    await two_that_build(team)
+    shared = (await the_job(team))["metadata"]["uid"]
+    await team.client.delete(Environment, first, namespace=team.home)
+    await team.stage.gone(Environment, first, namespace=team.home)
+    assert (await the_job(team))["metadata"]["uid"] == shared
+    await team.environment(second, commit="newer")
+    await team.clock.sleep(10)
+    job = await the_job(team)
+    assert job["metadata"]["uid"] != shared
+    assert job["metadata"]["labels"]["catalyst.dev/commit"] == commit_of("newer")
+    assert (counted(team, "started"), counted(team, "cancelled")) == (2, 1)
+
+
+@pytest.mark.parametrize("mover", ["one", "two"])
+async def test_a_push_to_one_of_two_leaves_the_build_of_the_other_alone(team: Team, mover: str) -> None:
+    await two_that_build(team)
+    shared = await the_job(team)
+    await team.environment(mover, commit="newer")
+    await team.clock.sleep(10)
+    jobs = (await team.client.list(JOB, namespace="kapsa-builds")).items
+    assert {job["metadata"]["labels"]["catalyst.dev/commit"] for job in jobs} == {
+        commit_of("one"),
+        commit_of("newer"),
+    }
+    assert shared["metadata"]["uid"] in {job["metadata"]["uid"] for job in jobs}
+    assert counted(team, "cancelled") == 0
+
+
+async def test_a_shared_build_outlives_a_restart_of_the_operator_and_wakes_all(team: Team) -> None:
+    await two_that_build(team, finish=60)
+    await team.restart()
+    team.outside.images.push(f"registry.example.com/org/app:{commit_of('one')}")
+    for name in ("one", "two"):
+        await team.ready(name, seconds=300)
+    assert (await team.client.list(JOB, namespace="kapsa-builds")).items == []
+
+
+async def test_another_way_to_build_the_same_commit_ends_the_build_under_way(team: Team) -> None:
+    await two_that_build(team)
+    before = (await the_job(team))["metadata"]["uid"]
+    await team.project(**{**DOCKERFILE, "build": {"strategy": "dockerfile", "args": {"A": "b"}}})
+    await team.clock.sleep(30)
+    assert (await the_job(team))["metadata"]["uid"] != before
+    assert counted(team, "cancelled") == 1
+
+
+async def test_a_cancelled_build_is_counted_under_the_engine_that_built_it(kpack: Team) -> None:
+    kpack.stage.harness.cluster.workloads.delay(finish=600)
+    await kpack.project(**BUILDPACK)
+    await kpack.environment()
+    await kpack.reaches("one", "BuildReady", "False", "Building")
+    await kpack.project(**DOCKERFILE)
+    await kpack.clock.sleep(30)
+    told = kpack.stage.metrics()
+    assert told['kapsa_builds_total{engine="kpack",result="cancelled"}'] == 1
+    assert 'kapsa_builds_total{engine="buildkit",result="cancelled"}' not in told

@@ -1,4 +1,4 @@
-"""What makes two builds the same: the commit, and how it is built. The tag of an image says both."""
+"""What makes two builds the same: the image that comes out. Its tag says the commit, and how that is built."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import hashlib
 import msgspec
 
 from kapsa.environments.git_address import check_commit
+from kapsa.environments.image_reference import ImageReference
+from kapsa.environments.names import bounded
 from kapsa.environments.resources import Build, Project
 
-__all__ = ["build_digest", "image_tag"]
+__all__ = ["build_digest", "build_name", "image_tag"]
 
 _DIGITS = 10
 _USUAL = Build()
@@ -35,6 +37,13 @@ def image_tag(project: Project, commit: str) -> str:
     """
     digest = build_digest(project.spec.build)
     return f"{check_commit(commit)}-{digest}" if digest else check_commit(commit)
+
+
+def build_name(project: Project, commit: str, image: ImageReference) -> str:
+    """The name of the build of an image: the same for all environments of the project that want it."""
+    content = f"{project.metadata} {image}"
+    digits = hashlib.sha256(content.encode()).hexdigest()[:8]
+    return f"{bounded(project.name.replace('.', '-'), 30)}-{digits}-{commit[:12]}"
 
 
 def _content(build: Build) -> bytes:

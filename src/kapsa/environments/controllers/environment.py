@@ -8,8 +8,10 @@ from typing import Any
 
 from kapsa.environments.belonging import PROJECT_MISSING, is_home_of, project_key, project_missing
 from kapsa.environments.deletion import Deletion
-from kapsa.environments.dependencies import Domains, Prober, Renders, ResolvesCommits
+from kapsa.environments.dependencies import Builds, Domains, Images, Prober, Renders, ResolvesCommits
 from kapsa.environments.git_address import is_commit
+from kapsa.environments.image_retention import ImageRetention
+from kapsa.environments.images import RememberedImages
 from kapsa.environments.interests import Interests
 from kapsa.environments.listings import Listings
 from kapsa.environments.metrics import EnvironmentMetrics
@@ -21,8 +23,9 @@ from kapsa.environments.resources import DomainPool, Environment, Project, Regis
 from kapsa.environments.routes import CERTIFICATE, HTTP_ROUTE
 from kapsa.environments.settings import Settings
 from kapsa.environments.steps.apply import ApplyStep
+from kapsa.environments.steps.begun_builds import COMMIT_INDEX, BegunBuilds, commits_of, waiting_for
 from kapsa.environments.steps.build import BuildStep
-from kapsa.environments.steps.children import KPACK_IMAGE, POLICY_KINDS, RENDERED_KINDS, RESOURCE_QUOTA
+from kapsa.environments.steps.children import JOB, KPACK_IMAGE, POLICY_KINDS, RENDERED_KINDS, RESOURCE_QUOTA
 from kapsa.environments.steps.copies import CONFIG_MAP, SECRET, Copies
 from kapsa.environments.steps.host import HostStep
 from kapsa.environments.steps.namespace import NamespaceStep
@@ -56,6 +59,7 @@ class EnvironmentController(Controller[Environment]):
     """Reconciles Environments."""
 
     finalizer = FINALIZER
+    indexes = {COMMIT_INDEX: commits_of}  # noqa: RUF012 - a declaration
     rules = (
         rule_for(Environment, "delete"),
         rule_for(NAMESPACE, "create", "patch", "delete"),
@@ -74,7 +78,8 @@ class EnvironmentController(Controller[Environment]):
         commits: ResolvesCommits,
         access: RepositoryAccess,
         renderer: Renders,
-        build: BuildStep,
+        builds: Builds,
+        images: Images,
         domains: Domains,
         prober: Prober,
         metrics: EnvironmentMetrics | None = None,
@@ -88,13 +93,14 @@ class EnvironmentController(Controller[Environment]):
         self._commits = commits
         self._access = access
         self._copies = Copies()
-        self._deletion = Deletion(settings, domains)
+        begun, remembered = BegunBuilds(builds, settings, self.metrics), RememberedImages(images)
+        self._deletion = Deletion(settings, domains, begun, ImageRetention(remembered))
         self._ready_commits: dict[str, str] = {}
         self.steps: Sequence[Step] = (
             NamespaceStep(),
             PolicyStep(),
             SecretsStep(self._copies),
-            build,
+            BuildStep(builds, remembered, access, begun),
             HostStep(domains),
             RenderStep(renderer, access),
             ApplyStep(),
@@ -113,8 +119,13 @@ class EnvironmentController(Controller[Environment]):
             Watch(NAMESPACE, map=self._concerned(NAMESPACE)),
             # All Secrets and ConfigMaps, without what they hold: the sources of copies have no mark of ours.
             *(Watch(kind, map=self._concerned(kind), metadata_only=True) for kind in _COPIED),
-            *(Watch(kind, map=owners, labels=OWNER_UID) for kind in children if kind not in _COPIED),
-            *(Watch(kind, map=owners, labels=OWNER_UID, optional=True) for kind in (HTTP_ROUTE, KPACK_IMAGE)),
+            *(
+                Watch(kind, map=waiting_for if kind == JOB else owners, labels=OWNER_UID)
+                for kind in children
+                if kind not in _COPIED
+            ),
+            Watch(KPACK_IMAGE, map=waiting_for, labels=OWNER_UID, optional=True),
+            Watch(HTTP_ROUTE, map=owners, labels=OWNER_UID, optional=True),
             Watch(CERTIFICATE, map=interests.readers(CERTIFICATE), optional=True),
             *(
                 Watch(kind, map=interests.readers(kind), predicates=(generation_changed,))

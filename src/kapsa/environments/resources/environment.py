@@ -161,6 +161,8 @@ class EnvironmentStatus(Status):
     """When that was: its time to live counts from here."""
     image: str | None = None
     """The image that is deployed, by digest."""
+    built_images: list[str] = field(default_factory=list)
+    """Its images by digest, the latest last, where its Registry says that they are deleted with it."""
     expires_at: datetime | None = None
     """When it goes by itself."""
     rollout: Rollout | None = None

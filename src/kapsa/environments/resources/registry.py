@@ -8,10 +8,20 @@ from typing import Annotated, Literal
 from kapsa.environments.resources.references import ObjectName, SecretReference
 from kapsa.runtime import CustomResource, Field, Part, Spec, Status, printer_column
 
-__all__ = ["ImagePullSecret", "Registry", "RegistryAuth", "RegistrySpec", "RegistryStatus", "RegistryType"]
+__all__ = [
+    "ImagePullSecret",
+    "ImageRetention",
+    "Registry",
+    "RegistryAuth",
+    "RegistrySpec",
+    "RegistryStatus",
+    "RegistryType",
+]
 
 RegistryType = Literal["docker", "harbor", "gitlab", "ecr", "gcr", "acr"]
 """Whose registry it is. All speak the same protocol; they differ in what user names and tokens look like."""
+ImageRetention = Literal["keep", "delete"]
+"""Images stay in the registry, or those that no other environment has are deleted."""
 
 
 class RegistryAuth(Part):
@@ -50,6 +60,8 @@ class RegistrySpec(Spec):
     """Whether plain http and certificates that nobody vouches for are accepted."""
     image_pull_secret: ImagePullSecret = ImagePullSecret()
     """What environments pull images with."""
+    image_retention: ImageRetention = "keep"
+    """What becomes of the images of environments that are deleted."""
 
 
 class RegistryStatus(Status):

@@ -1,37 +1,36 @@
 """The build step: the image of exactly this commit is in the registry, and is known by its digest.
 
 The registry is asked first, and only a clear "there is none" leads to a build: who cannot be asked has perhaps got it. A build
-runs in a namespace of its own, outside the environment's quota. One for a commit that is no longer wanted is cancelled, and
-since the image's tag says the commit, what it may have pushed is never taken for another.
+runs in a namespace of its own, outside the environment's quota, and is there once for all environments that want its image.
+One for a commit that nobody wants any more is cancelled, and since the image's tag says the commit, what it may have pushed
+is never taken for another.
 """
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any, ClassVar
+import asyncio
+import weakref
+from typing import ClassVar
 
-from kapsa.environments.build.identity import build_digest, image_tag
-from kapsa.environments.dependencies import BuildProgress, BuildRequest, Builds, Images
+from kapsa.environments.build.identity import build_name, image_tag
+from kapsa.environments.dependencies import BuildProgress, BuildRequest, Builds, RegistryAccess
 from kapsa.environments.image_reference import ImageReference
-from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER, OWNER_UID, bounded
+from kapsa.environments.image_retention import remember_image
+from kapsa.environments.images import RememberedImages
+from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER_UID
 from kapsa.environments.namespaces import NAMESPACE
-from kapsa.environments.outside import AuthFailed
 from kapsa.environments.redaction import tail
-from kapsa.environments.registry_credentials import RegistryCredentials
+from kapsa.environments.registry_access import access_to
 from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.children import BUILD_KINDS, JOB, KPACK_IMAGE, kind_string, shown
+from kapsa.environments.steps.begun_builds import BegunBuilds, engine_of
+from kapsa.environments.steps.children import JOB, KPACK_IMAGE, shown
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting
-from kapsa.runtime.errors import AlreadyExists, ClientError, Forbidden, Invalid, NotFound, UnknownKind
+from kapsa.runtime.errors import AlreadyExists, ClientError, Forbidden, Invalid, UnknownKind
 
-__all__ = ["BUILT_COMMIT", "BuildStep"]
+__all__ = ["BuildStep"]
 
-BUILT_COMMIT = "catalyst.dev/commit"
-"""A label of a build's objects: the commit that is built."""
 _LOOK_AGAIN_SECONDS = 60.0
-_KEPT = 10_000
-_BECAME = {"succeeded": "succeeded", "running": "cancelled"}
-"""What became of a build that is taken away; one that failed was counted when it did."""
 
 
 class BuildStep:
@@ -41,11 +40,14 @@ class BuildStep:
     condition: ClassVar[str] = "BuildReady"
     phase: ClassVar[Phase] = "Building"
 
-    def __init__(self, builds: Builds, images: Images, access: RepositoryAccess) -> None:
+    def __init__(
+        self, builds: Builds, images: RememberedImages, access: RepositoryAccess, begun: BegunBuilds
+    ) -> None:
         self._builds = builds
         self._images = images
         self._access = access
-        self._digests: dict[str, str] = {}
+        self._begun = begun
+        self._starting: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     async def run(self, visit: Visit) -> Outcome:
         wanted = visit.project.spec.registry
@@ -60,16 +62,19 @@ class BuildStep:
                 after=None,
             )
         image = _image(visit)
-        await self._cancel(visit, but=visit.commit)
-        running = self._running(visit)
-        if running is not None:
-            return running
-        digest = await self._digest(visit, image)
+        name = build_name(visit.project, visit.commit, image)
+        await self._begun.let_go(visit.environment, visit.ctx, build=name, commit=visit.commit)
+        found = _find(visit, name)
+        if found is not None and (progress := self._builds.progress(found)).state == "running":
+            # The registry has nothing to say yet, and is not asked at each event of the build.
+            return _building(visit, found, progress)
+        digest = self._images.known(image) or await self._images.digest(image, **await _access(visit))
         if digest is not None:
             visit.image = image.with_digest(digest).pinned
-            await self._cancel(visit, but="")
+            remember_image(visit.ctx, visit.image, visit.registry)
+            await self._begun.end(visit.environment, visit.ctx)
             return Done(visit.image, reason="ImageReady")
-        return await self._build(visit, image)
+        return await self._build(visit, image, name)
 
     def _without_registry(self, visit: Visit) -> Outcome:
         if visit.project.spec.deployment.type == "image":
@@ -81,38 +86,9 @@ class BuildStep:
             )
         return Done("what is deployed names its own image", reason="NotRequested")
 
-    def _running(self, visit: Visit) -> Waiting | None:
-        """Whether its build is under way: then the registry has nothing to say yet, and is not asked at each of its events."""
-        for kind in (JOB, KPACK_IMAGE):
-            found = visit.ctx.get(kind, _name(visit), namespace=visit.settings.build_namespace)
-            if found is not None:
-                progress = self._builds.progress(found)
-                if progress.state == "running":
-                    return _building(visit, found, progress)
-        return None
-
-    # -- is it there? ------------------------------------------------------------------------------------------
-
-    async def _digest(self, visit: Visit, image: ImageReference) -> str | None:
-        known = self._digests.get(str(image))
-        if known is not None:
-            return known
-        registry = visit.registry
-        digest = await self._images.digest(
-            image,
-            endpoint=registry.spec.endpoint if registry is not None else "",
-            credentials=await _credentials(visit),
-            insecure=registry.spec.insecure if registry is not None else False,
-        )
-        if digest is not None:
-            if len(self._digests) >= _KEPT:
-                self._digests.clear()
-            self._digests[str(image)] = digest
-        return digest
-
     # -- the build ---------------------------------------------------------------------------------------------
 
-    async def _build(self, visit: Visit, image: ImageReference) -> Outcome:
+    async def _build(self, visit: Visit, image: ImageReference, name: str) -> Outcome:
         build = visit.project.spec.build
         if build is None or build.strategy == "none":
             return Waiting(
@@ -125,28 +101,26 @@ class BuildStep:
                 message=f"commit {visit.commit} comes from a fork: it is built once it is approved",
                 reason="ApprovalRequired",
             )
-        request = await self._request(visit, image)
-        objects = [_marked(visit, each) for each in self._builds.objects(request)]
-        found = visit.ctx.get(
-            kind_string(objects[-1]), objects[-1]["metadata"]["name"], namespace=request.namespace
-        )
-        if found is None:
-            return await self._start(visit, objects)
+        # Two that want the same image may be here at a time, and one of them begins.
+        async with self._starting.setdefault(name, asyncio.Lock()):
+            found = _find(visit, name)
+            if found is None:
+                return await self._start(visit, await self._objects(visit, image, name))
         return await self._judge(visit, found, image)
 
-    async def _request(self, visit: Visit, image: ImageReference) -> BuildRequest:
-        registry = visit.registry
-        return BuildRequest(
-            name=_name(visit),
+    async def _objects(self, visit: Visit, image: ImageReference, name: str) -> list[Manifest]:
+        access = await _access(visit)
+        request = BuildRequest(
+            name=name,
             namespace=visit.settings.build_namespace,
-            environment=visit.environment,
             project=visit.project,
             commit=visit.commit,
             image=image,
-            insecure=registry.spec.insecure if registry is not None else False,
+            insecure=access.get("insecure", False),
             source=await self._access.credentials(visit.ctx, visit.project, visit.interests),
-            push=await _credentials(visit),
+            push=access.get("credentials"),
         )
+        return [self._begun.marked(visit, name, each) for each in self._builds.objects(request)]
 
     async def _start(self, visit: Visit, objects: list[Manifest]) -> Outcome:
         await _ensure_namespace(visit)
@@ -167,14 +141,13 @@ class BuildStep:
                     object=shown(each),
                     hint="Look at build of the project, and at the rules of the namespace of builds.",
                 )
-        engine = self._builds.engine(visit.project)
+        engine = engine_of(objects[-1])
         visit.metrics.builds.labels(engine, "started").inc()
         await visit.ctx.event("Normal", "BuildStarted", f"{engine} builds commit {visit.commit[:12]}")
         return Waiting(message=f"{shown(objects[-1])} builds commit {visit.commit[:12]}", reason="Building")
 
     async def _judge(self, visit: Visit, found: Manifest, image: ImageReference) -> Outcome:
         progress = self._builds.progress(found)
-        engine = self._builds.engine(visit.project)
         if progress.state == "running":
             return _building(visit, found, progress)
         if progress.state == "succeeded":
@@ -184,8 +157,9 @@ class BuildStep:
                 reason="ImageNotPushed",
                 after=_LOOK_AGAIN_SECONDS / 4,
             )
-        if not _told(visit, "BuildFailed"):
-            visit.metrics.builds.labels(engine, "failed").inc()
+        own = found["metadata"]["labels"].get(OWNER_UID) == visit.environment.metadata.uid
+        if own and not _told(visit, "BuildFailed"):
+            visit.metrics.builds.labels(engine_of(found), "failed").inc()
         return Failed(
             reason="BuildFailed",
             message=f"commit {visit.commit[:12]} could not be built: {progress.message}",
@@ -196,20 +170,14 @@ class BuildStep:
             after=None,
         )
 
-    async def _cancel(self, visit: Visit, *, but: str) -> None:
-        """End the builds of this environment that are not for this commit."""
-        place = visit.settings.build_namespace
-        for kind in BUILD_KINDS:
-            labels = f"{OWNER_UID}={visit.environment.metadata.uid},{BUILT_COMMIT}"
-            for found in visit.ctx.list(kind, namespace=place, labels=labels):
-                metadata = found["metadata"]
-                if metadata["labels"][BUILT_COMMIT] == but or metadata.get("deletionTimestamp"):
-                    continue
-                gone = await visit.ctx.delete(kind, metadata["name"], namespace=place)
-                if gone and kind in (JOB, KPACK_IMAGE):
-                    became = _BECAME.get(self._builds.progress(found).state)
-                    if became is not None:
-                        visit.metrics.builds.labels(self._builds.engine(visit.project), became).inc()
+
+def _find(visit: Visit, name: str) -> Manifest | None:
+    """The build of this name, whoever began it."""
+    for kind in (JOB, KPACK_IMAGE):
+        found = visit.ctx.get(kind, name, namespace=visit.settings.build_namespace)
+        if found is not None:
+            return found
+    return None
 
 
 def _building(visit: Visit, build: Manifest, progress: BuildProgress) -> Waiting:
@@ -232,46 +200,16 @@ def _image(visit: Visit) -> ImageReference:
     return found.with_tag(image_tag(visit.project, visit.commit))
 
 
-async def _credentials(visit: Visit) -> RegistryCredentials | None:
-    """Who we are to the registry.
+async def _access(visit: Visit) -> RegistryAccess:
+    """How the registry is asked: again when the Secret with its credentials has changed.
 
     :raises AuthFailed: the Registry names a Secret that is not there, or holds none.
     """
     registry = visit.registry
-    if registry is None or registry.spec.auth is None:
-        return None
-    reference = registry.spec.auth.secret_ref
-    visit.interests.note(visit.ctx.key, "v1/Secret", reference.name, namespace=reference.namespace)
-    try:
-        secret: Any = await visit.ctx.client.get("v1/Secret", reference.name, namespace=reference.namespace)
-    except NotFound:
-        raise AuthFailed(
-            f"there is no Secret {reference.name} in namespace {reference.namespace}, which Registry "
-            f"{registry.name} names",
-            hint="Have an administrator create it.",
-            reason="CredentialsMissing",
-        ) from None
-    return RegistryCredentials.from_secret(secret, registry.spec.endpoint)
-
-
-def _name(visit: Visit) -> str:
-    """One name for one way to build one commit of one environment."""
-    content = f"{visit.ctx.key}{build_digest(visit.project.spec.build)}"
-    place = hashlib.sha256(content.encode()).hexdigest()[:8]
-    return f"{bounded(visit.environment.name.replace('.', '-'), 30)}-{place}-{visit.commit[:12]}"
-
-
-def _marked(visit: Visit, manifest: Manifest) -> Manifest:
-    metadata: dict[str, Any] = dict(manifest["metadata"])
-    metadata["namespace"] = visit.settings.build_namespace
-    metadata["labels"] = {
-        **(metadata.get("labels") or {}),
-        MANAGED_BY: OPERATOR,
-        OWNER_UID: visit.environment.metadata.uid,
-        BUILT_COMMIT: visit.commit[:63],
-    }
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), OWNER: str(visit.ctx.key)}
-    return {**manifest, "metadata": metadata}
+    if registry is not None and registry.spec.auth is not None:
+        reference = registry.spec.auth.secret_ref
+        visit.interests.note(visit.ctx.key, "v1/Secret", reference.name, namespace=reference.namespace)
+    return await access_to(registry, visit.ctx.client)
 
 
 async def _ensure_namespace(visit: Visit) -> None:
@@ -324,5 +262,5 @@ async def _log_tail(visit: Visit, build: Manifest) -> str:
 
 
 async def _secret_texts(visit: Visit) -> tuple[str, ...]:
-    credentials = await _credentials(visit)
+    credentials = (await _access(visit)).get("credentials")
     return credentials.secrets if credentials is not None else ()

@@ -74,6 +74,8 @@ class RegistryServer:
         self.readable = True
         """Whether whoever is logged in may read."""
         self.tells_digests = True
+        self.deletes = True
+        """Whether manifests can be deleted."""
         self.knows_head = True
         self.redirect_to = ""
         """Where manifests are redirected to, if anywhere."""
@@ -176,7 +178,7 @@ class RegistryServer:
                 return None if self.readable else _error(403, "DENIED")
             return _error(401, "UNAUTHORIZED", headers={"WWW-Authenticate": 'Basic realm="registry"'})
         name = re.match(r"/v2/(.+)/(?:manifests|blobs|tags)/", seen.path)
-        action = "pull" if seen.method in ("GET", "HEAD") else "pull,push"
+        action = {"GET": "pull", "HEAD": "pull", "DELETE": "delete"}.get(seen.method, "pull,push")
         wanted = f"repository:{name[1]}:{action}" if name else ""
         granted = self._tokens.get(given.removeprefix("Bearer "))
         if granted is not None and (granted == wanted or granted == f"{wanted},push"):
@@ -224,9 +226,7 @@ class RegistryServer:
         if digest not in stored:
             return _error(404, "MANIFEST_UNKNOWN")
         if seen.method == "DELETE":
-            del stored[digest]
-            self._tags_of[name] = {tag: kept for tag, kept in tags.items() if kept != digest}
-            return Answer(202, {})
+            return self._delete(name, reference, digest)
         if seen.method == "HEAD" and not self.knows_head:
             return _error(405, "UNSUPPORTED")
         media_type, content = stored[digest]
@@ -234,6 +234,18 @@ class RegistryServer:
         if self.tells_digests:
             headers["Docker-Content-Digest"] = digest
         return Answer(200, headers, content)
+
+    def _delete(self, name: str, reference: str, digest: str) -> Answer:
+        """A tag goes alone; a manifest by its digest takes all its tags along."""
+        if not self.deletes:
+            return _error(405, "UNSUPPORTED")
+        tags = self._tags_of[name]
+        if reference in tags:
+            del tags[reference]
+        else:
+            del self._manifests_of[name][digest]
+            self._tags_of[name] = {tag: kept for tag, kept in tags.items() if kept != digest}
+        return Answer(202, {})
 
     def _blobs(
         self, seen: SeenRequest, query: Mapping[str, str], body: bytes, name: str, digest: str
