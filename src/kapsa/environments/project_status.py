@@ -52,11 +52,21 @@ def report(
                 "Ready", False, reason=found.reason if found is not None else "Pending", message=message
             )
             return
+    if listing is not None and (missing := _missing_branches(project, listing)):
+        told = f"the repository has no branch {' and no branch '.join(missing)}: push it, or name another"
+        ctx.condition("Ready", False, reason="BranchNotFound", message=told[:_LONGEST_MESSAGE])
+        return
     if refused:
         told = "; ".join(f"Environment {name}: {words}" for name, words in list(refused.items())[:3])
         ctx.condition("Ready", False, reason="EnvironmentRefused", message=told[:_LONGEST_MESSAGE])
         return
     ctx.condition("Ready", True, reason="Ready", message=f"{len(there)} environments")
+
+
+def _missing_branches(project: Project, listing: Listing) -> list[str]:
+    """The branches that the project names and the repository does not have."""
+    named = {project.spec.source.branch, *(each.branch for each in project.spec.environments)}
+    return sorted(named - listing.refs.branches.keys())
 
 
 def is_readable(environment: Environment) -> bool:

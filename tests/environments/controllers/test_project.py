@@ -392,3 +392,25 @@ async def test_a_time_to_live_of_ages_is_as_good_as_none(team: Team, ttl: str) -
     team.outside.git.push("login")
     await previewing(team, ttl=ttl)
     await team.ready("login")
+
+
+async def test_a_branch_that_the_project_names_and_nobody_has_pushed_is_named(team: Team) -> None:
+    await team.project(environments=[{"name": "staging", "branch": "develop"}])
+    found = (await settled(team)).status.condition("Ready")
+    assert found is not None
+    assert (found.status, found.reason) == ("False", "BranchNotFound")
+    assert "no branch develop" in found.message
+    team.outside.git.push("develop")
+    await team.clock.sleep(POLL)
+    assert (await team.project_now()).status.is_true("Ready")
+
+
+async def test_an_environment_of_somebody_else_in_the_place_of_one_of_ours_is_told(team: Team) -> None:
+    await team.project()
+    await team.environment("production")
+    await team.ready("production")
+    await team.project(environments=[{"name": "production", "branch": "main"}])
+    found = (await settled(team)).status.condition("Ready")
+    assert found is not None
+    assert found.reason == "EnvironmentRefused"
+    assert "Environment production: somebody else made one of this name" in found.message

@@ -54,6 +54,9 @@ SECRET = "v1/Secret"  # noqa: S105 - a kind
 ROLE = "catalyst.dev/role"
 """A label of the Environments that a Project made: preview or permanent. It leaves others alone."""
 _REFUSED_AGAIN_SECONDS = 60.0
+_SOMEBODY_ELSES = (
+    "somebody else made one of this name, which is left alone: delete it, or choose another name"
+)
 
 
 class _Remembered(msgspec.Struct, frozen=True):
@@ -235,6 +238,12 @@ class ProjectController(Controller[Project]):
             *(self._permanent(project, home, here, each, listing) for each in project.spec.environments),
             *(self._preview(project, home, here, each) for each in wanted.active),
         ]
+        for name in (
+            *(each.name for each in project.spec.environments),
+            *(each.name for each in wanted.active),
+        ):
+            if name in here and not _is_ours(project, here[name]):
+                refused[name] = _SOMEBODY_ELSES
         for manifest in filter(None, manifests):
             try:
                 await ctx.apply(manifest, owner=False)

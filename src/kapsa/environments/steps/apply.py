@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
@@ -15,8 +15,8 @@ from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.apply_set import members, membership, parent
 from kapsa.environments.steps.children import RENDERED_KINDS, kind_string, marked, shown
 from kapsa.environments.steps.pods import trouble_of
-from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting
-from kapsa.runtime.errors import BadRequest, Forbidden, Invalid
+from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting, is_refusal
+from kapsa.runtime.errors import ApiError, Invalid
 
 __all__ = ["ApplyStep"]
 
@@ -45,10 +45,12 @@ class ApplyStep:
         for each in desired:
             try:
                 applied.append(await visit.ctx.apply(each, owner=False))
-            except (Invalid, Forbidden, BadRequest) as error:
+            except ApiError as error:
+                if not is_refusal(error):
+                    raise
                 if isinstance(error, Invalid) and each["kind"] == "Job":
                     return await self._replace_job(visit, each)
-                return _rejected(visit, each, error)
+                return _rejected(each, error)
         await self._prune(visit, desired, present)
         visit.ctx.status.commit_sha = visit.commit
         visit.ctx.status.image = visit.image
@@ -129,8 +131,8 @@ async def _unhealthy(visit: Visit, found: Manifest, why: Health) -> Failed:
     )
 
 
-def _rejected(visit: Visit, manifest: Manifest, error: Any) -> Failed:
-    text = str(error)
+def _rejected(manifest: Manifest, error: ApiError) -> Failed:
+    text = error.message
     quota = _OVER_QUOTA in text
     return Failed(
         reason="QuotaExceeded" if quota else "Rejected",

@@ -22,12 +22,26 @@ from kapsa.environments.resources import Environment, Failure, Project, Registry
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Context
+from kapsa.runtime.errors import ApiError, BadRequest, Forbidden, Invalid, TooLarge
 
-__all__ = ["Done", "Failed", "Manifest", "Outcome", "Step", "Visit", "Waiting", "advance", "from_outside"]
+__all__ = [
+    "Done",
+    "Failed",
+    "Manifest",
+    "Outcome",
+    "Step",
+    "Visit",
+    "Waiting",
+    "advance",
+    "from_outside",
+    "is_refusal",
+]
 
 Manifest: TypeAlias = dict[str, Any]
 
 RETRY_SECONDS = 60.0
+_REFUSALS = (BadRequest, Forbidden, Invalid, TooLarge)
+_WRONG_TYPE = "failed to create typed patch object"
 _MESSAGE_LIMIT, _LOG_LIMIT, _HINT_LIMIT, _OBJECT_LIMIT = 2048, 8192, 1024, 512
 
 
@@ -129,7 +143,14 @@ async def advance(steps: Sequence[Step], visit: Visit) -> Waiting | Failed | Non
     Returns what stopped it; None if nothing did.
     """
     for number, step in enumerate(steps):
-        outcome = await _timed(step, visit)
+        try:
+            outcome = await _timed(step, visit)
+        except ApiError as error:
+            # A word about trouble that lasts; trouble that passes is no news about what is ready.
+            if error.retryable and not visit.environment.status.is_true("Ready"):
+                message = f"the API server does not answer as it should: {error}"
+                report(visit, step, Waiting(message=message, reason="ApiServerTrouble"))
+            raise
         if not isinstance(outcome, Done):
             report(visit, step, outcome)
             return outcome
@@ -155,6 +176,26 @@ async def _run(step: Step, visit: Visit) -> Outcome:
         return await step.run(visit)
     except OutsideError as error:
         return from_outside(error)
+    except ApiError as error:
+        if not is_refusal(error):
+            raise
+        return Failed(
+            reason="Rejected",
+            message=f"the API server refuses what this step needs: {error}",
+            hint="Change what it names in the project or the environment; rights and policies of the cluster are an "
+            "administrator's to change.",
+        )
+
+
+def is_refusal(error: ApiError) -> bool:
+    """Whether the API server will go on refusing the same object until somebody changes something.
+
+    A namespace on its way out refuses, too, which passes. And what has fields of a wrong type, or fields that do not
+    exist, is answered as if the server had failed.
+    """
+    if any(cause.reason == "NamespaceTerminating" for cause in error.causes):
+        return False
+    return isinstance(error, _REFUSALS) or (error.code == 500 and _WRONG_TYPE in error.message)
 
 
 def from_outside(error: OutsideError) -> Waiting | Failed:
