@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from kapsa.environments.dependencies import RenderRequest
+from kapsa.environments.dependencies import Rendered, RenderRequest
 from kapsa.environments.git import Git
 from kapsa.environments.git_credentials import GitCredentials
 from kapsa.environments.outside import NotFound, OutsideError, Unreachable
@@ -158,6 +159,48 @@ async def test_what_was_rendered_is_neither_fetched_nor_rendered_again(
     assert len(git_server.requests) == fetched
     with_values = request(git_repository, commit, type="helm", path="chart", values={"a": 1})
     assert (await environments.render(with_values)).objects[0]["data"] != second[0]["data"]
+
+
+async def test_another_commit_path_or_type_is_rendered_anew(
+    environments: EnvironmentRenderer, git_repository: GitRepository
+) -> None:
+    def told(text: str) -> str:
+        return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{told: {text}}}\n"
+
+    files = {"one/a.yaml": told("first"), "two/a.yaml": told("elsewhere"), "one/b/a.yaml": told("below")}
+    first = git_repository.commit({**files, "one/b/kustomization.yaml": "resources: [a.yaml]\n"})
+    second = git_repository.commit({"one/a.yaml": told("second")})
+    wanted: list[tuple[str, dict[str, Any], str]] = [
+        (first, {"type": "manifest", "path": "one"}, "first"),
+        (second, {"type": "manifest", "path": "one"}, "second"),
+        (first, {"type": "manifest", "path": "two"}, "elsewhere"),
+        (first, {"type": "kustomize", "path": "one/b"}, "below"),
+        (first, {"type": "manifest", "path": "one"}, "first"),
+    ]
+    for commit, deployment, text in wanted:
+        (found,) = (
+            await environments.render(request(git_repository, commit, image=None, **deployment))
+        ).objects
+        assert found["data"] == {"told": text}
+    with pytest.raises(RenderFailed, match="is a kustomization"):
+        await environments.render(request(git_repository, first, image=None, type="manifest", path="one/b"))
+
+
+async def test_what_is_kept_has_a_bound_and_the_least_recently_used_goes(clock: SteppedClock) -> None:
+    made: list[str] = []
+    size = len(msgspec.json.encode(Rendered(({"kind": "a"},))))
+    cache = RenderCache(max_bytes=2 * size, clock=clock)
+
+    async def get(key: str) -> None:
+        async def make() -> Rendered:
+            made.append(key)
+            return Rendered(({"kind": key},))
+
+        assert (await cache.get(key, make)).objects[0]["kind"] == key
+
+    for key in ("a", "b", "a", "c", "a", "b"):
+        await get(key)
+    assert made == ["a", "b", "c", "b"]
 
 
 async def test_what_one_tenant_rendered_is_not_shown_to_another(
