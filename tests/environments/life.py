@@ -151,7 +151,9 @@ class Life:
                     freed = {"metadata": {"finalizers": None}}
                     await self.client.patch(kind, found.name, freed, namespace=namespace)
         for kind in (DomainPool, Registry):
-            await self.client.delete(kind, self.stage.unique, missing_ok=True)
+            with contextlib.suppress(NotFound):
+                await self.client.delete(kind, self.stage.unique)
+                await self.client.patch(kind, self.stage.unique, {"metadata": {"finalizers": None}})
 
     async def poll(self) -> None:
         """Have the repository looked at, as a webhook does, and wait until it was."""

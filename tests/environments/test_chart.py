@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from kapsa import __version__
 from kapsa.devcluster import DevCluster
 from kapsa.environments.manifests import NAME, chart_files, crds, installation
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.operator import make_operator
+from kapsa.environments.operator import LEASE, make_operator
 from kapsa.environments.settings import Settings
 from kapsa.runtime.access import missing_rules
 from kapsa.runtime.client import Client
@@ -286,7 +287,7 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(empty: DevCluster
 
         authority = await its_operator_registers_the_webhooks(empty, client, tmp_path)
         newer = a_newer_chart(tmp_path)
-        await act(empty, "upgrade", "kapsa", newer, "--set=operator.logging.level=DEBUG", *wait)
+        told = await act(empty, "upgrade", "kapsa", newer, "--set=operator.logging.level=DEBUG", *wait)
         webhook = (await client.get(VALIDATING, "kapsa"))["webhooks"][0]
         assert (webhook["clientConfig"]["caBundle"], webhook["timeoutSeconds"]) == (authority, 6)
         deployment = await client.get("apps/v1/Deployment", NAME, namespace=HOME)
@@ -296,12 +297,58 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(empty: DevCluster
         }
         assert told_to["KAPSA_LOG_LEVEL"] == "DEBUG"
 
-        await act(empty, "uninstall", "kapsa", "--wait", "--timeout=90s")
-        for kind, name in INSTALLED.items():
-            assert not await exists(client, kind, name), kind
-        assert await exists(
-            client, "apiextensions.k8s.io/v1/CustomResourceDefinition", "projects.catalyst.catalyst.dev"
-        )
+        await what_its_operator_makes_itself(client)
+        people, pools, uninstall, own, builds, kinds = commands_to_remove_everything(told)
+        for command in (people, pools, uninstall):
+            await shell(empty, command)
+        await eventually_all_gone(client, INSTALLED)
+        for kind, name in LEFT.items():
+            assert await exists(client, kind, name), kind
+        for command in (own, builds, kinds):
+            await shell(empty, command)
+        await eventually_all_gone(client, LEFT)
+
+
+LEFT = {
+    "coordination.k8s.io/v1/Lease": LEASE,
+    "v1/Secret": "kapsa-webhook-certificates",
+    "v1/Namespace": Settings().build_namespace,
+    "apiextensions.k8s.io/v1/CustomResourceDefinition": "projects.catalyst.catalyst.dev",
+}
+"""What `helm uninstall` does not take away; the Secret was made with the webhooks."""
+
+
+async def what_its_operator_makes_itself(client: Client) -> None:
+    lease = {"name": LEASE, "namespace": HOME}
+    await client.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease})
+    builds = {"name": Settings().build_namespace}
+    await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": builds})
+
+
+def commands_to_remove_everything(notes: str) -> list[str]:
+    """As `helm install` tells them to people."""
+    told = notes[notes.index("To remove everything:") :]
+    return re.findall(r"^  ((?:kubectl|helm) .+)$", told, re.MULTILINE)
+
+
+async def shell(cluster: DevCluster, command: str) -> None:
+    tools = [str(Path(find_tool(name).path).parent) for name in ("kubectl", "helm")]
+    path = os.pathsep.join([*tools, os.environ["PATH"]])
+    process = await asyncio.create_subprocess_shell(
+        command,
+        env={**os.environ, "PATH": path, "KUBECONFIG": str(cluster.kubeconfig)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0, f"{command}: {out.decode()}"
+
+
+async def eventually_all_gone(client: Client, objects: Mapping[str, str]) -> None:
+    async def left() -> list[str]:
+        return [kind for kind, name in objects.items() if await exists(client, kind, name)]
+
+    await eventually(left, lambda kinds: not kinds, "everything is gone")
 
 
 async def its_operator_registers_the_webhooks(cluster: DevCluster, client: Client, tmp_path: Path) -> str:

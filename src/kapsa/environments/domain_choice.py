@@ -1,7 +1,8 @@
 """Which host an environment gets: chosen from the pools as they were read, by pure functions.
 
 The pools' statuses are the only record of who holds what. All pools are looked at, since two may have the same domain; below
-it the senior one gives out hosts, and the other none.
+it the senior one gives out hosts, and the other none. A pool that is being deleted gives out none: its domains are another's,
+and what it gave out before stays with its holders.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ __all__ = [
     "built_in_pool",
     "choose",
     "domain_counts",
+    "giving_pools",
     "kept_choice",
     "shared_domains",
 ]
@@ -111,6 +113,12 @@ def choose(pools: Sequence[DomainPool], request: HostRequest, rng: random.Random
             f"there is no DomainPool {request.pool}",
             reason="DomainPoolNotFound",
             hint="Name another in domain.domainPoolRef of the project, or have an administrator make it",
+        )
+    if named and named[0].metadata.deleting:
+        raise Refused(
+            f"DomainPool {request.pool} is being deleted and gives out no more hosts",
+            reason="DomainPoolTerminating",
+            hint="Name another in domain.domainPoolRef of the project",
         )
     if request.host:
         return _asked_for(pools, named or pools, request)
@@ -194,8 +202,20 @@ def kept_choice(pools: Sequence[DomainPool], request: HostRequest) -> Choice | N
 
 
 def _default(pools: Sequence[DomainPool]) -> DomainPool:
-    marked = [pool for pool in pools if pool.metadata.annotations.get(DEFAULT_POOL) == "true"]
-    return min(marked or pools, key=_seniority)
+    giving = giving_pools(pools)
+    if not giving:
+        raise Refused(
+            "every DomainPool is being deleted",
+            reason="DomainPoolTerminating",
+            hint="Have an administrator make one",
+        )
+    marked = [pool for pool in giving if pool.metadata.annotations.get(DEFAULT_POOL) == "true"]
+    return min(marked or giving, key=_seniority)
+
+
+def giving_pools(pools: Iterable[DomainPool]) -> list[DomainPool]:
+    """Those that give out hosts: all that are to stay."""
+    return [pool for pool in pools if not pool.metadata.deleting]
 
 
 def _seniority(pool: DomainPool) -> tuple[bool, datetime, str]:
@@ -207,7 +227,7 @@ def _seniority(pool: DomainPool) -> tuple[bool, datetime, str]:
 def _owners(pools: Sequence[DomainPool]) -> dict[str, DomainPool]:
     """Which pool gives out hosts below a domain: where several have it, the senior one."""
     owners: dict[str, DomainPool] = {}
-    for pool in sorted(pools, key=_seniority):
+    for pool in sorted(giving_pools(pools), key=_seniority):
         for domain in pool.spec.base_domains:
             owners.setdefault(domain, pool)
     return owners

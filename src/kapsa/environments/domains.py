@@ -20,6 +20,7 @@ from kapsa.environments.domain_choice import (
     built_in_pool,
     choose,
     domain_counts,
+    giving_pools,
     kept_choice,
 )
 from kapsa.environments.metrics import EnvironmentMetrics
@@ -156,9 +157,11 @@ class DomainPools:
             pools = await self._live(ctx)
             domain = self._settings.preview_domain
             built_in = next((pool for pool in pools if pool.name == BUILT_IN), None)
-            if built_in is None and pools:
+            if any(pool.name != BUILT_IN for pool in giving_pools(pools)):
                 return pools
-            if built_in is not None and (len(pools) > 1 or built_in.spec.base_domains == (domain,)):
+            if built_in is not None and (
+                built_in.metadata.deleting or built_in.spec.base_domains == (domain,)
+            ):
                 return pools
             await self._make_built_in(ctx, domain, exists=built_in is not None)
         raise Failed(f"DomainPool {BUILT_IN} could not be made", reason="PoolBusy")
