@@ -89,6 +89,16 @@ async def test_a_program_that_fills_the_disk_is_ended(tmp_path: Path) -> None:
         )
 
 
+async def test_a_program_that_has_filled_the_disk_before_anybody_looked_is_found_out(tmp_path: Path) -> None:
+    with pytest.raises(TooLarge, match="wrote more"):
+        await shell(
+            tmp_path,
+            "head -c 2000000 /dev/zero > written",
+            measure=lambda: sum(path.stat().st_size for path in tmp_path.glob("written")),
+            measured_limit=MIB,
+        )
+
+
 async def test_a_file_larger_than_allowed_is_not_written(tmp_path: Path) -> None:
     limits = Limits(seconds=20, file_bytes=MIB)
     finished = await shell(tmp_path, "sleep 0.2; head -c 3000000 /dev/zero > large", limits)

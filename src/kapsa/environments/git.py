@@ -32,6 +32,7 @@ __all__ = ["HARDENED", "Git", "Refs"]
 
 _MIB = 1024 * 1024
 _LISTING_LIMIT = 64 * _MIB
+_FILE_MARGIN = 16 * _MIB
 _PINS_ADDRESSES = (2, 37)
 """The first git that can be told which address a name stands for."""
 
@@ -278,7 +279,8 @@ class Git:
 
     def _limits(self, output_bytes: int, seconds: float | None = None) -> Limits:
         seconds = min(seconds or self.timeout, self.timeout)
-        return Limits(seconds=seconds, output_bytes=output_bytes, file_bytes=self.max_bytes)
+        # A little more than a repository may hold: what passes that is told by its size, not by git's surprise.
+        return Limits(seconds=seconds, output_bytes=output_bytes, file_bytes=self.max_bytes + _FILE_MARGIN)
 
     @contextlib.contextmanager
     def _private_directory(self) -> Iterator[Path]:

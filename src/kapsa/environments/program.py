@@ -110,7 +110,7 @@ async def run_program(
     """Run a program to its end, whatever its exit code is.
 
     `output_file` takes what it prints instead of memory. `measure` is asked now and then, from another thread, how many
-    bytes the program has put on disk; more than `measured_limit` ends it.
+    bytes the program has put on disk, and once more when it has ended; more than `measured_limit` ends it.
 
     :raises TimedOut: it took too long.
     :raises TooLarge: it passed one of the other limits.
@@ -185,9 +185,9 @@ class _Run:
             try:
                 self._limit_files(process.pid)
                 self._follow(process, target)
-                return Finished(
-                    process.wait(), bytes(self._output), self._complaint.decode("utf-8", "replace")
-                )
+                code = process.wait()
+                self._weigh()
+                return Finished(code, bytes(self._output), self._complaint.decode("utf-8", "replace"))
             finally:
                 _end(process)
 
@@ -241,8 +241,11 @@ class _Run:
             raise TooLarge(f"{self._name} needed more than {_size(self._limits.memory_bytes)} of memory")
         if self._measure is not None and now >= self._next_measure:
             self._next_measure = now + _MEASURE_EVERY
-            if self._measure() > self._measured_limit:
-                raise TooLarge(f"{self._name} wrote more than {_size(self._measured_limit)}")
+            self._weigh()
+
+    def _weigh(self) -> None:
+        if self._measure is not None and self._measure() > self._measured_limit:
+            raise TooLarge(f"{self._name} wrote more than {_size(self._measured_limit)}")
 
 
 def _as_file(content: bytes) -> IO[bytes]:

@@ -104,15 +104,22 @@ class RepositoryCache:
             return
         used = any((repository / "objects" / "pack").glob("*.pack"))
         try:
-            await self._fetch_commit(repository, source, commit)
+            await self._fetch_within_limit(repository, source, commit)
         except TooLarge:
             if not used:
                 raise
-            # What earlier commits left counts, too. This one may fit by itself.
+            # What earlier commits left counted, too. This one may fit by itself.
+            await self._fetch_within_limit(repository, source, commit)
+        await asyncio.to_thread(self._evict, repository)
+
+    async def _fetch_within_limit(self, repository: Path, source: Source, commit: str) -> None:
+        try:
+            await self._fetch_commit(repository, source, commit)
+        except TooLarge:
+            # What came is more than may be kept, and would be taken for fetched the next time.
             await asyncio.to_thread(shutil.rmtree, repository, ignore_errors=True)
             await self._prepare(repository)
-            await self._fetch_commit(repository, source, commit)
-        await asyncio.to_thread(self._evict, repository)
+            raise
 
     async def _fetch_commit(self, repository: Path, source: Source, commit: str) -> None:
         try:

@@ -102,3 +102,17 @@ async def test_a_project_of_the_same_name_does_not_get_the_environments_of_the_o
     refused = (await team.project_now()).status.condition("Ready")
     assert refused is not None
     assert refused.reason == "NamespaceNotOurs"
+
+
+async def test_a_namespace_that_the_status_does_not_know_of_goes_with_its_environment(team: Team) -> None:
+    """A process can die after it made the namespace and before it wrote that down."""
+    await team.project()
+    await team.environment()
+    await team.ready()
+    await team.stage.harness.stop()
+    forgotten = {"status": {"namespace": None}}
+    await team.client.patch(Environment, "one", forgotten, namespace=team.home, subresource="status")
+    await team.client.delete(Environment, "one", namespace=team.home)
+    await team.start()
+    await team.stage.gone(Environment, "one", namespace=team.home, seconds=120)
+    assert await team.stage.get("v1/Namespace", team.place("one"), namespace="") is None

@@ -265,3 +265,17 @@ async def test_what_somebody_should_know_is_told_every_time(
             "Job migrate is a Helm hook, which is not run",
             "no container of the chart has MODE: it should use env",
         )
+
+
+async def test_the_restricted_standard_is_asked_of_repositories_and_kept_by_the_operator_itself(
+    tmp_path: Path, git_repository: GitRepository
+) -> None:
+    restricted = EnvironmentRenderer(
+        Repositories(tmp_path / "cache", Git(protocols=["http"], timeout=20)),
+        Renderer(timeout=30),
+        Settings(pod_security="restricted"),
+    )
+    commit = git_repository.commit(FILES)
+    with pytest.raises(ObjectsRefused, match=r"Deployment web: container web: .*runAsNonRoot is not true"):
+        await restricted.render(request(git_repository, commit, type="manifest", path="plain"))
+    assert (await restricted.render(request(git_repository, commit, type="image"))).objects

@@ -55,6 +55,7 @@ class RegistryController(Controller[Registry]):
         self.settings = settings
         self.outgoing = outgoing
         self.metrics = metrics or EnvironmentMetrics()
+        self.reconcile_timeout = settings.reconciliation_timeout
         super().__init__()
 
     async def reconcile(self, registry: Registry, ctx: Context[Registry]) -> Requeue | None:

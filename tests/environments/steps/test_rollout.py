@@ -1,0 +1,124 @@
+"""A rollout has a deadline of its own, Jobs are made anew, and what sleeps runs nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kapsa.environments.settings import Settings
+from tests.environments.outside_world import deployment, service
+from tests.environments.stage import Stage
+from tests.environments.team import Team
+
+pytestmark = pytest.mark.virtual_time
+
+JOB, CRON_JOB, DAEMON_SET = "batch/v1/Job", "batch/v1/CronJob", "apps/v1/DaemonSet"
+
+
+@pytest.fixture
+def team(stage: Stage) -> Team:
+    return Team(stage)
+
+
+def pod(image: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"labels": {"app": "data"}},
+        "spec": {"containers": [{"name": "app", "image": image}], **spec},
+    }
+
+
+def stateful_set(image: str = "data:1") -> dict[str, Any]:
+    spec = {
+        "serviceName": "data",
+        "selector": {"matchLabels": {"app": "data"}},
+        "template": pod(image),
+    }
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "data"}, "spec": spec}
+
+
+def job(image: str) -> dict[str, Any]:
+    spec = {"template": pod(image, restartPolicy="Never")}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "migrate"}, "spec": spec}
+
+
+async def test_a_rollout_that_has_no_deadline_of_its_own_fails_at_ours(team: Team) -> None:
+    """A StatefulSet waits for ever."""
+    team.outside.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
+    team.stage.harness.cluster.workloads.crash(f"{team.place('one')}/data-*", exit_code=1)
+    await team.start(Settings(rollout_timeout=120))
+    await team.project()
+    await team.environment()
+    await team.reaches("one", "DeploymentReady", "False", "RollingOut")
+    await team.clock.sleep(100)
+    assert (await team.get()).status.phase == "Deploying"
+    failed = await team.reaches("one", "DeploymentReady", "False", "RolloutTimedOut", seconds=60)
+    failure = failed.status.failure
+    assert failure is not None
+    assert (failure.step, failure.object) == ("apply", "StatefulSet data")
+    assert "0 of 1 replicas are ready" in failure.message
+
+
+async def test_a_deadline_begins_anew_with_another_version(team: Team) -> None:
+    team.outside.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
+    team.stage.harness.cluster.workloads.crash(f"{team.place('one')}/data-*", exit_code=1)
+    await team.start(Settings(rollout_timeout=120))
+    await team.project()
+    await team.environment()
+    await team.reaches("one", "DeploymentReady", "False", "RolloutTimedOut", seconds=200)
+    team.outside.renderer.objects = [stateful_set("data:2"), deployment("web", "app:1"), service("web")]
+    await team.environment(commit="two")
+    await team.reaches("one", "DeploymentReady", "False", "RollingOut")
+    await team.clock.sleep(90)
+    assert (await team.get()).status.phase == "Deploying"
+
+
+async def test_a_job_that_is_changed_is_made_anew(team: Team) -> None:
+    team.outside.renderer.objects = [job("migrate:1"), deployment("web", "app:1"), service("web")]
+    await team.start()
+    await team.project()
+    await team.environment()
+    await team.ready()
+    first = await team.client.get(JOB, "migrate", namespace=team.place("one"))
+    team.outside.renderer.objects = [job("migrate:2"), deployment("web", "app:2"), service("web")]
+    await team.environment(commit="two")
+    await team.ready()
+    second = await team.client.get(JOB, "migrate", namespace=team.place("one"))
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+    assert second["spec"]["template"]["spec"]["containers"][0]["image"] == "migrate:2"
+
+
+async def test_what_sleeps_runs_neither_jobs_nor_daemons(team: Team) -> None:
+    cron = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly"},
+        "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": job("nightly:1")["spec"]}},
+    }
+    daemon = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent"},
+        "spec": {"selector": {"matchLabels": {"app": "data"}}, "template": pod("agent:1")},
+    }
+    team.outside.renderer.objects = [
+        cron,
+        daemon,
+        stateful_set(),
+        deployment("web", "app:1"),
+        service("web"),
+    ]
+    await team.start()
+    await team.project()
+    await team.environment()
+    await team.ready()
+    place = team.place("one")
+    await team.environment(suspended=True)
+    await team.reaches("one", "Ready", "False", "Suspended")
+    assert (await team.client.get(CRON_JOB, "nightly", namespace=place))["spec"]["suspend"] is True
+    assert (await team.client.list("v1/Pod", namespace=place)).items == []
+    await team.environment(suspended=False)
+    await team.ready()
+    assert not (await team.client.get(CRON_JOB, "nightly", namespace=place))["spec"].get("suspend")
+    agent = await team.client.get(DAEMON_SET, "agent", namespace=place)
+    assert agent["status"]["numberAvailable"] == agent["status"]["desiredNumberScheduled"] > 0
