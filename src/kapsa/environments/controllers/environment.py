@@ -22,7 +22,7 @@ from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
 from kapsa.environments.routes import CERTIFICATE, HTTP_ROUTE
 from kapsa.environments.settings import Settings
-from kapsa.environments.steps.apply import ApplyStep
+from kapsa.environments.steps.apply import ASLEEP, ApplyStep
 from kapsa.environments.steps.begun_builds import COMMIT_INDEX, BegunBuilds, commits_of, waiting_for
 from kapsa.environments.steps.build import BuildStep
 from kapsa.environments.steps.children import JOB, KPACK_IMAGE, POLICY_KINDS, RENDERED_KINDS, RESOURCE_QUOTA
@@ -153,6 +153,11 @@ class EnvironmentController(Controller[Environment]):
             if (expires := ctx.status.expires_at) is not None and ctx.now() >= expires:
                 await self._expire(environment, ctx)
                 return None
+            if environment.spec.suspended:
+                # Nothing is built for who sleeps: what was deployed last is kept, and another commit waits for the waking.
+                if ctx.status.commit_sha is None:
+                    return self._never_woken(ctx)
+                commit = ctx.status.commit_sha
             visit = await self._visit(environment, project, commit, ctx)
         except OutsideError as error:
             return self._stopped(environment, project, ctx, error)
@@ -190,6 +195,12 @@ class EnvironmentController(Controller[Environment]):
         ctx.condition("Ready", False, reason=PROJECT_MISSING, message=project_missing(environment))
         if environment.status.namespace is None:
             ctx.status.phase = "Pending"
+        return _requeue(None, ctx.status.expires_at, ctx.now())
+
+    def _never_woken(self, ctx: Context[Environment]) -> Requeue | None:
+        ctx.status.phase = "Pending"
+        ctx.status.failure = None
+        ctx.condition("Ready", False, reason="Suspended", message=ASLEEP)
         return _requeue(None, ctx.status.expires_at, ctx.now())
 
     async def _commit(self, environment: Environment, project: Project, ctx: Context[Environment]) -> str:

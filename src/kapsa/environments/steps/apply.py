@@ -18,8 +18,9 @@ from kapsa.environments.steps.pods import trouble_of
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting, is_refusal
 from kapsa.runtime.errors import ApiError, Invalid
 
-__all__ = ["ApplyStep"]
+__all__ = ["ASLEEP", "ApplyStep"]
 
+ASLEEP = "it sleeps: set suspended to false to wake it"
 _ORDER = {kind: number for number, kind in enumerate(RENDERED_KINDS)}
 _OVER_QUOTA = "exceeded quota"
 _QUOTA_HINT = (
@@ -79,7 +80,7 @@ class ApplyStep:
         if visit.environment.spec.suspended:
             if waiting:
                 return Waiting(message=_words(waiting), reason="FallingAsleep")
-            return Waiting(message="it sleeps: set suspended to false to wake it", reason="Suspended")
+            return Waiting(message=ASLEEP, reason="Suspended")
         if not waiting:
             told = "; ".join([f"{len(applied)} objects are healthy", *visit.warnings])
             return Done(told, reason="Healthy")
