@@ -196,8 +196,11 @@ class FakeProber:
 
     def __init__(self) -> None:
         self.code = 200
+        self.error: OutsideError | None = None
         self.asked: list[str] = []
 
     async def probe(self, url: str, *, address: str = "") -> int:
         self.asked.append(url)
+        if self.error is not None:
+            raise self.error
         return self.code

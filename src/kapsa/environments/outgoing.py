@@ -56,6 +56,8 @@ class Outgoing(Protocol):
     ) -> Answer:
         """The answer, whatever its status. `verify` asks for a certificate that somebody vouches for.
 
+        A `Host` among the headers is the name that TLS asks for, too.
+
         :raises OutsideError: there was none, or none that may be read.
         """
         ...
@@ -100,6 +102,7 @@ class OutgoingHttp:
                 headers=headers,
                 data=body or None,
                 ssl=True if verify else _unverified(),
+                server_hostname=headers.get("Host", "").partition(":")[0] or None,
                 allow_redirects=False,
             ) as response:
                 return Answer(response.status, _plain(response.headers), await _read(response, where, limit))

@@ -18,12 +18,15 @@ class HttpProber:
     async def probe(self, url: str, *, address: str = "") -> int:
         """The status code of the answer; `address` is where to ask, if not where the host's name leads.
 
+        There, too, an https host is asked over TLS and by its name, unless that is the port of plain http.
+
         :raises OutsideError: there is none.
         """
         headers = {}
         if address:
             parts = urlsplit(url)
             headers["Host"] = parts.netloc
-            url = f"http://{address}{parts.path or '/'}"
+            scheme = "http" if address.endswith(":80") else parts.scheme
+            url = f"{scheme}://{address}{parts.path or '/'}"
         answer = await self._outgoing.fetch("GET", url, headers=headers, verify=False, limit=1024 * 1024)
         return answer.status

@@ -71,7 +71,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     verify_routes: bool = False
     """Whether an environment is ready only once a request to its host is answered."""
     verify_address: str = ""
-    """Where that request is sent, as host:port of the ingress controller; empty looks the host up."""
+    """Where that request is sent, as host:port of the ingress controller, over TLS unless the port is 80; empty looks
+    the host up."""
 
     preview_environment_domain: str = "preview.orimatest.com"
     """The base domain of PreviewEnvironments."""

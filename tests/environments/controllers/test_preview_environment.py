@@ -17,6 +17,7 @@ from kapsa.environments.controllers.preview_environment import (
     SERVICE,
     PreviewEnvironmentController,
     failed_rollout,
+    rolled_out,
 )
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import OWNER_UID
@@ -496,6 +497,60 @@ async def test_a_failed_update_is_counted_as_one(stage: Stage, faults: FaultPlan
     await preview.ask(image_tag="newer")
     await preview.ready()
     assert stage.metrics()['preview_environments_failed_total{step="update"}'] == 1
+
+
+async def touched(preview: Preview) -> None:
+    """A reconcile for no reason."""
+    patch = {"metadata": {"annotations": {"example.com/touched": "1"}}}
+    await preview.stage.client.patch(
+        PreviewEnvironment, preview.name, patch, namespace=preview.stage.namespace
+    )
+    await preview.stage.at_rest()
+
+
+@pytest.mark.virtual_time
+async def test_a_rollout_that_fails_is_told_and_counted_once(stage: Stage) -> None:
+    preview = Preview(stage)
+    stage.harness.cluster.workloads.crash(f"{preview.place}/*", exit_code=1)
+    await stage.start(make_operator())
+    await preview.ask()
+    await stage.clock.sleep(700)
+    found = await stage.condition(PreviewEnvironment, preview.name, "False", reason="RolloutFailed")
+    assert found.status.phase == "Failed"
+    await touched(preview)
+    assert stage.metrics()['preview_environments_failed_total{step="deployment"}'] == 1
+    assert (
+        f'preview_environments_created_total{{branch_name="feature/{preview.number}"}}' not in stage.metrics()
+    )
+
+
+@pytest.mark.virtual_time
+async def test_a_namespace_in_the_way_is_counted_once(stage: Stage) -> None:
+    preview = Preview(stage)
+    await stage.make_namespace(preview.place)
+    await stage.start(make_operator())
+    await preview.ask()
+    await stage.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
+    await touched(preview)
+    assert stage.metrics()['preview_environments_failed_total{step="namespace"}'] == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "done"),
+    [
+        ({}, True),
+        ({"observedGeneration": 1}, False),
+        ({"updatedReplicas": 0}, False),
+        ({"availableReplicas": 0}, False),
+        ({"replicas": 2}, False),
+    ],
+)
+def test_a_rollout_is_done_when_the_present_version_alone_is_available(
+    changed: dict[str, int], done: bool
+) -> None:
+    counts = {"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}
+    deployment = {"metadata": {"generation": 2}, "spec": {"replicas": 1}, "status": {**counts, **changed}}
+    assert rolled_out(deployment) is done
 
 
 def test_a_rollout_has_failed_when_its_deployment_says_so() -> None:

@@ -140,3 +140,18 @@ async def test_a_name_that_the_operator_or_kubernetes_needs_is_refused(
     found = await team.reaches("one", "DeploymentReady", "False", "ObjectRefused")
     assert found.status.failure is not None
     assert found.status.failure.object == f"{kind} {name}"
+
+
+async def test_an_object_of_the_name_of_a_copied_secret_is_refused(team: Team) -> None:
+    await team.client.create(holder("Secret", "settings", stringData={"KEY": "value"}), namespace=team.name)
+    team.outside.renderer.objects = [
+        deployment("web", "app:1"),
+        service("web"),
+        holder("Secret", "settings", stringData={"KEY": "forged"}),
+    ]
+    await team.start()
+    await team.project(secrets=[{"name": "settings"}])
+    await team.environment()
+    found = await team.reaches("one", "DeploymentReady", "False", "ObjectRefused")
+    assert found.status.failure is not None
+    assert found.status.failure.object == "Secret settings"
