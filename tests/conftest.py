@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import uvloop
 from hypothesis import HealthCheck, settings
 
 from kapsa.devcluster import DevCluster, VirtualClock, VirtualTimeLoop
@@ -70,6 +71,8 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     if item.get_closest_marker("virtual_time"):
         return {"virtual": VirtualTimeLoop}
+    if item.get_closest_marker("each_loop"):
+        return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return {"asyncio": asyncio.new_event_loop}
 
 

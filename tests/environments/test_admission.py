@@ -21,7 +21,7 @@ from kapsa.environments.settings import Settings
 from kapsa.runtime import Webhooks, custom_resource_definitions
 from kapsa.runtime.client import Client
 from kapsa.runtime.errors import ClientError, Forbidden, NotFound
-from kapsa.runtime.webhook import WebhookServer
+from kapsa.runtime.webhook_server import WebhookServer
 from kapsa.tools import find_tool
 from tests.eventually import eventually
 

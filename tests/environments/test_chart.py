@@ -26,7 +26,7 @@ from kapsa.runtime.client import Client
 from kapsa.runtime.errors import ClientError, NotFound
 from kapsa.runtime.metrics import Metrics
 from kapsa.runtime.rbac import grants
-from kapsa.runtime.webhook import WebhookServer
+from kapsa.runtime.webhook_server import WebhookServer
 from kapsa.tools import find_tool
 from tests.environments.open_kinds import open_kind
 from tests.environments.service_account import kubeconfig_of

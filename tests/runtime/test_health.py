@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 
@@ -70,6 +72,44 @@ def test_paths_that_cannot_be_told_apart_are_refused() -> None:
         Operator(controllers=[Recorder()], metrics_path="/x", readiness_path="/x")
     with pytest.raises(ValueError, match="'live' is no path: it begins with a slash"):
         Operator(controllers=[Recorder()], liveness_path="live")
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 200 OK\r\n"),
+        (b"GET /healthz?verbose HTTP/1.0\r\n\r\n", b"HTTP/1.1 200 OK\r\n"),
+        (b"GET /broken HTTP/1.1\r\n\r\n", b"HTTP/1.1 404 Not Found\r\n"),
+        (b"GET /readyz HTTP/1.1\r\n\r\n", b"HTTP/1.1 500 Internal Server Error\r\n"),
+        (b"POST /healthz HTTP/1.1\r\n\r\n", b"HTTP/1.1 405 Method Not Allowed\r\n"),
+        (b"\x16\x03\x01\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
+        (b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 20_000, b"HTTP/1.1 431 "),
+        (b"GET /heal", b""),
+    ],
+)
+async def test_whatever_a_caller_says_the_port_answers_and_goes_on(asked: bytes, answered: bytes) -> None:
+    def broken() -> Finding:
+        raise LookupError("no such watch")
+
+    health = Health()
+    health.ready["watch"] = broken
+    server = ProbeServer(health, Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
+    await server.start()
+    for said, expected in ((asked, answered), (b"HEAD /healthz HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n")):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["health"])
+        writer.write(said)
+        writer.write_eof()
+        reply = await asyncio.wait_for(reader.read(), 5)
+        assert reply.startswith(expected)
+        assert not said.startswith(b"HEAD") or reply.endswith(b"\r\n\r\n")
+        writer.close()
+    await server.stop()
+
+
+def test_an_operator_without_webhooks_carries_no_web_framework() -> None:
+    program = "import sys, kapsa.runtime.process; print([m for m in sys.modules if m.startswith('aiohttp')])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
 
 
 async def test_one_port_can_serve_both(web: aiohttp.ClientSession, unused_tcp_port: int) -> None:

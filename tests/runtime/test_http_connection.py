@@ -11,6 +11,8 @@ from kapsa.runtime import errors
 from kapsa.runtime.auth import Authorization, StaticAccess
 from kapsa.runtime.transport import HttpTransport
 
+pytestmark = pytest.mark.each_loop
+
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 

@@ -33,7 +33,8 @@ from kapsa.runtime.rbac import WebhookRights
 from kapsa.runtime.resource import CustomResource, ObjectMeta, Spec, Status
 from kapsa.runtime.testing import InProcessTransport
 from kapsa.runtime.tls import client_context
-from kapsa.runtime.webhook import Webhooks, WebhookServer
+from kapsa.runtime.webhook import Webhooks
+from kapsa.runtime.webhook_server import WebhookServer
 
 VALIDATING = "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration"
 MUTATING = "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration"

@@ -22,7 +22,8 @@ from kapsa.runtime.client import Client
 from kapsa.runtime.conversion import Converter
 from kapsa.runtime.crd import custom_resource_definition
 from kapsa.runtime.resource import CustomResource, ObjectMeta, Spec, Status
-from kapsa.runtime.webhook import Webhooks, WebhookServer
+from kapsa.runtime.webhook import Webhooks
+from kapsa.runtime.webhook_server import WebhookServer
 
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 

@@ -5,12 +5,12 @@ The map, one noun a module:
 Modelling        resource (CustomResource) · definition, metadata · model (Spec, Status, Part, Field, rule) ·
                  mismatch · conditions · quantity
 Generating       crd (types to CRDs, with schema and constraints) · rbac (rights to roles) · audit (rights against calls)
-Talking          client (reader, dispatch, watch) · transport · auth · connect · discovery · errors · retry · clock
+Talking          client (reader, dispatch, watch) · transport (connection_pool, connecting, http_connection) · auth · connect · discovery · errors · retry · clock
 Knowing          informer keeps a store (of stored objects) in step with the cluster · cache holds them all · selector
 Working          controller is what people write · triggers and predicates wake it · reconciler runs it from its
                  workqueue · a run has a context · child and applying make the cluster have what is wanted and send
                  nothing while nothing has changed (ownership tells) · finalizers · events
-Answering        admission, conversion · answering answers, webhook serves · registration and certificates keep them reachable
+Answering        admission, conversion · webhook declares, answering answers, webhook_server serves · registration and certificates keep them reachable
 Running          operator is the declaration, running what it is made of, process the program · election · metrics · tracing ·
                  health · access · loop_watch · logs
 Trying           testing (needs kapsa[devcluster], and is the only part that does)

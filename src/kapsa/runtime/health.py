@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+import asyncio
+import contextlib
+from collections.abc import Callable
+from http import HTTPStatus
 
 import msgspec
-from aiohttp import web
+import structlog
 
 from kapsa.runtime.metrics import CONTENT_TYPE, Metrics
 
@@ -27,7 +29,15 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 Check = Callable[[], Finding]
-Answer = Callable[[web.Request], Awaitable[web.Response]]
+Answer = Callable[[], tuple[HTTPStatus, str, bytes]]
+"""Status, content type and body."""
+
+_log = structlog.get_logger(__name__)
+
+_TEXT = "text/plain; charset=utf-8"
+_MAX_HEAD = 16 * 1024
+_PATIENCE = 10.0
+"""Seconds that a caller has to ask, and then to take the answer."""
 
 
 class PortTakenError(OSError):
@@ -53,7 +63,11 @@ class Health:
 
 
 class ProbeServer:
-    """Serves the probes and the metrics: on one port if both are the same, else on two. None leaves one out."""
+    """Serves the probes and the metrics: on one port if both are the same, else on two. None leaves one out.
+
+    A few fixed answers, one for each connection: a web framework would be half of what an operator loads at its start,
+    and a fifth of its memory.
+    """
 
     def __init__(
         self,
@@ -75,7 +89,8 @@ class ProbeServer:
         self._metrics = metrics
         self._host = host
         self._ports = {"metrics": metrics_port, "health": health_port}
-        self._runners: list[web.AppRunner] = []
+        self._servers: list[asyncio.Server] = []
+        self._callers: set[asyncio.Task[None]] = set()
         self.ports: dict[str, int] = {}
         """The ports really listened on, by what is served."""
 
@@ -90,36 +105,95 @@ class ProbeServer:
             self.ports |= dict.fromkeys(served, real)
 
     async def _listen(self, port: int, served: list[str]) -> int:
-        app = web.Application()
-        for path, answer in (route for what in served for route in self._routes[what]):
-            app.router.add_get(path, answer)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await runner.setup()
-        self._runners.append(runner)
-        site = web.TCPSite(runner, self._host, port)
+        routes = dict(route for what in served for route in self._routes[what])
+
+        def called(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(_serve(routes, reader, writer))
+            self._callers.add(task)
+            task.add_done_callback(self._callers.discard)
+
         try:
-            await site.start()
+            server = await asyncio.start_server(called, self._host, port, limit=_MAX_HEAD)
         except OSError as error:
             raise PortTakenError(
                 error.errno, f"cannot serve {' and '.join(served)} on port {port}: {error.strerror or error}"
             ) from error
-        address: Any = runner.addresses[0]
-        return int(address[1])
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        runners, self._runners = self._runners, []
-        for runner in runners:
-            await runner.cleanup()
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+        for task in self._callers:
+            task.cancel()
+        await asyncio.gather(*self._callers, return_exceptions=True)
 
-    async def _serve_metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+    def _serve_metrics(self) -> tuple[HTTPStatus, str, bytes]:
+        return HTTPStatus.OK, CONTENT_TYPE, self._metrics.render()
 
-    async def _serve_live(self, _: web.Request) -> web.Response:
+    def _serve_live(self) -> tuple[HTTPStatus, str, bytes]:
         return self._answer(self._health.live)
 
-    async def _serve_ready(self, _: web.Request) -> web.Response:
+    def _serve_ready(self) -> tuple[HTTPStatus, str, bytes]:
         return self._answer(self._health.ready)
 
-    def _answer(self, checks: dict[str, Check]) -> web.Response:
+    def _answer(self, checks: dict[str, Check]) -> tuple[HTTPStatus, str, bytes]:
         ok, text = self._health.report(checks)
-        return web.Response(text=text, status=200 if ok else 503)
+        return HTTPStatus.OK if ok else HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, text.encode()
+
+
+async def _serve(
+    routes: dict[str, Answer], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Answer one request, and close the connection."""
+    try:
+        with contextlib.suppress(
+            OSError, asyncio.IncompleteReadError
+        ):  # the caller has gone, or takes too long
+            async with asyncio.timeout(_PATIENCE):
+                writer.write(await _reply(routes, reader))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+    finally:
+        writer.transport.abort()
+
+
+async def _reply(routes: dict[str, Answer], reader: asyncio.StreamReader) -> bytes:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        return _response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TEXT, b"")
+    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    target, _, version = rest.partition(" ")
+    answer = routes.get(target.partition("?")[0])
+    if not version.startswith("HTTP/1."):
+        return _response(HTTPStatus.BAD_REQUEST, _TEXT, b"this is an HTTP/1.1 port\n")
+    if answer is None:
+        return _response(HTTPStatus.NOT_FOUND, _TEXT, f"there is {', '.join(routes)}\n".encode())
+    if method not in ("GET", "HEAD"):
+        return _response(HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"ask by GET\n", allow="GET, HEAD")
+    try:
+        status, kind, body = answer()
+    except Exception as error:
+        _log.exception("no answer to a probe", path=target)
+        status, kind, body = (
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            _TEXT,
+            f"{type(error).__name__}: {error}\n".encode(),
+        )
+    return _response(status, kind, body, head_only=method == "HEAD")
+
+
+def _response(
+    status: HTTPStatus, kind: str, body: bytes, *, allow: str = "", head_only: bool = False
+) -> bytes:
+    lines = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"Content-Type: {kind}",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        *([f"Allow: {allow}"] if allow else []),
+    ]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if head_only else body)

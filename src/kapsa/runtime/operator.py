@@ -27,7 +27,8 @@ from kapsa.runtime.resource import CustomResource
 from kapsa.runtime.running import RunningOperator
 
 if TYPE_CHECKING:
-    from kapsa.runtime.webhook import Route, Webhooks
+    from kapsa.runtime.webhook import Webhooks
+    from kapsa.runtime.webhook_server import Route
 
 __all__ = ["Operator"]
 

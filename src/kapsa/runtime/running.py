@@ -33,7 +33,7 @@ from kapsa.runtime.tracing import Tracing
 
 if TYPE_CHECKING:
     from kapsa.runtime.operator import Operator
-    from kapsa.runtime.webhook import Route, WebhookServer
+    from kapsa.runtime.webhook_server import Route, WebhookServer
 
 __all__ = ["RunningOperator"]
 
@@ -125,8 +125,8 @@ class RunningOperator:
     def _make_webhooks(self, route: Route | None) -> WebhookServer | None:
         if self.operator.webhooks is None or not (self._serve or route):
             return None
-        # Late: an operator without webhooks need not carry the certificates' machinery.
-        from kapsa.runtime.webhook import WebhookServer
+        # Late: an operator without webhooks need not carry a web server.
+        from kapsa.runtime.webhook_server import WebhookServer
 
         return WebhookServer(
             self.operator.webhooks,

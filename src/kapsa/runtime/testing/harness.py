@@ -148,7 +148,7 @@ class Harness:
 
     async def install(self, *resources: type[CustomResource[Any, Any]]) -> None:
         """Install the CRDs of these resources."""
-        for manifest in custom_resource_definitions(resources):
+        for manifest in _definitions(resources):
             await self.client.apply(manifest, force=True)
 
     async def apply(self, *manifests: Any) -> None:
