@@ -104,6 +104,9 @@ class PageRun:
                 f"{log.name}:\n{log.read_text()[-3000:]}" for log in sorted(self._directory.glob("*.log"))
             ]
             raise self._fail(snippet, "\n".join([f"exit code {process.returncode}", self._printed, *logs]))
+        if "No resources found" in self._printed:
+            # kubectl takes that for success; a reader who is promised something does not.
+            raise self._fail(snippet, f"shows a reader nothing:\n{self._printed}")
 
     def _end_processes(self) -> None:
         for group in self._groups:
