@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import pytest
 
+from kapsa.environments.metrics import BoundedCounter
 from tests.environments.everything import Everything
 from tests.environments.outside_world import commit_of
 from tests.environments.stage import Stage
 from tests.environments.team import Team
 
 pytestmark = pytest.mark.virtual_time
+
+
+def test_a_label_that_people_choose_has_a_bound_and_the_sum_goes_on() -> None:
+    counter = BoundedCounter("previews_total", "Previews.", "branch", keep=2)
+
+    def told() -> dict[str, float]:
+        (family,) = counter.collect()
+        return {each.labels["branch"]: each.value for each in family.samples if each.name == "previews_total"}
+
+    for branch in ("a", "b", "a", "c"):
+        counter.inc(branch)
+    assert told() == {"a": 2, "c": 1, "(other)": 1}  # b was seen longest ago
+    for branch in ("d", "e"):
+        counter.inc(branch)
+    assert told() == {"d": 1, "e": 1, "(other)": 4}
 
 
 async def test_everything_that_happens_is_counted(stage: Stage) -> None:

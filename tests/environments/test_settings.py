@@ -85,6 +85,26 @@ def test_a_bad_value_is_one_clear_line(variable: str, value: str, line: str) -> 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("namespace", "build_namespace", "ingress_namespace", "kpack_service_account", "webhook_service"),
+        *("kpack_builder_image", "buildkit_image", "kaniko_image", "git_image", "gateway", "webhook_url"),
+        *(
+            "preview_domain",
+            "preview_environment_domain",
+            "verify_address",
+            "api_server_cidrs",
+            "git_protocols",
+        ),
+    ],
+)
+def test_what_kubernetes_would_not_take_is_refused_at_the_start(name: str) -> None:
+    variable = f"KAPSA_{name.upper()}"
+    with pytest.raises(SettingsError, match=f"{variable} is 'two words', but must be "):
+        Settings.from_environment({variable: "two words"})
+
+
 def test_what_has_a_default_can_be_left_out_by_none() -> None:
     settings = Settings.from_environment(
         {"KAPSA_CLUSTER_ISSUER": "none", "KAPSA_PREVIEW_ENVIRONMENT_ISSUER": "None"}
