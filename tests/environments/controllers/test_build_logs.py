@@ -1,0 +1,49 @@
+"""What a failed build says about itself: the end of its log, without what the operator itself has put into it."""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+
+from kapsa.environments.resources import Registry
+from tests.environments.stage import Stage
+from tests.environments.team import Team
+
+pytestmark = pytest.mark.virtual_time
+
+PASSWORD = "correct horse battery"
+"""Nothing about it looks like a secret."""
+
+
+@pytest_asyncio.fixture
+async def team(stage: Stage) -> Team:
+    made = Team(stage)
+    await made.start()
+    return made
+
+
+async def test_a_registrys_password_is_in_no_status_though_a_build_prints_it(team: Team) -> None:
+    await team.stage.make_namespace("kapsa-system")
+    login = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "login", "namespace": "kapsa-system"},
+        "stringData": {"username": "robot", "password": PASSWORD},
+    }
+    await team.client.create(login)
+    spec = {"endpoint": "registry.example.com", "auth": {"secretRef": {"name": "login"}}}
+    await team.stage.apply(Registry, "main", spec)
+    workloads = team.stage.harness.cluster.workloads
+    workloads.crash("kapsa-builds/*", exit_code=1)
+    workloads.logs("kapsa-builds/*", f"pushing as robot, {PASSWORD}\nCOPY failed: no such file\n")
+    await team.project(
+        build={"strategy": "dockerfile"},
+        registry={"name": "main", "imageRepository": "org/app"},
+        deployment={"type": "image"},
+    )
+    await team.environment()
+    failed = await team.reaches("one", "BuildReady", "False", "BuildFailed")
+    failure = failed.status.failure
+    assert failure is not None
+    assert "COPY failed" in failure.log_tail
+    assert PASSWORD not in str(failed.to_dict())
