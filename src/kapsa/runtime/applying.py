@@ -20,6 +20,7 @@ from kapsa.runtime.errors import ClientError
 from kapsa.runtime.metadata import GroupVersionKind
 from kapsa.runtime.ownership import digest, drifted_paths, holds, parse_fields, projection, who_changed
 from kapsa.runtime.store import Change, Key, StoredObject
+from kapsa.runtime.stored import owned_fields
 
 __all__ = ["Applied", "Applier", "Drift"]
 
@@ -43,8 +44,8 @@ class Drift(msgspec.Struct, frozen=True):
 class Applied(msgspec.Struct, frozen=True):
     """What came of an apply."""
 
-    raw: bytes
-    """The object as the server has it."""
+    object: dict[str, Any]
+    """The object as the server has it, without managedFields."""
     changed: bool
     """Whether a request was made and it changed something."""
     drift: Drift | None = None
@@ -94,20 +95,29 @@ class Applier:
         if live is not None:
             if live.deletion_timestamp is not None:
                 # It goes; a write now is lost. Its DELETED event brings the run that makes it anew.
-                return Applied(live.raw, changed=False)
+                return Applied(live.to_dict(), changed=False)
             if self._still_holds(place, record, wanted, desired, live):
-                return Applied(live.raw, changed=False)
+                return Applied(live.to_dict(), changed=False)
             same_wish = record is not None and record.desired == wanted and record.uid == live.uid
             drifted = same_wish and self._cache.keeps_all_of(gvk)
         await before_change(live)
         drift = await self._explain(client, gvk, key, desired, record) if drifted and record else None
-        answer = await client.apply(desired, force=force, field_manager=manager, namespace=key.namespace)
-        raw = _encode(answer)
+        raw = await client.apply(
+            desired, into=bytes, force=force, field_manager=manager, namespace=key.namespace
+        )
+        stored = self._cache.note_write(gvk, raw) if watched else None
+        if stored is not None and self._cache.keeps_all_of(gvk):
+            answer, fields = stored.to_dict(), stored.owned_fields
+            if manager != self.manager:
+                fields = owned_fields(raw, manager)
+        else:
+            answer = msgspec.json.decode(raw)
+            answer["metadata"].pop("managedFields", None)
+            fields = owned_fields(raw, manager)
         if watched:
-            self._cache.note_write(gvk, raw)
-            self._remember(place, wanted, answer)
+            self._remember(place, wanted, fields, answer)
         changed = live is None or live.resource_version != answer["metadata"]["resourceVersion"]
-        return Applied(raw, changed=changed, drift=drift)
+        return Applied(answer, changed=changed, drift=drift)
 
     def _follow(self, gvk: GroupVersionKind) -> None:
         """Forget what we applied to an object once that is gone."""
@@ -168,28 +178,26 @@ class Applier:
         self._follow(place[0])
 
     def _remember(
-        self, place: tuple[GroupVersionKind, Key, str], wanted: bytes, answer: dict[str, Any]
+        self,
+        place: tuple[GroupVersionKind, Key, str],
+        wanted: bytes,
+        fields: bytes,
+        answer: dict[str, Any],
     ) -> None:
+        if not fields:  # nothing tells what is ours
+            self._records.pop(place, None)
+            return
         metadata = answer["metadata"]
-        for entry in metadata.get("managedFields", ()):
-            if (
-                entry.get("manager") == place[2]
-                and entry.get("operation") == "Apply"
-                and not entry.get("subresource")
-            ):
-                fields = entry.get("fieldsV1") or {}
-                self._keep(
-                    place,
-                    _Record(
-                        desired=wanted,
-                        uid=metadata["uid"],
-                        version=metadata["resourceVersion"],
-                        fields=_encode(fields),
-                        projection=digest(projection(fields, answer)),
-                    ),
-                )
-                return
-        self._records.pop(place, None)
+        self._keep(
+            place,
+            _Record(
+                desired=wanted,
+                uid=metadata["uid"],
+                version=metadata["resourceVersion"],
+                fields=fields,
+                projection=digest(projection(parse_fields(fields), answer)),
+            ),
+        )
 
     async def _explain(
         self, client: Client, gvk: GroupVersionKind, key: Key, desired: dict[str, Any], record: _Record

@@ -220,13 +220,26 @@ class Client(Reader):
         )
         return binding.decode(response.body)
 
-    async def apply(self, body: T, *, force: bool = False, **options: Unpack[WriteOptions]) -> T:
+    @overload
+    async def apply(
+        self, body: Any, *, into: type[T], force: bool = False, **options: Unpack[WriteOptions]
+    ) -> T: ...
+    @overload
+    async def apply(self, body: T, *, force: bool = False, **options: Unpack[WriteOptions]) -> T: ...
+    async def apply(
+        self,
+        body: Any,
+        *,
+        into: type[Any] | None = None,
+        force: bool = False,
+        **options: Unpack[WriteOptions],
+    ) -> Any:
         """Server-side apply: `body` holds the fields we own and nothing else.
 
         `Conflict`, with the other managers in `causes`, if a field belongs to someone else; `force` takes it.
         """
         identity = identity_of(body)
-        binding = await self._bind(identity.kind, identity.type)
+        binding = await self._bind(identity.kind, into or identity.type)
         namespace = self._namespace(binding, options.get("namespace") or identity.namespace)
         subresource = options.get("subresource", "")
         query = self._write_query(options)
@@ -241,8 +254,7 @@ class Client(Reader):
             body=encode(body),
             idempotent=True,
         )
-        applied: T = binding.decode(response.body)
-        return applied
+        return binding.decode(response.body)
 
     async def scale(self, kind: Kind, name: str, replicas: int, *, namespace: str = "") -> Manifest:
         """Set the replicas through the scale subresource; returns the `autoscaling/v1` Scale."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
-from collections.abc import AsyncIterator
 
 from kapsa.runtime.connecting import Connector
 from kapsa.runtime.http_connection import HttpConnection
@@ -32,23 +30,29 @@ class ConnectionPool:
         self._open: set[HttpConnection] = set()
         self._sweeping: asyncio.TimerHandle | None = None
 
-    @contextlib.asynccontextmanager
-    async def borrowed(self, tls: ssl.SSLContext | bool, deadline: float) -> AsyncIterator[HttpConnection]:
-        """A connection for one exchange. If that does not come to its end, the connection is closed."""
+    async def borrow(self, tls: ssl.SSLContext | bool, deadline: float) -> HttpConnection:
+        """A connection for one exchange; `give_back` it in any case, also if the exchange has not come to its end."""
         if self._slots.locked():
             await self._wait(deadline)
         else:
             await self._slots.acquire()
         try:
-            connection = self._take(tls)
-            if connection is None:
-                connection = await self.connect(tls, deadline)
-            try:
-                yield connection
-            finally:
-                self._give_back(connection, tls)
-        finally:
+            return self._take(tls) or await self.connect(tls, deadline)
+        except BaseException:
             self._slots.release()
+            raise
+
+    def give_back(self, connection: HttpConnection, tls: ssl.SSLContext | bool) -> None:
+        """Leave it to the next; one that something may still come from is closed."""
+        self._slots.release()
+        if not connection.reusable:
+            connection.abort()
+            return
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        self._idle.setdefault(tls, []).append(connection)
+        if self._sweeping is None:
+            self._sweeping = loop.call_later(_KEEP_ALIVE, self._sweep)
 
     async def connect(self, tls: ssl.SSLContext | bool, deadline: float | None = None) -> HttpConnection:
         """A new connection, beside the limit."""
@@ -86,16 +90,6 @@ class ConnectionPool:
             if connection.reusable:
                 return connection
         return None
-
-    def _give_back(self, connection: HttpConnection, tls: ssl.SSLContext | bool) -> None:
-        if not connection.reusable:
-            connection.abort()
-            return
-        loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
-        self._idle.setdefault(tls, []).append(connection)
-        if self._sweeping is None:
-            self._sweeping = loop.call_later(_KEEP_ALIVE, self._sweep)
 
     def _sweep(self) -> None:
         """Close what nobody has needed for a while."""

@@ -181,9 +181,8 @@ class Context(Generic[R]):
             manager=manager,
             before_change=lambda live: self._confirm(live, gvk, key),
         )
-        found: dict[str, Any] = msgspec.json.decode(applied.raw)
+        found = applied.object
         metadata = found["metadata"]
-        metadata.pop("managedFields", None)
         if applied.changed and reconciler.cache.watches(gvk):
             self.own_writes.add((metadata["uid"], metadata["resourceVersion"]))
         if applied.drift is not None:

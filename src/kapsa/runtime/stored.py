@@ -10,7 +10,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-__all__ = ["Change", "Key", "ObjectParser", "OwnerReference", "StoredObject", "Transform", "version_number"]
+__all__ = [
+    "Change",
+    "Key",
+    "ObjectParser",
+    "OwnerReference",
+    "StoredObject",
+    "Transform",
+    "owned_fields",
+    "version_number",
+]
 
 T = TypeVar("T")
 
@@ -178,6 +187,19 @@ _ENCODER = msgspec.json.Encoder()
 _KEPT_ONCE = 4096
 
 
+def owned_fields(raw: bytes, manager: str) -> bytes:
+    """The fieldsV1 that a manager owns of an object by server-side apply; empty if none."""
+    managed = _FIELDS.decode(_FIELDS.decode(raw)["metadata"]).get("managedFields")
+    return b"" if managed is None else _fields_of(managed, manager)
+
+
+def _fields_of(managed: msgspec.Raw, manager: str) -> bytes:
+    for entry in _MANAGED.decode(managed):
+        if entry.manager == manager and entry.operation == "Apply" and not entry.subresource:
+            return bytes(entry.fields_v1)
+    return b""
+
+
 class ObjectParser:
     """Turns the JSON of one kind's objects into `StoredObject`s.
 
@@ -231,13 +253,10 @@ class ObjectParser:
         )
 
     def _owned_fields(self, managed: msgspec.Raw) -> bytes:
-        for entry in _MANAGED.decode(managed):
-            if entry.manager == self._follow_manager and entry.operation == "Apply" and not entry.subresource:
-                shape = bytes(entry.fields_v1)
-                if len(self._shapes) >= _KEPT_ONCE:
-                    self._shapes.clear()
-                return self._shapes.setdefault(shape, shape)
-        return b""
+        shape = _fields_of(managed, self._follow_manager)
+        if len(self._shapes) >= _KEPT_ONCE:
+            self._shapes.clear()
+        return self._shapes.setdefault(shape, shape)
 
     def _owners(self, owners: tuple[OwnerReference, ...]) -> tuple[OwnerReference, ...]:
         return tuple(

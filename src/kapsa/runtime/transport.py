@@ -171,25 +171,30 @@ class HttpTransport:
         if deadline <= loop.time():
             raise NoResponse(f"{self._what(method, target)}: no credentials in time", sent=False)
         answer = WholeAnswer(loop, limit=self._max_response_bytes)
-        sent = False
+        connection = await self._borrow(authorization.tls, deadline, method, target)
+        timer = loop.call_at(deadline, answer.fail, TimeoutError())
         try:
-            async with self._pool.borrowed(authorization.tls, deadline) as connection:
-                timer = loop.call_at(deadline, answer.fail, TimeoutError())
-                try:
-                    sent = True
-                    connection.send(request, answer)
-                    content = await answer.done
-                finally:
-                    timer.cancel()
-        except NoneFreeError:
-            told = "all connections were in use until it was too late"
-            raise NoResponse(f"{self._what(method, target)}: {told}", sent=False) from None
+            connection.send(request, answer)
+            content = await answer.done
         except ResponseTooLarge as error:
             raise ResponseTooLarge(f"{self._what(method, target)}: {error}") from None
         except OSError as error:
-            failure = _broken if sent else _unconnected
-            raise failure(error, self._what(method, target)) from error
+            raise _broken(error, self._what(method, target)) from error
+        finally:
+            timer.cancel()
+            self._pool.give_back(connection, authorization.tls)
         return Response(answer.status, answer.headers, content)
+
+    async def _borrow(
+        self, tls: ssl.SSLContext | bool, deadline: float, method: str, target: str
+    ) -> HttpConnection:
+        try:
+            return await self._pool.borrow(tls, deadline)
+        except NoneFreeError:
+            told = "all connections were in use until it was too late"
+            raise NoResponse(f"{self._what(method, target)}: {told}", sent=False) from None
+        except OSError as error:
+            raise _unconnected(error, self._what(method, target)) from error
 
     async def _open_stream(
         self, method: str, target: str, headers: Mapping[str, str], authorization: Authorization
