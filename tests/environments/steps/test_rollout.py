@@ -122,3 +122,24 @@ async def test_what_sleeps_runs_neither_jobs_nor_daemons(team: Team) -> None:
     assert not (await team.client.get(CRON_JOB, "nightly", namespace=place))["spec"].get("suspend")
     agent = await team.client.get(DAEMON_SET, "agent", namespace=place)
     assert agent["status"]["numberAvailable"] == agent["status"]["desiredNumberScheduled"] > 0
+
+
+async def test_an_application_that_prints_its_secrets_gives_them_away_in_no_status(team: Team) -> None:
+    password = "correct horse battery"  # nothing about it looks like a secret
+    settings = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "settings", "namespace": team.name},
+        "stringData": {"DATABASE": password, "LEVEL": "info"},
+    }
+    await team.client.create(settings)
+    workloads = team.stage.harness.cluster.workloads
+    workloads.crash(f"{team.place('one')}/*", exit_code=1)
+    workloads.logs(f"{team.place('one')}/*", f"info: connecting with {password}\nno database\n")
+    await team.start()
+    await team.project(secrets=[{"name": "settings"}])
+    await team.environment()
+    failed = await team.reaches("one", "DeploymentReady", "False", "ProgressDeadlineExceeded", seconds=900)
+    assert failed.status.failure is not None
+    assert failed.status.failure.log_tail == "info: connecting with ***\nno database"
+    assert password not in str(failed.to_dict())

@@ -14,6 +14,7 @@ from kapsa.environments.resources import Rollout
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.apply_set import members, membership, parent
 from kapsa.environments.steps.children import RENDERED_KINDS, kind_string, marked, shown
+from kapsa.environments.steps.copies import copied_secrets
 from kapsa.environments.steps.pods import trouble_of
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting, is_refusal
 from kapsa.runtime.errors import ApiError, Invalid
@@ -119,7 +120,7 @@ def _time_left(visit: Visit) -> float:
 
 
 async def _unhealthy(visit: Visit, found: Manifest, why: Health) -> Failed:
-    trouble = await trouble_of(visit.ctx.client, found)
+    trouble = await trouble_of(visit.ctx.client, found, secrets=await copied_secrets(visit))
     message = f"{shown(found)}: {why.message or why.reason}"
     quota = _OVER_QUOTA in why.message
     return Failed(

@@ -12,12 +12,22 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from kapsa.environments.git_credentials import decoded_secret
 from kapsa.environments.names import MANAGED_BY, OPERATOR
 from kapsa.environments.steps.children import marked
 from kapsa.environments.steps.step import Manifest, Visit
-from kapsa.runtime.errors import Invalid, NotFound
+from kapsa.runtime.errors import ClientError, Invalid, NotFound
 
-__all__ = ["CONFIG_MAP", "COPIED_FROM", "SECRET", "Copies", "Copy", "MissingSourceError", "Origin"]
+__all__ = [
+    "CONFIG_MAP",
+    "COPIED_FROM",
+    "SECRET",
+    "Copies",
+    "Copy",
+    "MissingSourceError",
+    "Origin",
+    "copied_secrets",
+]
 
 SECRET = "v1/Secret"  # noqa: S105 - a kind
 CONFIG_MAP = "v1/ConfigMap"
@@ -27,6 +37,8 @@ Origin: TypeAlias = Literal["project", "environment", "registry", "domain-pool"]
 Content: TypeAlias = Callable[[Manifest], Manifest]
 
 _State: TypeAlias = tuple[str, str]
+_SHORTEST_SECRET = 6
+"""Shorter values, such as a port or a level of logging, are in most texts by chance."""
 
 
 def _same(source: Manifest) -> Manifest:
@@ -125,6 +137,16 @@ class Copies:
             # A Secret's type cannot be changed: it is made anew, without a moment in which it is wrong.
             await visit.ctx.client.delete(copy.kind, copy.target_name, namespace=visit.place, missing_ok=True)
             return await visit.ctx.apply(desired, owner=False)
+
+
+async def copied_secrets(visit: Visit) -> list[str]:
+    """What the copies of Secrets in the namespace hold: it is hidden where an application repeats it."""
+    texts: set[str] = set()
+    for known in visit.ctx.list(SECRET, namespace=visit.place, labels=COPIED_FROM):
+        with contextlib.suppress(ClientError):
+            found = await visit.ctx.client.get(SECRET, known["metadata"]["name"], namespace=visit.place)
+            texts |= set(decoded_secret(found).values())
+    return [text for text in texts if len(text.strip()) >= _SHORTEST_SECRET]
 
 
 def _state(found: Any) -> _State | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from kapsa.environments.redaction import tail
+from kapsa.environments.redaction import redact, tail
 from kapsa.runtime import Client
 from kapsa.runtime.errors import ClientError
 
@@ -32,8 +32,10 @@ class PodTrouble(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-async def trouble_of(client: Client, workload: Mapping[str, Any]) -> PodTrouble:
-    """What the pods of a workload say. Nothing, if they say nothing or cannot be asked."""
+async def trouble_of(
+    client: Client, workload: Mapping[str, Any], *, secrets: Sequence[str] = ()
+) -> PodTrouble:
+    """What the pods of a workload say, without these secrets. Nothing, if they say nothing or cannot be asked."""
     selector = (workload.get("spec") or {}).get("selector") or {}
     labels = selector.get("matchLabels") if "matchLabels" in selector else None
     namespace = workload["metadata"]["namespace"]
@@ -48,7 +50,7 @@ async def trouble_of(client: Client, workload: Mapping[str, Any]) -> PodTrouble:
         if found is not None:
             reason, message, container = found
             log = await _log_of(client, pod, container) if container else ""
-            return PodTrouble(message, log, _HINTS.get(reason, ""))
+            return PodTrouble(redact(message, secrets), tail(log, secrets=secrets), _HINTS.get(reason, ""))
     return PodTrouble()
 
 
@@ -96,5 +98,5 @@ async def _log_of(client: Client, pod: Mapping[str, Any], container: str) -> str
         except ClientError:
             continue
         if text.strip():
-            return tail(text)
+            return text
     return ""
