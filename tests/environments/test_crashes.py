@@ -11,13 +11,17 @@ from kapsa.environments.dependencies import BuildProgress
 from kapsa.environments.names import namespace_name
 from kapsa.environments.resources import KINDS, Environment, Project
 from kapsa.runtime.testing import Harness, Scenario, crash_at_every_write
-from kapsa.runtime.testing.crashes import MOMENTS
+from kapsa.runtime.testing.crashes import MOMENTS, Moment
 from tests.environments.outside_world import FakeBuilds, commit_of
 from tests.environments.team import REPOSITORY, Outside, operator
 
 RecordProperty = Callable[[str, object], None]
 pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(900)]
 
+WORST: Sequence[Moment] = ["commit"]
+"""The write counts, and nobody knows of it."""
+OTHERS: Sequence[Moment] = [moment for moment in MOMENTS if moment not in WORST]
+"""For a shorter story, since each point is a whole life of a cluster."""
 HOME = namespace_name("team", "app")
 SECRET = {
     "apiVersion": "v1",
@@ -90,7 +94,7 @@ async def delete_environment(harness: Harness) -> None:
 
 
 async def run(
-    name: str, scenario: Scenario, record_property: RecordProperty, moments: Sequence[Any] = MOMENTS
+    name: str, scenario: Scenario, record_property: RecordProperty, moments: Sequence[Moment] = MOMENTS
 ) -> None:
     report = await crash_at_every_write(scenario, moments=moments)
     record_property("sweep", f"{name}: {report}")
@@ -107,29 +111,44 @@ async def test_an_environment_created_updated_and_deleted_survives_a_crash_at_an
     )
 
 
-async def test_an_environment_whose_image_is_built_survives_a_crash_at_any_write(
-    record_property: RecordProperty,
-) -> None:
-    registry = {"imageRepository": "registry.example.com/org/app"}
-    story = Story(build={"strategy": "dockerfile"}, registry=registry, deployment={"type": "image"})
-    scenario = story.scenario(ask_for("one"), ask_for("two"), delete_environment)
-    await run("environment with builds", scenario, record_property, ["commit"])
+BUILT: Mapping[str, Any] = {
+    "build": {"strategy": "dockerfile"},
+    "registry": {"imageRepository": "registry.example.com/org/app"},
+    "deployment": {"type": "image"},
+}
 
 
-async def test_a_project_with_three_previews_survives_a_crash_at_any_write(
+async def test_an_environment_whose_image_is_built_survives_a_crash_at_the_commit_of_any_write(
     record_property: RecordProperty,
 ) -> None:
-    story = Story(previewEnvironments={"enabled": True}, secrets=[], resources={})
+    scenario = Story(**BUILT).scenario(ask_for("one"), ask_for("two"), delete_environment)
+    await run("environment with builds", scenario, record_property, WORST)
+
+
+def previews(*branches: str, **spec: Any) -> Scenario:
+    """Branches come, the first goes, and the last has another commit if it is not that one."""
+    story = Story(previewEnvironments={"enabled": True}, secrets=[], resources={}, **spec)
 
     async def push(harness: Harness) -> None:
-        for branch in ("a", "b", "c"):
+        for branch in branches:
             story.outside.git.push(branch)
         await harness.clock.sleep(400)
 
     async def merge(harness: Harness) -> None:
-        del story.outside.git.branches["b"]
-        story.outside.git.push("c", "again")
+        story.outside.git.push(branches[-1], "again")
+        del story.outside.git.branches[branches[0]]
         await harness.clock.sleep(800)
 
-    # The worst moment only: the write counts, and nobody knows of it.
-    await run("project", story.scenario(push, merge), record_property, ["commit"])
+    return story.scenario(push, merge)
+
+
+async def test_a_project_with_three_previews_survives_a_crash_at_the_commit_of_any_write(
+    record_property: RecordProperty,
+) -> None:
+    await run("project", previews("b", "a", "c"), record_property, WORST)
+
+
+async def test_a_project_whose_preview_is_built_and_goes_survives_a_crash_around_any_write(
+    record_property: RecordProperty,
+) -> None:
+    await run("project with a build", previews("a", **BUILT), record_property, OTHERS)

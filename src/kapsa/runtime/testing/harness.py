@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -284,3 +285,9 @@ class Harness:
             have = [f"{event['reason']}: {event.get('note', '')}" for event in await self.events()]
             raise AssertionError(f"no event {reason} with {text!r}; there are {have or 'none'}")
         return found[-1]
+
+
+@functools.lru_cache(maxsize=32)
+def _definitions(resources: tuple[type[CustomResource[Any, Any]], ...]) -> list[dict[str, Any]]:
+    """Their CRDs, worked out once: a sweep installs the same ones hundreds of times."""
+    return custom_resource_definitions(resources)
