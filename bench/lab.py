@@ -173,10 +173,11 @@ def peer_command(peer: str, kind: str) -> Command | None:
     owned = kind == "owned"
     if peer == "kapsa":
         return kapsa_command(f"kapsa_sample:{kind}", PEERS)
-    if peer == "kopf":
+    if peer.startswith("kopf"):
         program = str(PEERS / "kopf_sample.py")
         command = [str(binaries / "kopf"), "run", "--all-namespaces", "--quiet", program]
-        return Command(command, {"OWNED": "1" if owned else "0"})
+        watched = "blind" if peer.endswith("blind") else "watched"
+        return Command(command, {"OWNED": watched if owned else ""})
     binary = go_program("controller-runtime")
     if binary is None:
         return None

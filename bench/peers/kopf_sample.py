@@ -1,8 +1,10 @@
 """The kopf peer: the same two operators as the Kapsa and controller-runtime ones beside it.
 
 As kopf's documentation recommends: asynchronous handlers, status through `patch`, children adopted and created with
-an asynchronous client. Event posting is off, as the other peers post none here. Run: `kopf run -A kopf_sample.py`;
-OWNED=1 makes a Deployment and a Service each.
+an asynchronous client, and watched by event handlers, the lightest it has, so that one that is deleted or changed by
+hand is put back as the other peers do it. Event posting is off, as the other peers post none here.
+Run: `kopf run -A kopf_sample.py`; OWNED=watched makes a Deployment and a Service each, OWNED=blind makes them and
+never looks at them again.
 """
 
 from __future__ import annotations
@@ -12,7 +14,11 @@ from typing import Any
 
 import kopf
 
-OWNED = os.environ.get("OWNED") == "1"
+OWNED = os.environ.get("OWNED", "")
+
+
+def of_sample(meta: kopf.Meta, **_: Any) -> bool:
+    return any(owner["kind"] == "Sample" for owner in meta.get("ownerReferences", ()))
 
 
 @kopf.on.startup()
@@ -41,32 +47,74 @@ async def reconcile(
     spec: kopf.Spec, status: kopf.Status, patch: kopf.Patch, memo: kopf.Memo, **about: Any
 ) -> None:
     if OWNED:
-        await children(about["name"], about["namespace"], memo)
+        children = [deployment(about["name"]), service(about["name"])]
+        kopf.adopt(children)
+        for child in children:
+            await create(child, memo)
     if status.get("value") != spec["value"]:
         patch.status["value"] = spec["value"]
 
 
-async def children(name: str, namespace: str, memo: kopf.Memo) -> None:
+if OWNED == "watched":
+
+    @kopf.on.event("apps", "v1", "deployments", when=of_sample)
+    @kopf.on.event("", "v1", "services", when=of_sample)
+    async def put_back(type: str, body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:  # noqa: A002 - kopf's own word
+        child = (
+            deployment(body.metadata.name) if body["kind"] == "Deployment" else service(body.metadata.name)
+        )
+        child["metadata"] |= {key: body["metadata"][key] for key in ("namespace", "ownerReferences")}
+        if type == "DELETED":
+            await create(child, memo)
+        elif not contains(body["spec"], child["spec"]):
+            await replace(child, memo)
+
+
+def contains(live: Any, wanted: Any) -> bool:
+    """Whether what we want is there; what the server has beside it is its own."""
+    if isinstance(wanted, dict):
+        return all(key in live and contains(live[key], value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return len(live) == len(wanted) and all(map(contains, live, wanted))
+    return bool(live == wanted)
+
+
+async def create(child: dict[str, Any], memo: kopf.Memo) -> None:
     from kubernetes_asyncio.client import ApiException
 
+    make = {
+        "Deployment": memo.apps.create_namespaced_deployment,
+        "Service": memo.core.create_namespaced_service,
+    }[child["kind"]]
+    try:
+        await make(child["metadata"]["namespace"], child)
+    except ApiException as error:
+        if error.status != 409:
+            raise
+
+
+async def replace(child: dict[str, Any], memo: kopf.Memo) -> None:
+    patch = {
+        "Deployment": memo.apps.patch_namespaced_deployment,
+        "Service": memo.core.patch_namespaced_service,
+    }[child["kind"]]
+    await patch(child["metadata"]["name"], child["metadata"]["namespace"], child)
+
+
+def deployment(name: str) -> dict[str, Any]:
     labels = {"app": name}
     containers = [{"name": "app", "image": "example.com/app:1"}]
     template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
-    deployment = {
+    return {
+        "kind": "Deployment",
         "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": labels}, "template": template},
     }
-    service = {
+
+
+def service(name: str) -> dict[str, Any]:
+    return {
+        "kind": "Service",
         "metadata": {"name": name},
-        "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 80}]},
+        "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 80}]},
     }
-    kopf.adopt([deployment, service])
-    for create, body in (
-        (memo.apps.create_namespaced_deployment, deployment),
-        (memo.core.create_namespaced_service, service),
-    ):
-        try:
-            await create(namespace, body)
-        except ApiException as error:
-            if error.status != 409:
-                raise

@@ -26,7 +26,8 @@ PEERS = ("kapsa", "controller-runtime", "kopf")
 PATIENT = 8000
 """From this size on kopf takes minutes: it is measured once, or not at all with children."""
 SMALL = 500
-"""Up to this size controller-runtime is measured with server-side apply, too, to tell what that costs."""
+"""Up to this size the peers are measured in other ways, too: controller-runtime with server-side apply, to tell what
+that costs, and kopf without watching the children it made, to tell what that saves."""
 CHANGES = 100
 """Single changes made to measure the time from write to reconciled."""
 BARE = "bare load generator"
@@ -226,7 +227,7 @@ async def status_writes_embedded(n: int, directory: Path) -> list[Measurement]:
 async def owned_children(n: int, directory: Path) -> list[Measurement]:
     peers = ["kapsa", "controller-runtime"]
     if n <= SMALL:
-        peers.append("controller-runtime, apply")
+        peers += ["controller-runtime, apply", "kopf, blind"]
     if n < PATIENT:
         peers.append("kopf")
     return await compare("owned-children", "owned", "real", peers, n, directory)
@@ -244,7 +245,8 @@ SCENARIOS = (
     Scenario(
         name="owned-children",
         about="n custom resources, each owning a Deployment and a Service, from operator start to all done, on the real "
-        "control plane; controller-runtime with CreateOrUpdate, and with server-side apply as Kapsa does it",
+        "control plane; controller-runtime with CreateOrUpdate, and with server-side apply as Kapsa does it; kopf with its "
+        "children watched, as the others do it, and blind",
         sizes=(500, 2000, 8000),
         alone=500,
         run=owned_children,
