@@ -10,4 +10,4 @@ from kapsa.environments.outgoing import OutgoingHttp
 from kapsa.environments.settings import Settings
 
 settings = Settings.from_environment()
-operator = make_operator(settings, Outside.of(settings, OutgoingHttp(address_guard=None)))
+operator = make_operator(settings, Outside.of(settings, OutgoingHttp(address_guard=None), address_guard=None))

@@ -98,7 +98,8 @@ async def replace(child: dict[str, Any], memo: kopf.Memo) -> None:
         "Deployment": memo.apps.patch_namespaced_deployment,
         "Service": memo.core.patch_namespaced_service,
     }[child["kind"]]
-    await patch(child["metadata"]["name"], child["metadata"]["namespace"], child)
+    place = child["metadata"]["namespace"]
+    await patch(child["metadata"]["name"], place, child, _content_type="application/merge-patch+json")
 
 
 def deployment(name: str) -> dict[str, Any]:
