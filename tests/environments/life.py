@@ -67,7 +67,8 @@ class Life:
         """Runs in this block: on the real engine as the service account that its manifests describe."""
         embedded = self.stage.harness.cluster.engine == "embedded"
         connections = OutgoingHttp(address_guard=None)
-        outside = Outside.of(self.settings, ThreadedOutgoing() if embedded else connections, git=git)
+        outgoing = ThreadedOutgoing() if embedded else connections
+        outside = Outside.of(self.settings, outgoing, address_guard=None, git=git)
         outside.git = _Counted(outside.git, self)
         operator = make_operator(self.settings, outside, rng=random.Random(1))
         try:

@@ -167,6 +167,51 @@ async def test_an_environment_whose_namespace_is_somebody_elses_is_refused(clien
     assert f"namespace {team}-app-taken belongs to others/app" in message
 
 
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "snippet": (
+        {"annotations": {"nginx.ingress.kubernetes.io/server-snippet": "return 200;"}},
+        "AnnotationRefused",
+        "would configure the ingress controller itself",
+    ),
+    "issuer": (
+        {"annotations": {"cert-manager.io/cluster-issuer": "mine"}},
+        "AnnotationRefused",
+        "is the operator's to set",
+    ),
+    "another's host": (
+        {
+            "host": "one.preview.catalyst.dev",
+            "annotations": {"external-dns.alpha.kubernetes.io/hostname": "www.example.com"},
+        },
+        "AnnotationRefused",
+        "a host that is not allocated to it",
+    ),
+    "path": ({"path": "/{}"}, "IngressPathRefused", "holds a semicolon, a brace or a line break"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_a_route_that_is_never_made_is_refused_at_once(client: Client, team: str, what: str) -> None:
+    ingress, reason, words = REFUSED[what]
+    body = manifest(Environment, "one", environment_spec(ingress=ingress), f"{team}-app")
+    refused = await refusal(client, body)
+    assert refused[0] == reason
+    assert words in refused[1]
+    body["spec"]["ingress"]["enabled"] = False
+    made = await client.create(body)
+    made["spec"]["ingress"]["enabled"] = True
+    with pytest.raises(Forbidden, match=words):
+        await client.replace(made)
+
+
+async def test_an_annotation_with_a_host_that_is_yet_to_be_given_out_is_let_through(
+    client: Client, team: str
+) -> None:
+    names = {"external-dns.alpha.kubernetes.io/hostname": "one.preview.catalyst.dev"}
+    body = manifest(Environment, "one", environment_spec(ingress={"annotations": names}), f"{team}-app")
+    await client.create(body)
+
+
 async def give(client: Client, host: str) -> None:
     """Have a host held by an environment of others."""
     pool = {"baseDomains": ["example.com"], "allocationPolicy": {"reservedSubdomains": ["admin"]}}

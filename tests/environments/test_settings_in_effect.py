@@ -30,7 +30,7 @@ def test_the_timeout_of_a_reconcile_is_that_of_every_controller_that_asks_others
 
 
 def git_of(settings: Settings) -> Git:
-    made = Outside.of(settings, OutgoingHttp()).git
+    made = Outside.of(settings, OutgoingHttp(), address_guard=None).git
     assert isinstance(made, Git)
     return made
 
@@ -61,7 +61,7 @@ async def test_repositories_are_kept_in_the_cache_directory_and_within_its_limit
     small = git_repository.commit({"a": "b"})
     cache = tmp_path / "cache"
     settings = Settings(cache_directory=cache, git_protocols=("http",), git_max_bytes=1_000_000)
-    repositories = Outside.of(settings, OutgoingHttp()).commits
+    repositories = Outside.of(settings, OutgoingHttp(), address_guard=None).commits
     assert isinstance(repositories, Repositories)
     async with repositories.checkout(git_repository.url, small) as checkout:
         assert checkout.root.is_relative_to(cache)

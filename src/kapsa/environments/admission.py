@@ -11,13 +11,14 @@ import random
 from typing import Any, TypeVar
 
 from kapsa.environments.belonging import PROJECT_MISSING, is_home_of, project_key, project_missing
-from kapsa.environments.domain_choice import HostRequest, built_in_pool, choose, shared_domains
+from kapsa.environments.domain_choice import HostRequest, built_in_pool, choose, giving_pools, shared_domains
 from kapsa.environments.git_address import RepositoryAddress, check_branch
 from kapsa.environments.names import namespace_name
 from kapsa.environments.namespaces import NAMESPACE, ForeignNamespaceError, refuse_foreign
 from kapsa.environments.outside import OutsideError, Refused
 from kapsa.environments.preview_children import namespace_of
 from kapsa.environments.resources import DomainPool, Environment, PreviewEnvironment, Project, Registry
+from kapsa.environments.routes import check_ingress
 from kapsa.environments.settings import Settings
 from kapsa.runtime import (
     AdmissionRequest,
@@ -86,7 +87,7 @@ class ProjectValidator(_Validator[Project]):
 
 
 class EnvironmentValidator(_Validator[Environment]):
-    """Refuses environments of no Project, in namespaces of others, at hosts that cannot be had."""
+    """Refuses environments of no Project, in namespaces of others, at hosts that cannot be had or by routes that are not made."""
 
     async def check(
         self, request: AdmissionRequest[Environment], new: Environment, old: Environment | None
@@ -97,14 +98,19 @@ class EnvironmentValidator(_Validator[Environment]):
         ):
             return []
         project = await _project_of(request.client, new)
+        place, ingress = namespace_name(project.namespace, project.name, new.name), new.spec.ingress
         if old is None:
-            await _refuse_taken(request.client, namespace_name(project.namespace, project.name, new.name))
-        if new.spec.ingress.enabled and new.spec.ingress.host is not None:
+            await _refuse_taken(request.client, place)
+        if ingress.enabled:
+            check_ingress(ingress, host=ingress.host, namespace=place)
+        if ingress.enabled and ingress.host is not None:
             await self._check_host(request.client, new, project)
         return []
 
     async def _check_host(self, client: Client, environment: Environment, project: Project) -> None:
-        pools = (await client.list(DomainPool)).items or [built_in_pool(self._settings.preview_domain)]
+        pools = (await client.list(DomainPool)).items
+        if not giving_pools(pools):
+            pools = [*pools, built_in_pool(self._settings.preview_domain)]
         choose(pools, HostRequest.of(environment, project), random.Random())  # noqa: S311 - a host that is asked for is not drawn
 
 

@@ -130,7 +130,7 @@ def _asked_for(pools: Sequence[DomainPool], allowed: Sequence[DomainPool], reque
     fitting = [domain for domain in owners if request.host.endswith(f".{domain}")]
     domain = max(fitting, key=len, default="")
     if not domain or owners[domain] not in allowed or request.host in owners:
-        names = ", ".join(sorted({each for pool in allowed for each in pool.spec.base_domains}))
+        names = ", ".join(sorted(each for each, pool in owners.items() if pool in allowed))
         raise Refused(
             f"host {request.host} is not below a domain that is given out here ({names})",
             reason="HostOutsidePools",

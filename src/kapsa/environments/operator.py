@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 
@@ -44,6 +44,10 @@ LEASE = "kapsa-operator"
 _HOST = "0.0.0.0"  # noqa: S104 - the kubelet, Prometheus and git servers come from outside the pod
 
 
+async def _hold_nothing() -> None:
+    """What is in memory only goes by itself."""
+
+
 class Outside(msgspec.Struct, kw_only=True):
     """What the operator needs from outside the cluster."""
 
@@ -55,6 +59,8 @@ class Outside(msgspec.Struct, kw_only=True):
     outgoing: Outgoing
     """For registries' own APIs."""
     prober: Prober
+    close: Callable[[], Awaitable[None]] = _hold_nothing
+    """Called when the operator ends, to give back what these hold, such as checkouts."""
 
     @classmethod
     def of(
@@ -62,10 +68,10 @@ class Outside(msgspec.Struct, kw_only=True):
         settings: Settings,
         outgoing: Outgoing,
         *,
-        address_guard: AddressGuard | None = None,
+        address_guard: AddressGuard | None = no_inner_address,
         git: Git | None = None,
     ) -> Outside:
-        """The real ones. The guard is git's, unless another git is handed in; `outgoing` has its own."""
+        """The real ones. The guard is git's, unless another git is handed in; `outgoing` has its own. None lets git go anywhere."""
         git = git or Git(
             protocols=settings.git_protocols,
             timeout=settings.git_timeout,
@@ -83,6 +89,7 @@ class Outside(msgspec.Struct, kw_only=True):
             images=RegistryImages(outgoing),
             outgoing=outgoing,
             prober=HttpProber(outgoing),
+            close=repositories.close,
         )
 
 
@@ -91,16 +98,17 @@ def make_operator(
 ) -> Operator:
     """The operator with these settings, in the world as it is unless another is handed in."""
     connections = OutgoingHttp()
-    outside = outside or Outside.of(settings, connections, address_guard=no_inner_address)
+    outside = outside or Outside.of(settings, connections)
     metrics = EnvironmentMetrics()
     access = RepositoryAccess()
     listings = Listings(outside.git, access, metrics)
 
     @contextlib.asynccontextmanager
-    async def closed_connections(client: Client) -> AsyncIterator[None]:
+    async def nothing_left(client: Client) -> AsyncIterator[None]:
         try:
             yield
         finally:
+            await outside.close()
             await connections.close()
 
     @contextlib.asynccontextmanager
@@ -140,7 +148,7 @@ def make_operator(
         webhooks=_webhooks(settings),
         collect=metrics.collect,
         companions=[
-            closed_connections,
+            nothing_left,
             *([git_webhooks] if settings.git_webhook_port is not None else []),
         ],
         host=_HOST,

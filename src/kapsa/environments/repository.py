@@ -52,6 +52,7 @@ class Repositories:
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._shared: dict[tuple[str, str], _Shared] = {}
         self._mine: Path | None = None
+        self._lock_of_mine: weakref.finalize[..., Repositories] | None = None
 
     @contextlib.asynccontextmanager
     async def checkout(
@@ -126,6 +127,8 @@ class Repositories:
         if self._mine is not None:
             await asyncio.to_thread(shutil.rmtree, self._mine, ignore_errors=True)
             self._mine = None
+        if self._lock_of_mine is not None:
+            self._lock_of_mine()
 
     def _source(
         self, url: str, credentials: GitCredentials | None, branch: str | None, pull_request: int | None
@@ -158,7 +161,7 @@ class Repositories:
             mine = Path(tempfile.mkdtemp(dir=self._instances))
             descriptor = lock_if_free(mine)
         assert descriptor is not None  # nobody else knows of it
-        weakref.finalize(self, os.close, descriptor)
+        self._lock_of_mine = weakref.finalize(self, os.close, descriptor)
         self._mine = mine
         return mine
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from kapsa.environments.render.routing import annotation_refusal
+from kapsa.environments.outside import Refused
+from kapsa.environments.render.routing import annotation_refusal, path_refusal
+from kapsa.environments.resources.environment import EnvironmentIngress
 
-__all__ = ["CERTIFICATE", "HTTP_ROUTE", "INGRESS", "ISSUER_ANNOTATIONS", "Route", "refused_annotations"]
+__all__ = ["CERTIFICATE", "HTTP_ROUTE", "INGRESS", "ISSUER_ANNOTATIONS", "Route", "check_ingress"]
 
 INGRESS = "networking.k8s.io/v1/Ingress"
 HTTP_ROUTE = "gateway.networking.k8s.io/v1/HTTPRoute"
@@ -98,12 +100,28 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def refused_annotations(annotations: Mapping[str, str], *, host: str, namespace: str) -> list[str]:
-    """What a tenant's annotations break of the rules, each in words."""
-    refused = []
+def check_ingress(ingress: EnvironmentIngress, *, host: str | None, namespace: str) -> None:
+    """Let pass what a tenant may say about a route.
+
+    :param host: the environment's host; None while it has none, when any may still be the one that an annotation names.
+    :raises Refused: the path or an annotation breaks a rule.
+    """
+    if why := path_refusal(ingress.path):
+        raise Refused(
+            f"ingress.path: {why}", reason="IngressPathRefused", hint="Change it in the Environment."
+        )
+    if refused := list(_refused_annotations(ingress.annotations, host, namespace)):
+        raise Refused(
+            f"ingress.annotations: {'; '.join(refused)}",
+            reason="AnnotationRefused",
+            hint="Take it out of the Environment.",
+        )
+
+
+def _refused_annotations(annotations: Mapping[str, str], host: str | None, namespace: str) -> Iterator[str]:
     for name, value in sorted(annotations.items()):
+        hosts = [host] if host is not None else [each.strip() for each in value.split(",")]
         if name.startswith(_OURS):
-            refused.append(f"annotation {name} is the operator's to set")
-        elif why := annotation_refusal(name, value, hosts=[host], namespace=namespace):
-            refused.append(why)
-    return refused
+            yield f"annotation {name} is the operator's to set"
+        elif why := annotation_refusal(name, value, hosts=hosts, namespace=namespace):
+            yield why

@@ -141,7 +141,7 @@ async def _work(
     # Servers on the loopback are what an operator refuses to talk to; here they are all there is.
     outgoing = OutgoingHttp(address_guard=None)
     stack.push_async_callback(outgoing.close)
-    operator = make_operator(settings, Outside.of(settings, outgoing))
+    operator = make_operator(settings, Outside.of(settings, outgoing, address_guard=None))
     own = client.derive(field_manager=operator.field_manager)
     await stack.enter_async_context(operator.running(own, serve=False))
 

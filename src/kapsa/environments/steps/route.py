@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from kapsa.environments.names import MANAGED_BY, OPERATOR
-from kapsa.environments.render.routing import path_refusal
+from kapsa.environments.outside import Refused
 from kapsa.environments.resources import ServiceTarget
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.routes import HTTP_ROUTE, INGRESS, Route, refused_annotations
+from kapsa.environments.routes import HTTP_ROUTE, INGRESS, Route, check_ingress
 from kapsa.environments.steps.children import marked, shown
 from kapsa.environments.steps.copies import SECRET, Copies, Copy, MissingSourceError
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit
@@ -38,21 +38,10 @@ class RouteStep:
             await self._remove(visit)
             _tell(visit, [])
             return Done("it is not reached from outside", reason="NotRequested")
-        wanted = visit.environment.spec.ingress
-        if why := path_refusal(wanted.path):
-            return Failed(
-                reason="IngressPathRefused",
-                message=f"ingress.path: {why}",
-                hint="Change it in the Environment.",
-                after=None,
-            )
-        if refused := refused_annotations(wanted.annotations, host=visit.host, namespace=visit.place):
-            return Failed(
-                reason="AnnotationRefused",
-                message=f"ingress.annotations: {'; '.join(refused)}",
-                hint="Take it out of the Environment.",
-                after=None,
-            )
+        try:
+            check_ingress(visit.environment.spec.ingress, host=visit.host, namespace=visit.place)
+        except Refused as refusal:
+            return Failed(reason=refusal.reason, message=str(refusal), hint=refusal.hint, after=None)
         if (rendered := rendered_route(visit)) is not None:
             await self._remove(visit)
             scheme = "https" if _covers_tls(rendered, visit.host) else "http"
