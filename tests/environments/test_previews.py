@@ -102,4 +102,4 @@ def test_two_branches_never_share_a_name_nor_does_one_look_like_a_pull_request(b
     first, second = map(preview_name, branches)
     assert first != second
     assert len(first) <= 40
-    assert first != preview_name(pull_request=7)
+    assert preview_name("pr-7") != preview_name(pull_request=7) != first
