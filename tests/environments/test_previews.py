@@ -97,6 +97,16 @@ def test_a_pull_request_of_a_branch_that_is_excluded_is_shown_by_its_number() ->
     assert (found.name, found.branch, found.pr_number) == ("pr-7", "login", 7)
 
 
+def test_a_pull_request_whose_branch_is_gone_was_merged_or_closed_though_it_is_still_listed() -> None:
+    excluding = project(branches={"exclude": ["*"]})
+    pull_requests = {7: commit_of("login")}
+    shown = track(excluding, refs("login", pull_requests=pull_requests), Tracking(), [], now=NOON)
+    for missing in (1, 2):
+        assert [each.name for each in shown.tracked] == ["pr-7"], missing
+        shown = track(excluding, refs(pull_requests=pull_requests), shown, ["pr-7"], now=NOON)
+    assert shown.tracked == []
+
+
 @given(st.lists(st.text(min_size=1, max_size=80), min_size=2, max_size=2, unique=True))
 def test_two_branches_never_share_a_name_nor_does_one_look_like_a_pull_request(branches: list[str]) -> None:
     first, second = map(preview_name, branches)
