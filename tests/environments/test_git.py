@@ -89,7 +89,7 @@ async def test_wrong_or_missing_credentials_are_told_apart_from_a_missing_reposi
     assert not any(error.value.retryable for error in (missing, wrong, none))
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 429])
+@pytest.mark.parametrize("status", [500, 502, 503])
 async def test_a_server_in_trouble_is_worth_a_retry(
     git: Git, git_server: GitServer, git_repository: GitRepository, status: int
 ) -> None:

@@ -12,7 +12,6 @@ import contextlib
 import re
 import socket
 import tempfile
-import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.request import getproxies_environment, proxy_bypass
@@ -23,6 +22,7 @@ from kapsa.environments.address_guard import AddressGuard, is_ip
 from kapsa.environments.git_address import SAFE_PROTOCOLS, RepositoryAddress, check_branch, is_commit
 from kapsa.environments.git_credentials import GitCredentials
 from kapsa.environments.git_failures import failure
+from kapsa.environments.git_hosts import GitHosts
 from kapsa.environments.outside import NotFound, Refused, Unreachable
 from kapsa.environments.program import Finished, Limits, private_environment, run_program
 from kapsa.tools import Tool, find_tool, version_tuple
@@ -122,11 +122,10 @@ class Git:
         self.timeout = timeout
         self.max_bytes = max_bytes
         """The greatest size of a repository."""
-        self._concurrency = concurrency
+        self._hosts = GitHosts(concurrency)
         self._address_guard = address_guard
         self._scratch = scratch
         """Where private directories are made; the system's place for temporary files if None."""
-        self._hosts: weakref.WeakValueDictionary[str, asyncio.Semaphore] = weakref.WeakValueDictionary()
         self._tool: Tool | None = None
 
     def address(self, url: str) -> RepositoryAddress:
@@ -209,8 +208,7 @@ class Git:
         output_bytes: int = _MIB,
         measure: Callable[[], int] | None = None,
     ) -> Finished:
-        host = self._hosts.setdefault(address.host, asyncio.Semaphore(self._concurrency))
-        async with host:
+        async with self._hosts.asking(address.host, credentials):
             configuration = await self._pinned(address)
             with self._private_directory() as home:
                 environment = self._environment(home, repository, network=True)
@@ -224,9 +222,9 @@ class Git:
                     measure=measure,
                     measured_limit=self.max_bytes,
                 )
-        if finished.code:
-            secrets = credentials.secrets if credentials is not None else ()
-            raise failure(finished.complaint, address, secrets, with_credentials=credentials is not None)
+            if finished.code:
+                secrets = credentials.secrets if credentials is not None else ()
+                raise failure(finished.complaint, address, secrets, with_credentials=credentials is not None)
         return finished
 
     async def _pinned(self, address: RepositoryAddress) -> dict[str, str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from kapsa.environments.git_address import RepositoryAddress
+from kapsa.environments.git_hosts import RATE_LIMITED
 from kapsa.environments.outside import AuthFailed, Failed, NotFound, OutsideError, Refused, Unreachable
 from kapsa.environments.redaction import printable, redact
 
@@ -31,9 +32,10 @@ _NO_REPOSITORY = re.compile(
     r"|could not be found|does not exist|no such project|not valid: is this a git repository",
     re.I,
 )
+_TOO_MUCH = re.compile(r"returned error: 429|too many requests|rate limit", re.I)
 _NO_ANSWER = re.compile(
     r"could not resolve|failed to connect|couldn't connect|connection (refused|reset|timed out|closed)|timed out|timeout"
-    r"|returned error: (?:429|5\d\d)|early eof|remote end hung up|unexpected disconnect|network is unreachable|no route to host"
+    r"|returned error: 5\d\d|early eof|remote end hung up|unexpected disconnect|network is unreachable|no route to host"
     r"|empty reply|operation too slow|expected flush|curl \d+|ssl|tls|gnutls|certificate|name or service not known"
     r"|temporary failure in name resolution|bad line length|rpc failed|protocol error",
     re.I,
@@ -72,6 +74,12 @@ def failure(
             where,
             hint="Check the address; a private repository looks like a missing one to those who may not see it",
             reason="RepositoryNotFound",
+        )
+    if _TOO_MUCH.search(said):
+        return Unreachable(
+            where,
+            hint="Poll less often, use webhooks, or name a Secret: servers allow more to those who log in",
+            reason=RATE_LIMITED,
         )
     if _NO_ANSWER.search(said):
         hint = "Add the authority's certificate as ca.crt to the Secret" if _UNTRUSTED.search(said) else ""

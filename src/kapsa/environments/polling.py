@@ -9,7 +9,7 @@ import msgspec
 
 from kapsa.environments.outside import OutsideError
 
-__all__ = ["POLL_REQUESTED", "PollSchedule", "PollState"]
+__all__ = ["POLL_REQUESTED", "PollSchedule"]
 
 POLL_REQUESTED = "catalyst.dev/poll-requested"
 """An annotation of a Project: another value than before asks for a poll now. Webhooks set it, and people can."""
@@ -20,7 +20,7 @@ _LEAST = 5.0
 """Seconds between two polls, however often somebody asks."""
 
 
-class PollState(msgspec.Struct):
+class _PollState(msgspec.Struct):
     """What came of the last poll of a project."""
 
     at: datetime
@@ -28,7 +28,6 @@ class PollState(msgspec.Struct):
     asked: tuple[str, ...]
     """What the poll was made for: another is a reason for another poll."""
     failures: int = 0
-    error: OutsideError | None = None
 
 
 class PollSchedule:
@@ -36,10 +35,7 @@ class PollSchedule:
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
-        self._states: dict[str, PollState] = {}
-
-    def state(self, uid: str) -> PollState | None:
-        return self._states.get(uid)
+        self._states: dict[str, _PollState] = {}
 
     def due_in(self, uid: str, asked: tuple[str, ...], now: datetime) -> float:
         """Seconds until the next poll; 0 if it is time."""
@@ -52,7 +48,7 @@ class PollSchedule:
     def succeeded(self, uid: str, asked: tuple[str, ...], now: datetime, interval: float) -> None:
         """A poll brought a listing."""
         after = interval * self._rng.uniform(1 - _JITTER, 1 + _JITTER)
-        self._states[uid] = PollState(now, now + timedelta(seconds=after), asked)
+        self._states[uid] = _PollState(now, now + timedelta(seconds=after), asked)
 
     def failed(
         self, uid: str, asked: tuple[str, ...], now: datetime, interval: float, error: OutsideError
@@ -62,7 +58,7 @@ class PollSchedule:
         failures = known.failures + 1 if known is not None else 1
         after = min(_FIRST_RETRY * 2.0 ** min(failures - 1, 10), max(interval, _LONGEST))
         after = max(after * self._rng.uniform(1 - _JITTER, 1 + _JITTER), error.retry_after or 0.0)
-        self._states[uid] = PollState(now, now + timedelta(seconds=after), asked, failures, error)
+        self._states[uid] = _PollState(now, now + timedelta(seconds=after), asked, failures)
 
     def forget(self, uid: str) -> None:
         self._states.pop(uid, None)
