@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from kapsa.cli.demo.builder import Builder
+from kapsa.cli.demo.builder import Builder, SimulatedPods
 from kapsa.devcluster import DevCluster, FaultPlan
 from kapsa.environments.resources import KINDS, DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
@@ -58,11 +58,10 @@ async def serve(directory: Path, n: int) -> None:
         await furnish(client, registry, repositories)
         builder = Builder(
             client,
-            cluster.workloads,
+            SimulatedPods(cluster.workloads, one_by_one=False),
             registry,
             lambda commit, path: "",
             namespace=Settings().build_namespace,
-            one_by_one=False,
         )
         await stack.enter_async_context(builder.working())
         answers_at = await answer_for_hosts(stack)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kapsa.cli.demo.builder import Builder, BuildPods, SimulatedPods
 from kapsa.environments.dependencies import ListsRefs
 from kapsa.environments.git import Git, Refs
 from kapsa.environments.git_credentials import GitCredentials
@@ -23,7 +24,13 @@ from kapsa.environments.testing.registry_server import RegistryServer
 from kapsa.runtime import Operator
 from kapsa.runtime.client import Client
 from kapsa.runtime.errors import ClientError, NotFound
-from tests.environments.players import CERTIFICATE, Builder, CertManager, certificate_definition
+from tests.environments.players import (
+    CERTIFICATE,
+    CertManager,
+    UnscheduledPods,
+    certificate_definition,
+    closed_nodes,
+)
 from tests.environments.servers.threaded_outgoing import ThreadedOutgoing
 from tests.environments.service_account import act_as_service_account
 from tests.environments.stage import Stage
@@ -53,12 +60,33 @@ class Life:
             deletion_report_after=10,
         )
         self.home = namespace_name(stage.namespace, "app")
-        self.builder = Builder(stage.harness.cluster, self.client, registry, self.settings.build_namespace)
+        self.builder = self._builder()
         self.cert_manager = CertManager(self.client, self.domain, self.settings.preview_domain)
         self.listings = 0
         """How often the repository was listed."""
         self._directory = directory
         self._polls = 0
+
+    def _builder(self) -> Builder:
+        def read(commit: str, path: str) -> str:
+            return self.repository.git("show", f"{commit}:{path}")
+
+        cluster, namespace = self.stage.harness.cluster, self.settings.build_namespace
+        pods: BuildPods = (
+            SimulatedPods(cluster.workloads, seconds=0)
+            if cluster.engine == "embedded"
+            else UnscheduledPods(self.client, namespace)
+        )
+        return Builder(self.client, pods, self.registry, read, namespace=namespace)
+
+    @contextlib.asynccontextmanager
+    async def failing_builds(self) -> AsyncIterator[None]:
+        """Builds whose Dockerfile fails are pushed in this block, and no others."""
+        if self.stage.harness.cluster.engine == "embedded":
+            yield
+        else:
+            async with closed_nodes(self.client):
+                yield
 
     # -- the operator ------------------------------------------------------------------------------------------
 
@@ -280,12 +308,12 @@ class _Counted:
 async def living(life: Life) -> AsyncIterator[Life]:
     """The players at work, for the length of the block."""
     await life.prepare()
-    players = [asyncio.create_task(each.work()) for each in (life.builder, life.cert_manager)]
-    try:
-        yield life
-    finally:
-        for player in players:
-            player.cancel()
-        ended = await asyncio.gather(*players, return_exceptions=True)
-        await life.abandon()
-    assert all(isinstance(each, asyncio.CancelledError) for each in ended), f"a player gave up: {ended}"
+    cert_manager = asyncio.create_task(life.cert_manager.work())
+    async with life.builder.working():
+        try:
+            yield life
+        finally:
+            cert_manager.cancel()
+            (ended,) = await asyncio.gather(cert_manager, return_exceptions=True)
+            await life.abandon()
+    assert isinstance(ended, asyncio.CancelledError), f"cert-manager gave up: {ended}"

@@ -90,9 +90,9 @@ async def life(
         yield made
 
 
-async def push(life: Life, text: str, branch: str = BRANCH) -> str:
+async def push(life: Life, text: str, branch: str = BRANCH, **files: str) -> str:
     """A commit that the operator gets to know of."""
-    commit = life.repository.commit({"src/page": text}, branch=branch)
+    commit = life.repository.commit({"src/page": text, **files}, branch=branch)
     await life.poll()
     return commit
 
@@ -106,7 +106,7 @@ async def test_a_pushed_branch_becomes_a_preview_with_image_host_and_certificate
     commit = await push(life, "one")
     ready = await life.ready(PREVIEW, commit=commit)
     assert ready.status.phase == "Ready"
-    assert len(life.builder.completed) == 1
+    assert len(life.builder.built) == 1
     assert ready.status.image == f"{life.registry.endpoint}/team/app@{life.builder.pushed[commit]}"
     assert await life.images(PREVIEW) == {"from-chart": ready.status.image}
     host = f"{PREVIEW}.{life.domain}"
@@ -128,7 +128,7 @@ async def test_a_project_is_deployed_from_chart_kustomization_manifests_and_imag
         await life.project(deployment)
         await life.serves(PREVIEW, {name: image}, service=name)
         await life.ready(PREVIEW)
-    assert len(life.builder.completed) == 1, "the image of a commit is built once"
+    assert len(life.builder.built) == 1, "the image of a commit is built once"
 
 
 async def test_a_second_push_and_a_force_push_update_a_preview(life: Life) -> None:
@@ -148,8 +148,8 @@ async def test_a_second_push_and_a_force_push_update_a_preview(life: Life) -> No
 async def test_a_failed_build_keeps_the_old_version_serving_and_says_why(life: Life) -> None:
     await life.project(HELM)
     serving = await preview(life)
-    async with life.builder.failing("step 3: make: *** no rule to make target 'page'\n"):
-        broken = await push(life, "broken")
+    async with life.failing_builds():
+        broken = await push(life, "broken", Dockerfile="FROM scratch\nRUN exit 2\n")
         failed = await life.reaches(PREVIEW, lambda each: each.status.phase == "Failed", "has failed")
     failure = failed.status.failure
     assert failure is not None
@@ -157,14 +157,14 @@ async def test_a_failed_build_keeps_the_old_version_serving_and_says_why(life: L
     assert broken[:12] in failure.message
     assert failure.object == f"Job {life.builder.failed[0]}"
     if life.stage.harness.cluster.engine == "embedded":  # the real one has no kubelet that keeps logs
-        assert "no rule to make target" in failure.log_tail
+        assert "did not complete successfully: exit code: 2" in failure.log_tail
     assert await life.images(PREVIEW) == {"from-chart": serving.status.image}
     assert failed.status.url == serving.status.url
     assert failed.status.commit_sha == serving.status.commit_sha
     assert failed.status.is_true("DeploymentReady")
     project = await life.client.get(Project, "app", namespace=life.stage.namespace)
     assert not project.status.is_true("BuildSucceeded")
-    mended = await life.ready(PREVIEW, commit=await push(life, "mended"))
+    mended = await life.ready(PREVIEW, commit=await push(life, "mended", **FILES))
     assert mended.status.failure is None
 
 
@@ -192,6 +192,7 @@ async def test_permanent_environments_follow_their_branches_if_they_are_told_to(
         ready = await life.ready(name, commit=first)
         assert ready.spec.type == "deployment"
         assert ready.spec.ttl is None
+    assert len(life.builder.built) == 1, "both wait for one build"
     second = await push(life, "two", "main")
     staging = await life.ready("staging", commit=second)
     assert await life.images("staging") == {"from-manifests": staging.status.image}
@@ -222,7 +223,7 @@ async def test_a_fork_is_built_and_gets_secrets_only_as_long_as_its_commit_is_ap
     commit = life.repository.pull_request(7, {"src/page": "theirs"})
     await life.poll()
     await life.reaches("pr-7", waits_for_approval, "waits for approval")
-    assert life.builder.completed == []
+    assert life.builder.built == []
     assert await life.stage.get("v1/Secret", "settings", namespace=life.place("pr-7")) is None
     approval = {"metadata": {"annotations": {APPROVED_COMMIT: commit}}}
     await life.client.patch(Environment, "pr-7", approval, namespace=life.home)

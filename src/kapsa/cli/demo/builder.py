@@ -1,4 +1,4 @@
-"""Plays the pods of builds, since nothing runs in an embedded cluster: pushes the image, or fails as the Dockerfile says.
+"""Plays builds where nothing runs: pushes the image that a build Job is for, or has it fail as its Dockerfile says.
 
 What a build would have found out is read off its Dockerfile: a line `RUN false` or `RUN exit 1` fails it.
 """
@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -19,13 +19,49 @@ from kapsa.environments.testing import RegistryServer
 from kapsa.runtime import Client
 from kapsa.runtime.watch import Bookmark
 
-__all__ = ["Builder"]
+__all__ = ["BuildPods", "Builder", "SimulatedPods"]
 
 JOB = "batch/v1/Job"
 _BUILD_POD = {"app.kubernetes.io/component": "build"}
 _UNTIL_TOLD = 86_400.0
 _FAILS = re.compile(r"^RUN\s+((?:false|exit\s+([1-9][0-9]*))\s*)$", re.MULTILINE)
 _PUSHED = re.compile(r"--output=type=image,name=([^,]+),push=true")
+
+
+class BuildPods(Protocol):
+    """Whoever has the pods of builds in hand."""
+
+    async def succeed(self, job: str) -> None:
+        """The image is there: the pod of this Job may end."""
+        ...
+
+    async def fail(self, job: str, *, code: int, log: str) -> None:
+        """The pod of this Job ends with this code, and with this at the end of its log."""
+        ...
+
+
+class SimulatedPods:
+    """Those of an embedded cluster."""
+
+    def __init__(self, workloads: Workloads, *, seconds: float = 1.0, one_by_one: bool = True) -> None:
+        """
+        :param seconds: how long a build takes.
+        :param one_by_one: whether each pod is told when to end, so that none does before its image is there. With
+            hundreds of builds that costs much: then all of them end after `seconds`, and none of them may fail.
+        """
+        self._workloads = workloads
+        self._seconds = seconds
+        self._one_by_one = one_by_one
+        workloads.delay(_BUILD_POD, finish=_UNTIL_TOLD if one_by_one else seconds)
+
+    async def succeed(self, job: str) -> None:
+        if self._one_by_one:
+            self._workloads.finish({"job-name": job}, after=self._seconds)
+
+    async def fail(self, job: str, *, code: int, log: str) -> None:
+        pod = {"job-name": job}
+        self._workloads.logs(pod, log)
+        self._workloads.crash(pod, exit_code=code, after=self._seconds, container="build")
 
 
 class _Build(msgspec.Struct, frozen=True):
@@ -43,7 +79,7 @@ class _Build(msgspec.Struct, frozen=True):
         pushed = _PUSHED.search(" ".join(pod["containers"][0]["args"]))
         assert (
             pushed is not None
-        )  # BuildKit is what builds unless a project says otherwise, and the demo's does not
+        )  # BuildKit is what builds unless a project says otherwise, and none here does
         path = f"{variables['CONTEXT']}/{variables['DOCKERFILE']}".removeprefix("./")
         return cls(job["metadata"]["name"], variables["COMMIT"], path, ImageReference.parse(pushed[1]))
 
@@ -54,33 +90,31 @@ class Builder:
     def __init__(
         self,
         client: Client,
-        workloads: Workloads,
+        pods: BuildPods,
         registry: RegistryServer,
         read: Callable[[str, str], str],
         *,
         namespace: str,
-        seconds: float = 1.0,
-        one_by_one: bool = True,
     ) -> None:
         """
         :param read: the content of a file of a commit: `read(commit, path)`.
-        :param seconds: how long a build takes.
-        :param one_by_one: whether each pod is told when to end, so that none does before its image is there. With
-            hundreds of builds that costs much: then all of them end after `seconds`, and none of them may fail.
         """
         self._client = client
-        self._workloads = workloads
+        self._pods = pods
         self._registry = registry
         self._read = read
         self._namespace = namespace
-        self._seconds = seconds
-        self._one_by_one = one_by_one
         self._seen: set[str] = set()
+        self.pushed: dict[str, str] = {}
+        """The digests of what was built, by tag."""
+        self.built: list[str] = []
+        """The Jobs whose image was pushed, in order."""
+        self.failed: list[str] = []
+        """The Jobs that failed, in order."""
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
         """Build for as long as the block runs."""
-        self._workloads.delay(_BUILD_POD, finish=_UNTIL_TOLD if self._one_by_one else self._seconds)
         task = asyncio.create_task(self._follow())
         try:
             yield
@@ -100,17 +134,17 @@ class Builder:
             return
         self._seen.add(job["metadata"]["uid"])
         build = _Build.of(job)
-        pod = {"job-name": build.job}
         dockerfile = await asyncio.to_thread(self._read, build.commit, build.dockerfile)
         failing = _FAILS.search(dockerfile)
         if failing is not None:
             code = int(failing[2] or 1)
-            self._workloads.logs(pod, _failure_log(failing[1].strip(), code))
-            self._workloads.crash(pod, exit_code=code, after=self._seconds, container="build")
+            self.failed.append(build.job)
+            await self._pods.fail(build.job, code=code, log=_failure_log(failing[1].strip(), code))
             return
-        self._registry.push(build.image.path, build.image.tag, content=build.commit.encode())
-        if self._one_by_one:
-            self._workloads.finish(pod, after=self._seconds)
+        image = build.image
+        self.pushed[image.tag] = self._registry.push(image.path, image.tag, content=build.commit.encode())
+        self.built.append(build.job)
+        await self._pods.succeed(build.job)
 
 
 def _failure_log(command: str, code: int) -> str:

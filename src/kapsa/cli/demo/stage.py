@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from kapsa.cli.demo import push_hook
-from kapsa.cli.demo.builder import Builder
+from kapsa.cli.demo.builder import Builder, SimulatedPods
 from kapsa.cli.demo.developer import Developer
 from kapsa.cli.demo.screen import Screen
 from kapsa.devcluster import DevCluster
@@ -136,7 +136,8 @@ async def _work(
     def read(commit: str, path: str) -> str:
         return repository.git("show", f"{commit}:{path}")
 
-    builder = Builder(client, cluster.workloads, registry, read, namespace=settings.build_namespace)
+    pods = SimulatedPods(cluster.workloads)
+    builder = Builder(client, pods, registry, read, namespace=settings.build_namespace)
     await stack.enter_async_context(builder.working())
     # Servers on the loopback are what an operator refuses to talk to; here they are all there is.
     outgoing = OutgoingHttp(address_guard=None)
