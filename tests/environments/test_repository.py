@@ -343,6 +343,17 @@ async def test_a_path_that_leaves_the_checkout_is_refused(
             checkout.resolve(path)
 
 
+@pytest.mark.parametrize("path", ["-x", "~x"])
+async def test_a_name_that_programs_read_as_something_else_is_refused_and_can_be_written_so_that_they_do_not(
+    repositories: Repositories, git_repository: GitRepository, path: str
+) -> None:
+    commit = git_repository.commit({f"{path}/b": "1"})
+    async with repositories.checkout(git_repository.url, commit) as checkout:
+        with pytest.raises(Refused, match=f"'./{path}'"):
+            checkout.resolve(path)
+        assert checkout.directory(f"./{path}").is_dir()
+
+
 async def test_a_path_that_does_not_exist_is_not_found(
     repositories: Repositories, git_repository: GitRepository
 ) -> None:

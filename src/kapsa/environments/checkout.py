@@ -92,7 +92,13 @@ def check_path(path: str) -> PurePosixPath:
     if not path or len(path) > _LONGEST_PATH or not path.isprintable() or "\\" in path:
         raise Refused(f"{path[:80]!r} is not a path in a repository", reason="PathRefused")
     pure = PurePosixPath(path)
-    if pure.is_absolute() or path.startswith(("~", "-")) or ".." in pure.parts:
+    if path.startswith(("~", "-")):
+        raise Refused(
+            f"{path!r} begins with {path[0]!r}, which programs read as something else than a path; write "
+            f"{'./' + path!r}",
+            reason="PathRefused",
+        )
+    if pure.is_absolute() or ".." in pure.parts:
         raise Refused(
             f"{path!r} leaves the repository: paths start at its root, without '..'", reason="PathRefused"
         )

@@ -49,6 +49,9 @@ class Deletion:
     async def _wait(self, environment: Environment, ctx: Context[Environment], waits_for: str) -> Requeue:
         ctx.condition("NamespaceReady", False, reason="Terminating", message=waits_for)
         ctx.condition("Ready", False, reason="Terminating", message=waits_for)
+        # What is being taken down is neither ready nor at an address, however long that takes.
+        ctx.status.phase = "Pending"
+        ctx.status.url, ctx.status.urls, ctx.status.failure = None, [], None
         asked = environment.metadata.deletion_timestamp
         late = self._settings.deletion_report_after
         waited = (ctx.now() - asked).total_seconds() if asked is not None else 0.0

@@ -13,6 +13,7 @@ from kapsa.environments.redaction import printable, redact
 __all__ = ["failure"]
 
 _SHOWN = 500
+_NO_NEWS = ("hint:", "warning:", "error: unable to read askpass response")
 
 _REDIRECTED = re.compile(r"returned error: 30[1278]|unable to update url base from redirection", re.I)
 _NOT_ALLOWED = re.compile(
@@ -89,5 +90,5 @@ def failure(
 
 def _excerpt(complaint: str, secrets: Iterable[str]) -> str:
     lines = [line.strip() for line in redact(printable(complaint), secrets).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("hint:", "warning:"))]
+    told = [line for line in lines if not line.startswith(_NO_NEWS)]
     return "; ".join(told)[-_SHOWN:]

@@ -143,7 +143,7 @@ class Repositories:
             await self._cache.ensure(repository, source, commit)
             root = Path(tempfile.mkdtemp(prefix=f"{commit[:12]}-", dir=self._own_directory())).resolve()
             try:
-                return await export(self._git, repository, commit, root / "tree", self._limits)
+                return await export(self._git, repository, commit, root / "repository", self._limits)
             except BaseException:
                 await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
                 raise

@@ -108,6 +108,7 @@ async def test_a_namespace_that_does_not_go_is_reported_with_what_blocks_it(team
     assert condition is not None
     assert condition.reason == "Terminating"
     assert "example.com/hold" in condition.message
+    assert (waiting.status.phase, waiting.status.url) == ("Pending", None)
     await team.stage.harness.assert_event("DeletionBlocked", text="example.com/hold")
     patch = {"metadata": {"finalizers": None}}
     await team.client.patch("v1/ConfigMap", "held", patch, namespace=team.place("one"))
@@ -308,7 +309,8 @@ async def test_a_registry_in_trouble_leads_to_no_build(team: Team) -> None:
 async def test_a_forks_commit_is_built_only_once_it_is_approved(team: Team) -> None:
     await team.project(**BUILD)
     await team.environment(source={"commitSha": commit_of("fork"), "prNumber": 7})
-    await team.reaches("one", "BuildReady", "False", "ApprovalRequired")
+    waiting = await team.reaches("one", "BuildReady", "False", "ApprovalRequired")
+    assert APPROVED_COMMIT in str(waiting.status.condition("BuildReady"))
     assert (await team.client.list("batch/v1/Job")).items == []
     approve = {"metadata": {"annotations": {APPROVED_COMMIT: commit_of("fork")}}}
     await team.client.patch(Environment, "one", approve, namespace=team.home)

@@ -279,3 +279,12 @@ async def test_the_restricted_standard_is_asked_of_repositories_and_kept_by_the_
     with pytest.raises(ObjectsRefused, match=r"Deployment web: container web: .*runAsNonRoot is not true"):
         await restricted.render(request(git_repository, commit, type="manifest", path="plain"))
     assert (await restricted.render(request(git_repository, commit, type="image"))).objects
+
+
+@pytest.mark.parametrize("kind", ["helm", "manifest"])
+async def test_a_repository_with_nothing_to_deploy_at_its_root_is_called_the_repository(
+    environments: EnvironmentRenderer, git_repository: GitRepository, kind: str
+) -> None:
+    commit = git_repository.commit({"README": "nothing"})
+    with pytest.raises(RenderFailed, match="repository"):
+        await environments.render(request(git_repository, commit, type=kind))

@@ -17,7 +17,7 @@ from kapsa.environments.dependencies import BuildProgress, BuildRequest, Builds,
 from kapsa.environments.image_reference import ImageReference
 from kapsa.environments.image_retention import remember_image
 from kapsa.environments.images import RememberedImages
-from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER_UID
+from kapsa.environments.names import APPROVED_COMMIT, MANAGED_BY, OPERATOR, OWNER_UID
 from kapsa.environments.namespaces import NAMESPACE
 from kapsa.environments.redaction import tail
 from kapsa.environments.registry_access import access_to
@@ -98,7 +98,8 @@ class BuildStep:
             )
         if not visit.trusted:
             return Waiting(
-                message=f"commit {visit.commit} comes from a fork: it is built once it is approved",
+                message=f"commit {visit.commit} comes from a fork: it is built once the environment's annotation "
+                f"{APPROVED_COMMIT} has that value",
                 reason="ApprovalRequired",
             )
         # Two that want the same image may be here at a time, and one of them begins.
