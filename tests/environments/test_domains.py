@@ -269,7 +269,7 @@ async def test_a_pool_that_is_deleted_stays_until_its_last_host_is_given_back(st
     await stage.client.delete(DomainPool, name)
     found = await stage.condition(DomainPool, name, "False", reason="HostsHeld")
     told = found.status.condition("Ready").message
-    assert "2 of its hosts are held" in told
+    assert "environments hold hosts of it (2): " in told
     assert f"one.{domain} (environment {stage.namespace}/one)" in told
     await stage.client.delete(Environment, "one", namespace=stage.namespace)
     await stage.gone(Environment, "one")

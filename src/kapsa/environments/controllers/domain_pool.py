@@ -81,7 +81,7 @@ class DomainPoolController(Controller[DomainPool]):
             return None
         told = ", ".join(f"{each.host} (environment {each.environment})" for each in held[:_TOLD])
         more = f" and {len(held) - _TOLD} more" if len(held) > _TOLD else ""
-        message = f"it is being deleted, and {len(held)} of its hosts are held: {told}{more}"
+        message = f"it is being deleted, and environments hold hosts of it ({len(held)}): {told}{more}"
         known = pool.status.condition("Ready")
         if known is None or known.reason != "HostsHeld":
             await ctx.event("Warning", "HostsHeld", message, action="Delete")
