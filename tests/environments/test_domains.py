@@ -151,6 +151,25 @@ async def test_many_environments_at_once_get_a_host_each(stage: Stage) -> None:
     assert condition.message == "('ClusterIssuer', 'le') wild"
 
 
+async def test_a_pool_without_an_issuer_has_that_of_the_settings(stage: Stage) -> None:
+    await make_pool(stage)
+    await start(stage)
+    await ask(stage, "one")
+    await host_of(stage, "one")
+    condition = (await stage.get(Environment, "one")).status.condition("Ready")
+    assert condition.message == "('ClusterIssuer', 'letsencrypt-prod') None"
+
+
+async def test_a_wildcard_certificate_is_used_for_one_label_and_no_more(stage: Stage) -> None:
+    domain = await make_pool(stage, wildcardSecretName="wild")
+    await start(stage)
+    for name, host, secret in (("near", f"near.{domain}", "wild"), ("far", f"very.far.{domain}", "None")):
+        await ask(stage, name, host)
+        assert await host_of(stage, name) == host
+        condition = (await stage.get(Environment, name)).status.condition("Ready")
+        assert condition.message.endswith(f" {secret}")
+
+
 async def test_hosts_survive_a_restart_and_cost_no_write_then(stage: Stage) -> None:
     domain = await make_pool(stage)
     await start(stage)
