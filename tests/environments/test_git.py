@@ -11,8 +11,19 @@ import pytest
 
 from kapsa.environments.address_guard import no_inner_address
 from kapsa.environments.git import Git, Refs
+from kapsa.environments.git_address import RepositoryAddress
 from kapsa.environments.git_credentials import GitCredentials
-from kapsa.environments.outside import AuthFailed, NotFound, Refused, TimedOut, TooLarge, Unreachable
+from kapsa.environments.git_failures import failure
+from kapsa.environments.outside import (
+    AuthFailed,
+    Failed,
+    NotFound,
+    OutsideError,
+    Refused,
+    TimedOut,
+    TooLarge,
+    Unreachable,
+)
 from kapsa.environments.testing.git_server import GitRepository, GitServer
 
 PASSWORD = "hunter2-very-secret"
@@ -367,3 +378,50 @@ def _processes_with(text: str) -> list[str]:
         if text in shown and process.name != str(os.getpid()):
             found.append(shown)
     return found
+
+
+async def test_no_room_for_temporary_files_is_told_as_such(
+    git_repository: GitRepository, tmp_path: Path
+) -> None:
+    git = Git(protocols=["http"], scratch=tmp_path / "missing")
+    with pytest.raises(Failed, match="temporary files can't be written") as error:
+        await git.ls_remote(git_repository.url)
+    assert error.value.reason == "CacheNotWritable"
+
+
+@pytest.mark.parametrize(
+    ("complaint", "kind", "reason"),
+    [
+        (
+            "fatal: early EOF\nfatal: fetch-pack: invalid index-pack output",
+            Unreachable,
+            "Unreachable",
+        ),
+        (
+            "error: RPC failed; curl 18 transfer closed\nfatal: early EOF\nfatal: index-pack failed",
+            Unreachable,
+            "Unreachable",
+        ),
+        (
+            "fatal: fsck error in packed object\nfatal: early EOF\nfatal: fetch-pack: invalid index-pack output",
+            Refused,
+            "Refused",
+        ),
+        (
+            "fatal: pack has bad object at offset 12\nfatal: fetch-pack: invalid index-pack output",
+            Refused,
+            "Refused",
+        ),
+        (
+            "fatal: write error: No space left on device\nfatal: fetch-pack: invalid index-pack output",
+            Failed,
+            "CacheNotWritable",
+        ),
+    ],
+)
+def test_a_pack_that_is_cut_off_is_told_from_one_that_is_wrong_and_from_a_full_disk(
+    complaint: str, kind: type[OutsideError], reason: str
+) -> None:
+    address = RepositoryAddress.parse("https://git.example.com/team/app.git")
+    found = failure(complaint, address, (), with_credentials=False)
+    assert (type(found), found.reason) == (kind, reason)

@@ -12,7 +12,7 @@ import pytest
 from kapsa.environments.checkout import CheckoutLimits
 from kapsa.environments.git import Git
 from kapsa.environments.git_credentials import GitCredentials
-from kapsa.environments.outside import AuthFailed, NotFound, OutsideError, Refused, TooLarge
+from kapsa.environments.outside import AuthFailed, Failed, NotFound, OutsideError, Refused, TooLarge
 from kapsa.environments.repository import Repositories
 from kapsa.environments.testing.git_server import Executable, GitRepository, GitServer, Link
 
@@ -451,3 +451,19 @@ async def test_cancelling_a_fetch_leaves_nothing_half_done(
     assert await check_out() == "1"
     await repositories.close()
     assert not list((tmp_path / "cache" / "checkouts").iterdir())
+
+
+async def test_a_cache_that_can_not_be_written_is_told_as_such_and_tried_again(
+    git: Git, git_repository: GitRepository, tmp_path: Path
+) -> None:
+    commit = git_repository.commit({"a": "1"})
+    (tmp_path / "file").write_text("not a directory")
+    repositories = Repositories(tmp_path / "file" / "cache", git)
+    for look in (
+        repositories.checkout(git_repository.url, commit).__aenter__(),
+        repositories.complete(git_repository.url, "0123456", branch="main"),
+    ):
+        with pytest.raises(Failed, match=r"the cache of repositories in .* can't be written") as error:
+            await look
+        assert error.value.reason == "CacheNotWritable"
+        assert "KAPSA_CACHE_DIRECTORY" in error.value.hint

@@ -17,6 +17,7 @@ from typing import IO
 import msgspec
 
 from kapsa.environments.git import Git
+from kapsa.environments.git_failures import not_written
 from kapsa.environments.outside import Failed, NotFound, OutsideError, Refused, TimedOut, TooLarge
 
 __all__ = ["Checkout", "CheckoutLimits", "check_path", "export"]
@@ -144,7 +145,6 @@ async def export(git: Git, repository: Path, commit: str, root: Path, limits: Ch
 
 
 def _unwritable(commit: str, error: OSError) -> OutsideError:
-    what = f"commit {commit[:12]} can't be written to disk: {error.strerror}"
     if error.errno in (
         errno.ENAMETOOLONG,
         errno.ENOTDIR,
@@ -153,8 +153,12 @@ def _unwritable(commit: str, error: OSError) -> OutsideError:
         errno.ELOOP,
         errno.EILSEQ,
     ):
-        return Refused(what, hint="One of its paths is no path here", reason="PathRefused")
-    return Failed(what)  # such as a full disk
+        return Refused(
+            f"commit {commit[:12]} can't be written to disk: {error.strerror}",
+            hint="One of its paths is no path here",
+            reason="PathRefused",
+        )
+    return not_written(f"commit {commit[:12]}", error)
 
 
 async def _listing(git: Git, repository: Path, commit: str, limits: CheckoutLimits) -> list[_Entry]:

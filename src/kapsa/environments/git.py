@@ -21,7 +21,7 @@ import msgspec
 from kapsa.environments.address_guard import AddressGuard, is_ip
 from kapsa.environments.git_address import SAFE_PROTOCOLS, RepositoryAddress, check_branch, is_commit
 from kapsa.environments.git_credentials import GitCredentials
-from kapsa.environments.git_failures import failure
+from kapsa.environments.git_failures import failure, not_written
 from kapsa.environments.git_hosts import GitHosts
 from kapsa.environments.outside import NotFound, Refused, Unreachable
 from kapsa.environments.program import Finished, Limits, private_environment, run_program
@@ -282,10 +282,14 @@ class Git:
 
     @contextlib.contextmanager
     def _private_directory(self) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(
-            prefix="kapsa-git-", dir=self._scratch, ignore_cleanup_errors=True
-        ) as home:
-            yield Path(home)
+        try:
+            home = tempfile.TemporaryDirectory(
+                prefix="kapsa-git-", dir=self._scratch, ignore_cleanup_errors=True
+            )
+        except OSError as error:
+            raise not_written("the directory of temporary files", error) from error
+        with home:
+            yield Path(home.name)
 
 
 def _parse_refs(listing: str) -> Refs:

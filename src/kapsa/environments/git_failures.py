@@ -10,15 +10,18 @@ from kapsa.environments.git_hosts import RATE_LIMITED
 from kapsa.environments.outside import AuthFailed, Failed, NotFound, OutsideError, Refused, Unreachable
 from kapsa.environments.redaction import printable, redact
 
-__all__ = ["failure"]
+__all__ = ["failure", "not_written"]
 
 _SHOWN = 500
+_NOT_WRITTEN = "CacheNotWritable"
+_ROOM_HINT = "Have an administrator look at KAPSA_CACHE_DIRECTORY and the disk that it is on"
 _NO_NEWS = ("hint:", "warning:", "error: unable to read askpass response")
 
 _REDIRECTED = re.compile(r"returned error: 30[1278]|unable to update url base from redirection", re.I)
-_NOT_ALLOWED = re.compile(
-    r"transport '[^']*' not allowed|fsck error|fsck failed|index-pack failed|invalid index-pack", re.I
-)
+_NO_ROOM = re.compile(r"no space left on device|disk quota exceeded|read-only file system", re.I)
+_NOT_ALLOWED = re.compile(r"transport '[^']*' not allowed|fsck error|fsck failed", re.I)
+_BROKEN_PACK = re.compile(r"index-pack failed|invalid index-pack", re.I)
+_CUT = re.compile(r"early eof|unexpected disconnect|hung up|rpc failed", re.I)
 _UNKNOWN_SERVER = re.compile(
     r"host key verification failed|no .* host key is known|identification has changed", re.I
 )
@@ -56,8 +59,12 @@ def failure(
             hint="The repository may have moved: set spec.source.repositoryUrl to its present address",
             reason="Redirected",
         )
+    if _NO_ROOM.search(said):
+        return Failed(where, hint=_ROOM_HINT, reason=_NOT_WRITTEN)
     if _NOT_ALLOWED.search(said):
         return Refused(where)
+    if _BROKEN_PACK.search(said):  # which is also what a connection leaves that was cut in the middle
+        return Unreachable(where) if _CUT.search(said) else Refused(where)
     if _UNKNOWN_SERVER.search(said):
         return AuthFailed(
             where,
@@ -86,6 +93,11 @@ def failure(
         hint = "Add the authority's certificate as ca.crt to the Secret" if _UNTRUSTED.search(said) else ""
         return Unreachable(where, hint=hint)
     return Failed(where)
+
+
+def not_written(what: str, error: OSError) -> OutsideError:
+    """The error for a disk of our own that takes nothing: full, read-only, or not ours to write to."""
+    return Failed(f"{what} can't be written: {error.strerror}", hint=_ROOM_HINT, reason=_NOT_WRITTEN)
 
 
 def _excerpt(complaint: str, secrets: Iterable[str]) -> str:

@@ -21,6 +21,7 @@ from kapsa.environments.file_lock import lock, lock_if_free
 from kapsa.environments.git import Git
 from kapsa.environments.git_address import check_branch
 from kapsa.environments.git_credentials import GitCredentials
+from kapsa.environments.git_failures import not_written
 from kapsa.environments.outside import Failed, NotFound, TooLarge
 
 __all__ = ["RepositoryCache", "Source"]
@@ -64,7 +65,18 @@ class RepositoryCache:
 
     @contextlib.asynccontextmanager
     async def opened(self, source: Source) -> AsyncIterator[Path]:
-        """The bare repository, held against other processes meanwhile."""
+        """The bare repository, held against other processes meanwhile.
+
+        :raises Failed: the disk does not take it.
+        """
+        try:
+            async with self._held(source) as repository:
+                yield repository
+        except OSError as error:
+            raise not_written(f"the cache of repositories in {self._directory}", error) from error
+
+    @contextlib.asynccontextmanager
+    async def _held(self, source: Source) -> AsyncIterator[Path]:
         repository = self._directory / f"{source.key}.git"
         self._directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(

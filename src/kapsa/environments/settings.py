@@ -178,6 +178,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             for each in value if isinstance(value, tuple) else (value,):
                 if not test(str(each)):
                     raise SettingsError(f"{PREFIX}{name.upper()} is {each!r}, but must be {wanted}")
+        if not self.git_protocols:
+            raise SettingsError(
+                f"{PREFIX}GIT_PROTOCOLS names no protocol, so that nothing could ever be fetched"
+            )
         self._check_ports()
         if self.route_kind == "HTTPRoute" and not self.gateway:
             raise SettingsError(f"{PREFIX}ROUTE_KIND is HTTPRoute, so {PREFIX}GATEWAY must name the Gateway")
@@ -256,6 +260,8 @@ _BOOLEANS = {
     "off": False,
 }
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_NAME = rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*"
+_PORT = "(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
 
 
 def _matches(pattern: str) -> Callable[[str], bool]:
@@ -278,13 +284,20 @@ _CHECKS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("kpack_service_account", _matches(_LABEL), "the name of a service account"),
     ("preview_domain", _is_domain, "a domain such as preview.example.com"),
     ("preview_environment_domain", _is_domain, "a domain such as preview.example.com"),
-    ("verify_address", _matches(r"([^\s:/]+:[0-9]{1,5})?"), "an address such as ingress.example.com:443"),
+    ("cluster_issuer", _matches(rf"({_NAME})?"), "the name of a ClusterIssuer, or none"),
+    ("preview_environment_issuer", _matches(rf"({_NAME})?"), "the name of a ClusterIssuer, or none"),
+    ("ingress_class", _matches(_NAME), "the name of an IngressClass"),
+    ("verify_address", _matches(rf"([^\s:/]+:{_PORT})?"), "an address such as ingress.example.com:443"),
     ("kpack_builder_image", _matches(r"\S+"), "an image"),
     ("buildkit_image", _matches(r"\S+"), "an image"),
     ("kaniko_image", _matches(r"\S+"), "an image"),
     ("git_image", _matches(r"\S+"), "an image"),
     ("webhook_service", _matches(_LABEL), "the name of a Service"),
-    ("webhook_url", _matches(r"(https://[^/\s]+(/\S*)?)?"), "an address such as https://host:9443"),
+    (
+        "webhook_url",
+        _matches(rf"(https://([^/:\s]+|\[[0-9a-f:.]+\])(:{_PORT})?(/\S*)?)?"),
+        "an address such as https://host:9443",
+    ),
     ("gateway", _matches(rf"({_LABEL}/{_LABEL})?"), "a Gateway as namespace/name"),
     ("api_server_cidrs", _is_network, "an address range such as 10.0.0.1/32"),
     ("git_protocols", _matches("https|ssh|http|file"), "https, ssh, http or file"),
