@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kapsa.environments.git import Git
@@ -83,3 +85,12 @@ async def test_other_trouble_is_no_reason_to_leave_a_server_alone() -> None:
     hosts = GitHosts(4, now=Time())
     assert await refused(hosts, "Unreachable") is None
     assert await is_asked(hosts)
+
+
+async def test_a_server_with_too_many_requests_keeps_nobody_from_another() -> None:
+    hosts = GitHosts(1)
+    async with hosts.asking("slow.example.com", None), asyncio.timeout(1):
+        assert await is_asked(hosts, "other.example.com")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), hosts.asking("slow.example.com", None):
+                pass
