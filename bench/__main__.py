@@ -34,7 +34,7 @@ def arguments(known: dict[str, Scenario]) -> argparse.Namespace:
     parser.add_argument("scenario", nargs="*", help="one or more; all, kept as results, when none is named")
     parser.add_argument("--n", type=int, action="append", help="size; may be repeated")
     parser.add_argument("--repeat", type=int, help="repetitions; 3 for a whole run, 1 for a scenario alone")
-    parser.add_argument("--minutes", type=float, default=38.0, help="what a whole run may take (default: 38)")
+    parser.add_argument("--minutes", type=float, default=39.0, help="what a whole run may take (default: 39)")
     parser.add_argument(
         "--output", type=Path, default=HERE, help="where results and page go (default: bench)"
     )

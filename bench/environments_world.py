@@ -22,6 +22,7 @@ from kapsa.devcluster import DevCluster, FaultPlan
 from kapsa.environments.resources import KINDS, DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.testing import GitRepository, GitServer, RegistryServer
+from kapsa.environments.testing.loopback_tls import loopback_tls
 from kapsa.runtime import Client, custom_resource_definitions
 from kapsa.runtime.testing import InProcessTransport
 
@@ -116,7 +117,7 @@ def resource(kind: Any, name: str, spec: dict[str, Any], **metadata: str) -> dic
 
 
 async def answer_for_hosts(stack: contextlib.AsyncExitStack) -> str:
-    """What an ingress controller would be: every host is answered."""
+    """What an ingress controller would be: every host is answered, over TLS."""
 
     async def answer(request: web.Request) -> web.Response:
         return web.Response(text="hello")
@@ -126,7 +127,8 @@ async def answer_for_hosts(stack: contextlib.AsyncExitStack) -> str:
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    context, _ = loopback_tls("ingress controller of the benchmark")
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
     return f"127.0.0.1:{runner.addresses[0][1]}"
 
 

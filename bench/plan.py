@@ -55,13 +55,11 @@ def whole_run(scenarios: Iterable[Scenario], repeat: int, sizes: Sequence[int] |
     steps = []
     for number in range(1, repeat + 1):
         for cell in cells:
-            if cell.scenario.long or cell.name == DEFERRED:
+            if cell.name == DEFERRED:
                 continue
             steps.append(Step(cell, number))
             if number == 1 and cell.n in cell.scenario.once:
                 steps.append(Step(Cell(cell.scenario, cell.n, once=True), 1))
-        if number == min(2, repeat):
-            steps += [Step(cell, 1) for cell in cells if cell.scenario.long]
     steps += [
         Step(cell, number) for number in range(1, repeat + 1) for cell in cells if cell.name == DEFERRED
     ]

@@ -24,9 +24,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     alone: int = 0
     """The size when it is run alone: what takes less than two minutes. The largest of `sizes` if 0."""
     once: dict[int, Work] = {}
-    """What is measured only once in a whole run, by size, because it takes minutes."""
-    long: bool = False
-    """Measured only once in a whole run, after the second round, because it takes many minutes."""
+    """What is measured only once in a whole run, by size: what takes minutes, or explains more than it compares."""
     needs_go: bool = True
 
     @property

@@ -23,7 +23,7 @@ from bench.results import Measurement
 from bench.scenarios import Scenario
 
 LIMIT_SECONDS = 1800.0
-STEADY_SECONDS = 60.0
+STEADY_SECONDS = 30.0
 """How long nothing may happen."""
 
 
@@ -141,10 +141,9 @@ def programs_seconds(pid: int) -> float:
 SCENARIO = Scenario(
     name="environments",
     about="n previews from operator start to all Ready with every step (namespace, policies, secrets, build, render by helm, "
-    "apply, route, verify), then a minute in which nothing happens",
+    "apply, route, verify), then half a minute in which nothing happens",
     sizes=(500,),
     alone=50,
-    long=True,
     run=environments,
     needs_go=False,
 )

@@ -19,14 +19,18 @@ import (
 	"time"
 )
 
-const collection = "/apis/bench.kapsa.dev/v1/namespaces/default/samples"
+const (
+	collection  = "/apis/bench.kapsa.dev/v1/namespaces/default/samples"
+	deployments = "/apis/apps/v1/namespaces/default/deployments"
+	services    = "/api/v1/namespaces/default/services"
+)
 
 var (
 	server      = flag.String("server", "", "URL of the API server")
 	authority   = flag.String("ca", "", "file of the CA certificate")
 	certificate = flag.String("cert", "", "file of the client certificate")
 	key         = flag.String("key", "", "file of the client key")
-	operation   = flag.String("op", "create", "create, get, list, watch, or a status write: done, status, status-put, status-apply")
+	operation   = flag.String("op", "create", "create, get, list, watch, owned (two children and a status), or a status write: done, status, status-put, status-apply")
 	count       = flag.Int("n", 1000, "how many requests")
 	connections = flag.Int("c", 32, "how many at once")
 	watchers    = flag.Int("w", 20, "watchers, for op=watch")
@@ -40,7 +44,7 @@ func main() {
 	if *operation == "watch" {
 		result = fanOut(client)
 	} else {
-		if *operation == "status-put" {
+		if *operation == "status-put" || *operation == "owned" {
 			remember(client)
 		}
 		result = requests(client)
@@ -96,9 +100,15 @@ func send(client *http.Client, operation string, i int64) bool {
 	case "status":
 		body := fmt.Sprintf(`{"status":{"value":%d}}`, time.Now().UnixNano())
 		return call(client, "PATCH", collection+"/"+name+"/status", "application/merge-patch+json", body)
+	case "owned":
+		uid := known[name]["metadata"].(map[string]any)["uid"]
+		owner := fmt.Sprintf(`"ownerReferences":[{"apiVersion":"bench.kapsa.dev/v1","kind":"Sample","name":"%s","uid":"%s","controller":true,"blockOwnerDeletion":true}]`, name, uid)
+		deployment := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"%s",%s},"spec":{"selector":{"matchLabels":{"app":"%s"}},"template":{"metadata":{"labels":{"app":"%s"}},"spec":{"containers":[{"name":"app","image":"example.com/app:1"}]}}}}`, name, owner, name, name)
+		service := fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"%s",%s},"spec":{"selector":{"app":"%s"},"ports":[{"port":80,"targetPort":80}]}}`, name, owner, name)
+		return apply(client, deployments+"/"+name, deployment) && apply(client, services+"/"+name, service) && send(client, "done", i)
 	case "status-apply":
 		body := fmt.Sprintf(`{"apiVersion":"bench.kapsa.dev/v1","kind":"Sample","metadata":{"name":"%s"},"status":{"value":%d}}`, name, time.Now().UnixNano())
-		return call(client, "PATCH", collection+"/"+name+"/status?fieldManager=load&force=true", "application/apply-patch+yaml", body)
+		return apply(client, collection+"/"+name+"/status", body)
 	case "status-put":
 		sample := known[name]
 		sample["status"] = map[string]any{"value": time.Now().UnixNano()}
@@ -111,7 +121,12 @@ func send(client *http.Client, operation string, i int64) bool {
 	panic("unknown operation " + operation)
 }
 
-// known are the samples as they were before the first write: a PUT sends the whole object with its version.
+func apply(client *http.Client, path, body string) bool {
+	return call(client, "PATCH", path+"?fieldManager=load&force=true", "application/apply-patch+yaml", body)
+}
+
+// known are the samples as they were before the first write: a PUT sends the whole object with its version, and a child
+// names its owner's UID.
 var known = map[string]map[string]any{}
 
 func remember(client *http.Client) {
