@@ -20,18 +20,16 @@ import functools
 import os
 import ssl
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 from aiohttp import web
 
-from kapsa.runtime.certificates import issue, make_authority
+from kapsa.environments.testing.loopback_tls import loopback_tls
 from kapsa.runtime.testing.background import background_loop
 from kapsa.tools import find_tool
 
@@ -229,15 +227,7 @@ class GitServer:
         self.port = runner.addresses[0][1]
 
     def _context(self) -> ssl.SSLContext:
-        now, lifetime = datetime.now(UTC), timedelta(days=1)
-        authority = make_authority("git server of the tests", now=now, lifetime=lifetime)
-        pair = issue(authority, ["127.0.0.1", "localhost"], now=now, lifetime=lifetime)
-        self.authority = authority.certificate.decode()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        with tempfile.TemporaryDirectory() as directory:
-            path = Path(directory) / "server.pem"
-            path.write_bytes(pair.certificate + pair.key)
-            context.load_cert_chain(path)
+        context, self.authority = loopback_tls("git server of the tests")
         return context
 
     def _application(self) -> web.Application:
