@@ -154,7 +154,12 @@ class Life:
 
     async def registry_resource(self) -> None:
         login = {"name": "registry", "namespace": self.settings.namespace}
-        spec = {"endpoint": self.registry.endpoint, "insecure": True, "auth": {"secretRef": login}}
+        spec = {
+            "endpoint": self.registry.endpoint,
+            "insecure": True,
+            "auth": {"secretRef": login},
+            "imageRetention": "delete",
+        }
         await self.stage.apply(Registry, self.stage.unique, spec)
         await self.stage.condition(Registry, self.stage.unique)
 

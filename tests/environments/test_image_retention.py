@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import pytest_asyncio
 
@@ -68,18 +66,12 @@ class Registered:
 
     def tags(self) -> list[str]:
         """The commits whose images are there."""
-        answer = self.server.handle("GET", "http://registry.test/v2/org/app/tags/list", _basic(), b"")
-        assert answer.status == 200, answer
-        return sorted(json.loads(answer.body)["tags"])
+        return self.server.tags("org/app")
 
     async def told(self, reason: str) -> list[str]:
         """What events of this reason say."""
         found = (await self.team.client.list("events.k8s.io/v1/Event", namespace=self.team.home)).items
         return [each["note"] for each in found if each["reason"] == reason]
-
-
-def _basic() -> dict[str, str]:
-    return {"Authorization": RegistryCredentials(username=LOGIN[0], password=LOGIN[1]).basic}
 
 
 @pytest_asyncio.fixture
@@ -88,7 +80,6 @@ async def registered(stage: Stage) -> Registered:
 
 
 async def test_images_stay_unless_the_registry_says_otherwise(registered: Registered) -> None:
-    registered.server.token_login = False
     await registered.start("keep")
     await registered.environment()
     await registered.delete()
@@ -97,7 +88,6 @@ async def test_images_stay_unless_the_registry_says_otherwise(registered: Regist
 
 
 async def test_a_deleted_environment_takes_all_its_images_along(registered: Registered) -> None:
-    registered.server.token_login = False
     await registered.start()
     await registered.environment(commit="one")
     ready = await registered.environment(commit="two")
@@ -110,7 +100,6 @@ async def test_a_deleted_environment_takes_all_its_images_along(registered: Regi
 
 
 async def test_an_image_goes_with_the_last_environment_that_has_it(registered: Registered) -> None:
-    registered.server.token_login = False
     await registered.start()
     for name in ("one", "two"):
         await registered.environment(name)
@@ -122,7 +111,6 @@ async def test_an_image_goes_with_the_last_environment_that_has_it(registered: R
 
 
 async def test_environments_that_go_together_leave_their_image_to_nobody(registered: Registered) -> None:
-    registered.server.token_login = False
     await registered.start()
     for name in ("one", "two"):
         await registered.environment(name)
@@ -134,7 +122,6 @@ async def test_environments_that_go_together_leave_their_image_to_nobody(registe
 
 
 async def test_a_commit_whose_image_was_deleted_is_built_again(registered: Registered) -> None:
-    registered.server.token_login = False
     await registered.start()
     await registered.environment()
     await registered.delete()
@@ -146,7 +133,7 @@ async def test_a_commit_whose_image_was_deleted_is_built_again(registered: Regis
 async def test_a_registry_that_deletes_nothing_is_told_of_and_does_not_hold_up_the_environment(
     registered: Registered,
 ) -> None:
-    registered.server.token_login, registered.server.deletes = False, False
+    registered.server.deletes = False
     await registered.start()
     image = (await registered.environment()).status.image
     await registered.delete()
@@ -159,7 +146,6 @@ async def test_a_registry_that_deletes_nothing_is_told_of_and_does_not_hold_up_t
 async def test_a_registry_that_is_away_is_not_asked_on_and_does_not_hold_up_the_environment(
     registered: Registered,
 ) -> None:
-    registered.server.token_login = False
     await registered.start()
     await registered.environment(commit="one")
     await registered.environment(commit="two")
@@ -176,7 +162,6 @@ async def test_a_registry_that_is_away_is_not_asked_on_and_does_not_hold_up_the_
 async def test_a_registry_whose_credentials_are_gone_does_not_hold_up_the_environment(
     registered: Registered,
 ) -> None:
-    registered.server.token_login = False
     await registered.start()
     await registered.environment()
     await registered.team.client.delete("v1/Secret", "login", namespace=registered.stage.namespace)

@@ -168,10 +168,13 @@ async def test_a_failed_build_keeps_the_old_version_serving_and_says_why(life: L
     assert mended.status.failure is None
 
 
-async def test_a_preview_goes_two_polls_after_its_branch_with_namespace_host_and_claims(life: Life) -> None:
+async def test_a_preview_goes_two_polls_after_its_branch_with_namespace_host_image_and_claims(
+    life: Life,
+) -> None:
     await life.project(HELM)
     await preview(life)
     (volume,) = await life.volumes(PREVIEW)
+    assert len(life.registry.tags("team/app")) == 1
     life.repository.delete_branch(BRANCH)
     await life.poll()
     await life.missed(PREVIEW)
@@ -182,6 +185,7 @@ async def test_a_preview_goes_two_polls_after_its_branch_with_namespace_host_and
     await life.stage.gone(Environment, PREVIEW, namespace=life.home)
     assert await life.stage.get("v1/Namespace", life.place(PREVIEW), namespace="") is None
     assert await life.hosts() == []
+    assert life.registry.tags("team/app") == []
     await life.stage.gone("v1/PersistentVolume", volume, namespace="")
 
 

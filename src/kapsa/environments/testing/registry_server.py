@@ -111,6 +111,10 @@ class RegistryServer:
         self._tags_of.setdefault(repository, {})[tag] = digest
         return digest
 
+    def tags(self, repository: str) -> list[str]:
+        """The tags of the images that are there."""
+        return sorted(self._tags_of.get(repository, ()))
+
     def remove(self, repository: str, tag: str) -> None:
         """Take a tag away."""
         self._tags_of[repository].pop(tag)
