@@ -17,8 +17,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from kapsa.environments.address_guard import AddressGuard, is_ip, no_inner_address
+from kapsa.environments.guarded_resolver import GuardedResolver
 from kapsa.environments.outside import Refused, TimedOut, TooLarge, Unreachable
-from kapsa.runtime.resolver import GuardedResolver
 
 __all__ = ["Answer", "Outgoing", "OutgoingHttp"]
 
