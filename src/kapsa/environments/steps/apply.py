@@ -140,5 +140,7 @@ def _rejected(manifest: Manifest, error: ApiError) -> Failed:
         reason="QuotaExceeded" if quota else "Rejected",
         message=f"{shown(manifest)} was not accepted: {text}",
         object=shown(manifest),
-        hint=_QUOTA_HINT if quota else "Change it in the repository so that the API server accepts it.",
+        hint=_QUOTA_HINT
+        if quota
+        else "Change it in the repository, or what the project and the environment put into it.",
     )

@@ -9,26 +9,15 @@ from typing import ClassVar
 from kapsa.environments.dependencies import RenderRequest, Renders
 from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.routes import INGRESS
-from kapsa.environments.steps.apply_set import PARENT
 from kapsa.environments.steps.children import RENDERED_KINDS, kind_string, shown
-from kapsa.environments.steps.copies import CONFIG_MAP, COPIED_FROM, SECRET
-from kapsa.environments.steps.route import ROUTE, TLS_SECRET, WILDCARD_SECRET
+from kapsa.environments.steps.copies import COPIED_FROM
 from kapsa.environments.steps.secrets import env_from, pull_secret_name
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit
+from kapsa.environments.steps.taken import KEPT_BY_OPERATOR, TAKEN
 
 __all__ = ["RenderStep", "asleep"]
 
 SUSPENDED_NODES = "catalyst.dev/suspended"
-_TAKEN = {
-    ("v1/ServiceAccount", "default"),
-    (CONFIG_MAP, "kube-root-ca.crt"),
-    (CONFIG_MAP, PARENT),
-    (INGRESS, ROUTE),
-    (SECRET, TLS_SECRET),
-    (SECRET, WILDCARD_SECRET),
-}
-"""What Kubernetes or the operator itself makes in every environment's namespace."""
 
 
 class RenderStep:
@@ -77,7 +66,7 @@ def _refusal(visit: Visit, rendered: Iterable[Manifest]) -> Failed | None:
         elif place in seen:
             why = "it is rendered twice"
         elif _is_taken(visit, *place):
-            why = "an object of this name is kept there by the operator itself"
+            why = KEPT_BY_OPERATOR
         if why:
             return Failed(
                 reason="ObjectRefused",
@@ -91,7 +80,7 @@ def _refusal(visit: Visit, rendered: Iterable[Manifest]) -> Failed | None:
 
 
 def _is_taken(visit: Visit, kind: str, name: str) -> bool:
-    if (kind, name) in _TAKEN:
+    if (kind, name) in TAKEN:
         return True
     found = visit.ctx.get(kind, name, namespace=visit.place)
     return found is not None and COPIED_FROM in (found["metadata"].get("labels") or {})

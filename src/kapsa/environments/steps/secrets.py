@@ -6,6 +6,8 @@ A commit of a fork gets none of it until that very commit is approved, and what 
 from __future__ import annotations
 
 import base64
+from collections import Counter
+from collections.abc import Sequence
 from typing import ClassVar
 
 from kapsa.environments.registry_credentials import RegistryCredentials, docker_config
@@ -13,6 +15,7 @@ from kapsa.environments.resources import Registry
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.copies import CONFIG_MAP, SECRET, Copies, Copy, MissingSourceError
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit
+from kapsa.environments.steps.taken import KEPT_BY_OPERATOR, TAKEN
 
 __all__ = ["SecretsStep", "env_from", "pull_secret_name"]
 
@@ -28,8 +31,11 @@ class SecretsStep:
         self._copies = copies
 
     async def run(self, visit: Visit) -> Outcome:
+        wanted = _wanted(visit)
+        if (refusal := _refusal(wanted)) is not None:
+            return refusal
         try:
-            await self._copies.keep(visit, _wanted(visit), ("project", "environment", "registry"))
+            await self._copies.keep(visit, wanted, ("project", "environment", "registry"))
         except MissingSourceError as error:
             kind = error.copy.kind.rpartition("/")[2]
             return Failed(
@@ -66,6 +72,24 @@ def pull_secret_name(visit: Visit) -> str:
     if not pull.generate_per_namespace:
         return pull.name
     return pull.name if registry.spec.auth is not None and visit.trusted else ""
+
+
+def _refusal(wanted: Sequence[Copy]) -> Failed | None:
+    """What must not be copied, since something else has that name: the two would take turns for ever."""
+    targets = Counter((copy.kind, copy.target_name) for copy in wanted)
+    for copy in wanted:
+        place = (copy.kind, copy.target_name)
+        if place not in TAKEN and (targets[place] == 1 or copy.origin == "registry"):
+            continue
+        shown = f"{copy.kind.rpartition('/')[2]} {copy.name}"
+        return Failed(
+            reason="ObjectRefused",
+            message=f"{shown} of namespace {copy.namespace} can't be copied: {KEPT_BY_OPERATOR}",
+            object=shown,
+            hint="Give it another name, and name that in the project or the environment.",
+            after=None,
+        )
+    return None
 
 
 def _wanted(visit: Visit) -> list[Copy]:
