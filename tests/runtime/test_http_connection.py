@@ -1,79 +1,17 @@
 """The HTTP that an API server, a proxy, or something that is neither may answer, byte by byte."""
 
 import asyncio
-import contextlib
 import gzip
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 
 from kapsa.runtime import errors
 from kapsa.runtime.auth import Authorization, StaticAccess
 from kapsa.runtime.transport import HttpTransport
+from tests.runtime.servers import OK, client_of, heard, saying, talking
 
 pytestmark = pytest.mark.each_loop
-
-Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@contextlib.asynccontextmanager
-async def talking(talk: Talk) -> AsyncIterator[str]:
-    """A server that says on each connection what the test wants it to say."""
-    conversations: list[tuple[asyncio.Task[None], asyncio.StreamWriter]] = []
-
-    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            await talk(reader, writer)
-        writer.close()
-
-    def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        conversations.append((asyncio.create_task(converse(reader, writer)), writer))
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        for task, writer in conversations:
-            task.cancel()
-            writer.transport.abort()
-        await asyncio.gather(
-            *(task for task, _ in conversations),
-            *(writer.wait_closed() for _, writer in conversations),
-            return_exceptions=True,
-        )
-
-
-async def heard(reader: asyncio.StreamReader) -> str:
-    """One request without a body."""
-    return (await reader.readuntil(b"\r\n\r\n")).decode()
-
-
-def saying(*parts: bytes) -> Talk:
-    """Answers every request by these bytes, one part after the other."""
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            await heard(reader)
-            for part in parts:
-                writer.write(part)
-                await writer.drain()
-                await asyncio.sleep(0.001)  # so that the parts arrive one by one
-
-    return talk
-
-
-@contextlib.asynccontextmanager
-async def client_of(talk: Talk, **options: int | float) -> AsyncIterator[HttpTransport]:
-    async with talking(talk) as server:
-        transport = HttpTransport(StaticAccess(server), **options)  # type: ignore[arg-type]
-        try:
-            yield transport
-        finally:
-            await transport.close()
-
-
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
 @pytest.mark.parametrize(
@@ -116,6 +54,15 @@ async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nlots\r\n", "not HTTP/1.1"),
         (b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", "not HTTP/1.1"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000, "head of the answer is larger"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"x" * 100_000,
+            "trailer of the answer is larger",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 44\r\n\r\n"
+            + 2 * gzip.compress(b"{}"),
+            "after the end of its gzip",
+        ),
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}", "nobody asked for"),
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", "not the gzip"),
     ],
@@ -268,6 +215,51 @@ async def test_a_proxy_that_refuses_is_named_as_what_refused() -> None:
             await transport.request("GET", "/x", timeout=5)
         assert caught.value.sent is False
         assert "ecret" not in str(caught.value)
+        await transport.close()
+
+
+async def asked(transport: HttpTransport, how: str) -> None:
+    if how == "request":
+        await transport.request("GET", "/x", timeout=5)
+        return
+    async with transport.stream("GET", "/x"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (b"SSH-2.0-OpenSSH_9.9\r\n\r\n", "the proxy does not answer as one: 'SSH-2.0-OpenSSH_9.9'"),
+        (b"x" * 100_000, "the proxy does not answer as one"),
+        (b"HTTP/1.1 200 OK\r\n\r\nhello", "the proxy does not answer as one"),
+        (b"HTTP/1.1 502 Bad Gateway\r\n\r\n", "the proxy refused: 502 Bad Gateway"),
+        (b"HTTP/1.1 200", "the proxy closed the connection"),
+        (b"", "the proxy closed the connection"),
+        (b"HTTP/1.1 200 Connection established\r\n\r\n", "could not connect: "),
+    ],
+)
+async def test_a_proxy_that_does_not_let_us_through_is_told_as_such(said: bytes, told: str) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await heard(reader)
+        writer.write(said)
+
+    async with talking(talk) as proxy:
+        transport = HttpTransport(StaticAccess("https://10.9.8.7:6443", proxy=proxy))
+        for how in ("request", "stream"):
+            with pytest.raises(errors.TransportError, match=told) as caught:
+                await asyncio.wait_for(asked(transport, how), 3)
+            assert caught.value.sent is False
+        await transport.close()
+
+
+async def test_a_proxy_that_never_answers_is_given_up_in_time() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with talking(talk) as proxy:
+        transport = HttpTransport(StaticAccess("https://10.9.8.7:6443", proxy=proxy), connect_timeout=0.1)
+        with pytest.raises(errors.NoResponse, match="could not connect in time"):
+            await asked(transport, "stream")
         await transport.close()
 
 

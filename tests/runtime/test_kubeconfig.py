@@ -107,6 +107,17 @@ async def test_relative_paths_start_at_the_file_they_are_written_in(tmp_path: Pa
         (config(cluster={"server": ""}), "cluster 'c', server: it is missing"),
         (config(cluster={"server": "api:6443"}), "cluster.server: 'api:6443' is not an http"),
         (
+            config(cluster={"server": "https://api:99999"}),
+            "cluster.server: 'https://api:99999' is not a URL: Port",
+        ),
+        (config(cluster={"server": "https://:6443"}), "cluster.server: 'https://:6443' is not an http"),
+        (config(cluster={"server": "https://[fd00::1"}), "cluster.server: .* is not a URL"),
+        (
+            config(cluster={"proxy-url": "http://proxy:port"}),
+            "cluster.proxy-url: 'http://proxy:port' is not a URL",
+        ),
+        (config(cluster={"proxy-url": "socks5://me:pw@proxy"}), "cluster.proxy-url: 'proxy' is not an http"),
+        (
             config(cluster={"certificate-authority-data": "%%"}),
             "certificate-authority-data: it is not base64",
         ),

@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,13 +16,13 @@ from aiohttp import web
 from kapsa.runtime import errors
 from kapsa.runtime.auth import Authorization, StaticAccess
 from kapsa.runtime.certificates import KeyPair, issue, make_authority
-from kapsa.runtime.tls import client_context, present
+from kapsa.runtime.tls import client_context
 from kapsa.runtime.transport import HttpTransport
+from tests.runtime.servers import DAY, pair_for, server_tls, tunnelling
 
 pytestmark = pytest.mark.each_loop
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-DAY = timedelta(days=1)
 
 
 @asynccontextmanager
@@ -40,23 +40,9 @@ async def serving(handler: Handler, *, tls: ssl.SSLContext | None = None) -> Asy
         await runner.cleanup()
 
 
-def server_tls(pair: KeyPair, *, clients: bytes | None = None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    present(context, pair.certificate, pair.key)
-    if clients is not None:
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(cadata=clients.decode())
-    return context
-
-
 @pytest.fixture(scope="module")
 def authority() -> KeyPair:
     return make_authority("test", now=datetime.now(UTC), lifetime=DAY)
-
-
-def pair_for(authority: KeyPair, *names: str, client: bool = False) -> KeyPair:
-    usage = "client" if client else "server"
-    return issue(authority, names, now=datetime.now(UTC), lifetime=DAY, usage=usage)  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -331,33 +317,6 @@ async def test_requests_go_through_the_proxy_that_the_access_names() -> None:
         async with transport_to("", access=access) as transport:
             assert (await transport.request("GET", "/version")).body == b"proxied"
     assert seen == ["http://cluster.invalid:8080/version"]
-
-
-@asynccontextmanager
-async def tunnelling(seen: list[str]) -> AsyncIterator[str]:
-    """A proxy that tunnels, as proxies do for TLS: it sees where, not what."""
-    pumps: list[asyncio.Task[None]] = []
-
-    async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        while chunk := await source.read(65536):
-            sink.write(chunk)
-        sink.close()
-
-    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        target = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
-        seen.append(target)
-        port = int(target.rpartition(":")[2])
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        pumps.append(asyncio.create_task(pump(reader, far_writer)))
-        pumps.append(asyncio.create_task(pump(far_reader, writer)))
-
-    server = await asyncio.start_server(connect, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        await asyncio.gather(*pumps, return_exceptions=True)
 
 
 async def test_tls_goes_through_a_proxy_in_a_tunnel_and_the_name_is_still_checked(authority: KeyPair) -> None:

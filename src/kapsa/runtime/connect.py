@@ -17,6 +17,7 @@ from kapsa.runtime.auth import (
     RereadFile,
 )
 from kapsa.runtime.clock import Clock, SystemClock
+from kapsa.runtime.connecting import Place
 from kapsa.runtime.errors import ConfigError
 from kapsa.runtime.exec_plugin import VERSIONS, ExecPlugin
 from kapsa.runtime.kubeconfig import Kubeconfig, Selected, decode_data, default_paths, update_auth_provider
@@ -91,8 +92,7 @@ def from_kubeconfig(
     clock = clock or SystemClock()
     chosen = Kubeconfig.load(paths).select(context)
     cluster = chosen.cluster
-    if urlsplit(cluster.server).scheme not in ("http", "https"):
-        raise ConfigError(f"{chosen.describe('cluster.server')}: {cluster.server!r} is not an http(s) URL")
+    _check_url(chosen, "cluster.server", cluster.server)
     authority = _content(
         chosen, "cluster.certificate-authority", cluster.certificate_authority,
         cluster.certificate_authority_data, clock,
@@ -239,9 +239,16 @@ def _impersonation(chosen: Selected) -> Headers:
 
 def _proxy(chosen: Selected, environment: Mapping[str, str]) -> str | None:
     proxy = chosen.cluster.proxy_url or environment_proxy(chosen.cluster.server, environment)
-    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
-        raise ConfigError(f"{chosen.describe('cluster.proxy-url')}: {proxy!r} is not an http(s) proxy")
+    if proxy:
+        _check_url(chosen, "cluster.proxy-url", proxy)
     return proxy
+
+
+def _check_url(chosen: Selected, field: str, url: str) -> None:
+    try:
+        Place.of(url)
+    except ConfigError as error:
+        raise ConfigError(f"{chosen.describe(field)}: {error}") from error
 
 
 def environment_proxy(server: str, environment: Mapping[str, str]) -> str | None:

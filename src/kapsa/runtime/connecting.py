@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import aiohappyeyeballs
 
 from kapsa.runtime.auth import AddressGuard
+from kapsa.runtime.errors import ConfigError
 from kapsa.runtime.http_connection import HttpConnection
 from kapsa.runtime.tls import client_context
 
@@ -42,15 +43,26 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> Place:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        if not host.isascii():
+        """`ConfigError` says what is wrong with the URL, without the login it may hold."""
+        shown = url.rpartition("@")[2]
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port
+            if parts.scheme not in _PORTS or not host:
+                raise ConfigError(f"{shown!r} is not an http(s) URL")
             host = host.encode("idna").decode("ascii")
+        except ValueError as error:
+            raise ConfigError(f"{shown!r} is not a URL: {error}") from error
         login = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
-        return cls(parts.scheme, host, parts.port or _PORTS[parts.scheme], parts.path.rstrip("/"), login)
+        return cls(parts.scheme, host, port or _PORTS[parts.scheme], parts.path.rstrip("/"), login)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def authority(self) -> str:
+        """What a request calls its host: without the port, if that goes without saying."""
+        return str(self).removesuffix(f":{_PORTS[self.scheme]}")
 
     @property
     def secure(self) -> bool:
@@ -69,7 +81,7 @@ class Connector:
         guard: AddressGuard | None = None,
     ) -> None:
         self._server = server
-        self._server_name = server_name or server.host
+        self._server_name = server_name or server.host.removesuffix(".")  # no certificate has the last dot
         self._proxy = proxy
         self._guard = guard
         self._system_trust: ssl.SSLContext | None = None
@@ -81,15 +93,16 @@ class Connector:
         loop = asyncio.get_running_loop()
         connection = HttpConnection(loop)
         context = self._context(tls)
-        if self._proxy is not None and context is not None:
-            await self._through_tunnel(loop, connection, context)
-            return connection
         opened = await self._open(loop)
-        if self._proxy is not None:
-            context, name = self._proxy_context(), self._proxy.host
-        else:
-            name = self._server_name
-        await _attach(loop, connection, opened, context, name)
+        if self._proxy is None:
+            await _attach(loop, connection, opened, context, self._server_name)
+        elif context is None:
+            await _attach(loop, connection, opened, self._proxy_context(), self._proxy.host)
+        else:  # the proxy sees where we go, and nothing of what we say there
+            tunnel = _Tunnel(loop)
+            await _attach(loop, tunnel, opened, self._proxy_context(), self._proxy.host)
+            through = await tunnel.to(self._server, proxy_headers(self._proxy))
+            await _secure(loop, through, connection, context, self._server_name)
         return connection
 
     def _context(self, tls: ssl.SSLContext | bool) -> ssl.SSLContext | None:
@@ -107,9 +120,14 @@ class Connector:
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         """A TCP connection to the server, or to the proxy before it."""
-        return await aiohappyeyeballs.start_connection(
-            await self._resolve(loop), happy_eyeballs_delay=_NEXT_ADDRESS_AFTER, loop=loop
-        )
+        addresses = await self._resolve(loop)
+        try:
+            return await aiohappyeyeballs.start_connection(
+                addresses, happy_eyeballs_delay=_NEXT_ADDRESS_AFTER, loop=loop
+            )
+        except BaseException:
+            self._addresses = None  # perhaps it has moved
+            raise
 
     async def _resolve(self, loop: asyncio.AbstractEventLoop) -> list[AddressInfo]:
         """The addresses, asked for once by however many connections are being opened."""
@@ -122,22 +140,6 @@ class Connector:
                         self._guard(str(address[0]))
                 self._addresses = (loop.time() + _ADDRESSES_LAST, list(found))
             return self._addresses[1]
-
-    async def _through_tunnel(
-        self, loop: asyncio.AbstractEventLoop, connection: HttpConnection, context: ssl.SSLContext
-    ) -> None:
-        """The proxy sees where we go, and nothing of what we say there."""
-        assert self._proxy is not None
-        tunnel = _Tunnel(loop)
-        await _attach(loop, tunnel, await self._open(loop), self._proxy_context(), self._proxy.host)
-        try:
-            through = await tunnel.ask_for(self._server, proxy_headers(self._proxy))
-            secured = await loop.start_tls(through, connection, context, server_hostname=self._server_name)
-        except BaseException:
-            tunnel.abort()
-            raise
-        assert secured is not None
-        connection.connection_made(secured)
 
 
 def proxy_headers(proxy: Place) -> dict[str, str]:
@@ -154,12 +156,33 @@ async def _attach(
     context: ssl.SSLContext | None,
     name: str,
 ) -> None:
+    first = protocol if context is None else asyncio.Protocol()
     try:
-        await loop.create_connection(
-            lambda: protocol, sock=opened, ssl=context, server_hostname=name if context else None
-        )
+        transport, _ = await loop.create_connection(lambda: first, sock=opened)
     except BaseException:
         opened.close()
+        raise
+    if context is not None:
+        await _secure(loop, transport, protocol, context, name)
+
+
+async def _secure(
+    loop: asyncio.AbstractEventLoop,
+    transport: asyncio.WriteTransport,
+    protocol: asyncio.Protocol,
+    context: ssl.SSLContext,
+    name: str,
+) -> None:
+    """Speak TLS from here on.
+
+    Not left to `create_connection`: asyncio's forgets the socket if it is cancelled before the handshake has begun.
+    """
+    try:
+        secured = await loop.start_tls(transport, protocol, context, server_hostname=name)
+        assert secured is not None
+        protocol.connection_made(secured)
+    except BaseException:
+        transport.abort()
         raise
 
 
@@ -168,20 +191,23 @@ class _Tunnel(asyncio.Protocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._answered: asyncio.Future[None] = loop.create_future()
+        self._answered.add_done_callback(_nobody_need_ask)
         self._answer = b""
         self._transport: asyncio.Transport | None = None
 
-    async def ask_for(self, server: Place, headers: dict[str, str]) -> asyncio.Transport:
+    async def to(self, server: Place, headers: dict[str, str]) -> asyncio.Transport:
+        """Where to speak to the server, once the proxy has agreed."""
         assert self._transport is not None
         lines = [f"CONNECT {server} HTTP/1.1", f"Host: {server}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
-        self._transport.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
-        await self._answered
-        return self._transport
-
-    def abort(self) -> None:
-        if self._transport is not None:
+        try:
+            if not self._answered.done():
+                self._transport.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+            await self._answered
+        except BaseException:
             self._transport.abort()
+            raise
+        return self._transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # uvloop's are no asyncio.Transport
@@ -191,13 +217,21 @@ class _Tunnel(asyncio.Protocol):
         head, end, rest = self._answer.partition(b"\r\n\r\n")
         if self._answered.done() or (not end and len(self._answer) < _MAX_PROXY_ANSWER):
             return
-        status = head.split(b"\r\n", 1)[0].split(b" ", 2)
-        if end and not rest and status[0].startswith(b"HTTP/1.") and status[1:2] == [b"200"]:
+        line = head.split(b"\r\n", 1)[0][:200].decode("latin-1")
+        version, _, status = line.partition(" ")
+        if not end or not version.startswith("HTTP/1.") or (rest and status.startswith("2")):
+            self._answered.set_exception(ProxyError(f"the proxy does not answer as one: {line!r}"))
+        elif status.startswith("2"):
             self._answered.set_result(None)
         else:
-            said = b" ".join(status[1:])[:200].decode("latin-1")
-            self._answered.set_exception(ProxyError(f"the proxy refused: {said}"))
+            self._answered.set_exception(ProxyError(f"the proxy refused: {status}"))
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self._answered.done():
             self._answered.set_exception(error or ProxyError("the proxy closed the connection"))
+
+
+def _nobody_need_ask(answered: asyncio.Future[None]) -> None:
+    """Who asked may have gone; that is no error that was missed."""
+    if not answered.cancelled():
+        answered.exception()

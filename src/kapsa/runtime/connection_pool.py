@@ -15,6 +15,9 @@ _KEEP_ALIVE = 30.0
 one that is just being closed."""
 
 
+_CLOSED = "this client was closed"
+
+
 class NoneFreeError(Exception):
     """All connections stayed in use until it was too late."""
 
@@ -28,7 +31,9 @@ class ConnectionPool:
         self._slots = asyncio.Semaphore(limit)
         self._idle: dict[ssl.SSLContext | bool, list[HttpConnection]] = {}
         self._open: set[HttpConnection] = set()
+        self._connecting: set[asyncio.Timeout] = set()
         self._sweeping: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def borrow(self, tls: ssl.SSLContext | bool, deadline: float) -> HttpConnection:
         """A connection for one exchange; `give_back` it in any case, also if the exchange has not come to its end."""
@@ -45,7 +50,7 @@ class ConnectionPool:
     def give_back(self, connection: HttpConnection, tls: ssl.SSLContext | bool) -> None:
         """Leave it to the next; one that something may still come from is closed."""
         self._slots.release()
-        if not connection.reusable:
+        if self._closed or not connection.reusable:
             connection.abort()
             return
         loop = asyncio.get_running_loop()
@@ -59,22 +64,41 @@ class ConnectionPool:
         limit = self._connect_timeout
         if deadline is not None:
             limit = min(limit, deadline - asyncio.get_running_loop().time())
-        async with asyncio.timeout(limit):
-            connection = await self._connector.connect(tls)
+        self._check_open()
+        try:
+            async with asyncio.timeout(limit) as attempt:
+                self._connecting.add(attempt)
+                try:
+                    connection = await self._connector.connect(tls)
+                finally:
+                    self._connecting.discard(attempt)
+        except TimeoutError:
+            self._check_open()
+            raise
         self._open.add(connection)
         connection.ended.add_done_callback(lambda _: self._open.discard(connection))
+        if not connection.reusable:
+            raise ConnectionResetError("the server closed it at once")
         return connection
 
     async def close(self) -> None:
-        """Close all connections; returns once their sockets are."""
+        """Close all connections; returns once their sockets are. Whoever waits for one, or for an answer, is told."""
+        self._closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
         self._idle.clear()
+        for attempt in self._connecting:
+            if not attempt.expired():
+                attempt.reschedule(asyncio.get_running_loop().time())
         ending = list(self._open)
         for connection in ending:
-            connection.abort()
+            connection.fail(ConnectionAbortedError(_CLOSED))
         await asyncio.gather(*(connection.ended for connection in ending))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionAbortedError(_CLOSED)
 
     async def _wait(self, deadline: float) -> None:
         try:

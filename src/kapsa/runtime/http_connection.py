@@ -55,6 +55,8 @@ class _Decoder:
                 chunk = self._gzip.decompress(chunk, self._left + 1)
             except zlib.error as error:
                 raise NotHttpError(f"the answer is not the gzip that it says: {error}") from error
+            if self._gzip.unused_data:
+                raise NotHttpError("the answer goes on after the end of its gzip")
         self._left -= len(chunk)
         return chunk if self._left >= 0 else None
 
@@ -176,7 +178,8 @@ class HttpConnection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._answer: Answer | None = None
         self._reusable = True
-        self._head_bytes = 0
+        self._beside_body = 0
+        """Bytes of head or trailer since the last byte of a body."""
         self._in_head = True
         self._until_closed = False
         self._headers: dict[str, str] = {}
@@ -195,7 +198,7 @@ class HttpConnection(asyncio.Protocol):
         """Write one request; the answer is told of what comes back."""
         assert self._transport is not None
         self._answer = answer
-        self._head_bytes = 0
+        self._beside_body = 0
         self._in_head = True
         self._transport.write(request)
 
@@ -210,6 +213,13 @@ class HttpConnection(asyncio.Protocol):
         self._reusable = False
         if self._transport is not None:
             self._transport.abort()
+
+    def fail(self, error: BaseException) -> None:
+        """Close at once, and have whoever waits for an answer get this error."""
+        answer, self._answer = self._answer, None
+        self.abort()
+        if answer is not None:
+            answer.fail(error)
 
     def pause(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -230,16 +240,16 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
             return
         try:
-            if self._in_head:
-                self._head_bytes += len(data)
+            self._beside_body += len(data)
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
-            self._fail(error.__context__ or error)
+            self.fail(error.__context__ or error)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(NotHttpError(f"the answer is not HTTP/1.1: {error}"))
+            self.fail(NotHttpError(f"the answer is not HTTP/1.1: {error}"))
         else:
-            if self._in_head and self._head_bytes > _MAX_HEAD:
-                self._fail(NotHttpError(f"the head of the answer is larger than {_MAX_HEAD} bytes"))
+            if self._beside_body > _MAX_HEAD:
+                part = "head" if self._in_head else "trailer"
+                self.fail(NotHttpError(f"the {part} of the answer is larger than {_MAX_HEAD} bytes"))
 
     def eof_received(self) -> bool:
         if self._until_closed and self._answer is not None:
@@ -252,7 +262,7 @@ class HttpConnection(asyncio.Protocol):
             if self._until_closed and error is None:
                 self._finish()
             else:
-                self._fail(error or ConnectionResetError("the server closed it before its answer was whole"))
+                self.fail(error or ConnectionResetError("the server closed it before its answer was whole"))
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -264,7 +274,9 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if not self._in_head:  # a trailer
+            return
+        key, text = name.decode("latin-1").lower(), value.decode("utf-8", "replace")
         self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
 
     def on_headers_complete(self) -> None:
@@ -279,12 +291,16 @@ class HttpConnection(asyncio.Protocol):
         self._answer.begin(status, headers)
 
     def on_body(self, chunk: bytes) -> None:
+        self._beside_body = 0
         if self._answer is not None:
             self._answer.body(chunk)
 
     def on_message_complete(self) -> None:
         if not self._in_head and self._answer is not None:
-            self._reusable = self._reusable and self._parser.should_keep_alive()
+            assert self._transport is not None
+            # An answer that comes before the request has left is a refusal; the rest is never asked for.
+            left = self._transport.get_write_buffer_size() == 0
+            self._reusable = self._reusable and left and self._parser.should_keep_alive()
             self._finish()
 
     # -- inside ------------------------------------------------------------------------------------------------
@@ -295,9 +311,3 @@ class HttpConnection(asyncio.Protocol):
             self._reusable = False
         if answer is not None:
             answer.end()
-
-    def _fail(self, error: BaseException) -> None:
-        answer, self._answer = self._answer, None
-        self.abort()
-        if answer is not None:
-            answer.fail(error)

@@ -34,6 +34,8 @@ _OTHER_AUTHORITY = (2, 7, 18, 19, 20, 21)
 _OTHER_TIME = (9, 10)
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 """What OpenSSL calls an answer that is no TLS."""
+_OUR_CERTIFICATE = ("CERTIFICATE", "UNKNOWN_CA")
+"""What OpenSSL calls a server's refusal of who we are. In TLS 1.3 it comes after our first request."""
 _UNSAFE = re.compile(r"[\r\n\0]")
 
 
@@ -110,10 +112,10 @@ class HttpTransport:
         self._pool = ConnectionPool(connector, limit=connections, connect_timeout=connect_timeout)
         self._timeout = timeout
         self._max_response_bytes = max_response_bytes
-        self._common: Pairs = (("Host", str(self._server)), ("User-Agent", user_agent))
+        self._common: Pairs = (("Host", self._server.authority), ("User-Agent", user_agent))
         self._target = self._server.path
         if self._proxy is not None and not self._server.secure:  # it needs to be told where to
-            self._target = f"http://{self._server}{self._server.path}"
+            self._target = f"http://{self._server.authority}{self._server.path}"
             self._common = (*self._common, *proxy_headers(self._proxy).items())
         self._head = functools.lru_cache(maxsize=256)(self._write_head)
 
@@ -143,11 +145,11 @@ class HttpTransport:
         target = self._target_of(path, query)
         authorization = await self._access.authorize()
         connection, answer = await self._open_stream(method, target, headers, authorization)
-        if answer.status == 401 and await self._access.rejected(authorization):
-            connection.abort()
-            authorization = await self._access.authorize()
-            connection, answer = await self._open_stream(method, target, headers, authorization)
         try:
+            if answer.status == 401 and await self._access.rejected(authorization):
+                connection.abort()
+                authorization = await self._access.authorize()
+                connection, answer = await self._open_stream(method, target, headers, authorization)
             yield _HttpStream(answer, self._what(method, target))
         finally:
             # The rest of a watch is endless, so the connection can't be used again.
@@ -174,6 +176,8 @@ class HttpTransport:
         connection = await self._borrow(authorization.tls, deadline, method, target)
         timer = loop.call_at(deadline, answer.fail, TimeoutError())
         try:
+            if deadline <= loop.time():  # something kept the event loop busy
+                raise NoResponse(f"{self._what(method, target)}: could not connect in time", sent=False)
             connection.send(request, answer)
             content = await answer.done
         except ResponseTooLarge as error:
@@ -248,7 +252,7 @@ class HttpTransport:
         for line in lines:
             if _UNSAFE.search(line):
                 raise ValueError(f"a header must be one line: {line.partition(':')[0]!r}")
-        return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
+        return "".join(f"{line}\r\n" for line in lines).encode()
 
     def _what(self, method: str, target: str) -> str:
         path = target.removeprefix(self._target).partition("?")[0]
@@ -297,7 +301,7 @@ def _unconnected(error: OSError, what: str) -> TransportError:
 
 def _broken(error: OSError, what: str) -> TransportError:
     """Our error for an exchange that failed on the way: the server may have seen the request."""
-    if isinstance(error, ssl.SSLError):
+    if isinstance(error, ssl.SSLError) and any(each in (error.reason or "") for each in _OUR_CERTIFICATE):
         return CertificateError(f"{what}: TLS failed: {_told(error)}", sent=False)
     if isinstance(error, TimeoutError) and error.errno is None:
         return NoResponse(f"{what}: no answer in time")
