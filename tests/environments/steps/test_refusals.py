@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster.faults import Answer, FaultPlan, Rule
+from kapsa.environments.outside import Refused
 from kapsa.environments.resources import Environment
 from tests.environments.outside_world import deployment, service
 from tests.environments.stage import Stage
@@ -112,3 +113,31 @@ async def test_an_environment_that_is_ready_stays_so_when_the_api_server_stumble
     assert rule.fired == 1
     assert {each.call.resource for each in team.stage.writes()[before:]} == {"limitranges"}
     assert (await team.get()).status.is_true("Ready")
+
+
+@pytest.mark.virtual_time
+async def test_a_failure_is_an_event_once_and_again_when_it_comes_back(team: Team) -> None:
+    team.outside.renderer.error = Refused("helm: no chart here", hint="Commit it", reason="RenderFailed")
+    await team.start()
+    await team.project()
+    await team.environment()
+    await failed(team, "DeploymentReady", "RenderFailed")
+    await team.clock.sleep(600)
+    assert await events(team) == [("RenderFailed", "render: helm: no chart here", 1)]
+    team.outside.renderer.error = None
+    await team.ready()
+    team.outside.renderer.error = Refused("helm: no chart here", hint="Commit it", reason="RenderFailed")
+    await team.environment(commit="two")
+    await failed(team, "DeploymentReady", "RenderFailed")
+    await team.clock.sleep(60)
+    assert sum(count for _, _, count in await events(team)) == 2
+
+
+async def events(team: Team) -> list[tuple[str, str, int]]:
+    """The warnings about the environment: reason, text, and how often each was given."""
+    found = (await team.client.list("events.k8s.io/v1/Event", namespace=team.home)).items
+    return [
+        (each["reason"], each["note"], (each.get("series") or {}).get("count", 1))
+        for each in found
+        if each["type"] == "Warning"
+    ]
