@@ -91,6 +91,12 @@ def test_a_lease_is_granted_by_name_in_the_operators_own_namespace() -> None:
     }
 
 
+def test_a_lease_elsewhere_is_granted_where_it_is() -> None:
+    declared = rights(lease="lock", lease_namespace="locks")
+    assert "leases=lock" in rules_of(declared, "locks")
+    assert "leases=lock" not in rules_of(declared, "system")
+
+
 def test_webhooks_are_granted_by_name() -> None:
     webhooks = WebhookRights(validating="v", mutating="m", conversion=("myapps.example.com",), secret="certs")
     declared = rights(webhooks=webhooks)

@@ -144,10 +144,12 @@ class Operator:
 
     def rights(self) -> OperatorRights:
         """What this operator may do to a cluster, from what it declares."""
+        election = self.leader_election
         return OperatorRights(
             controllers=tuple(controller.rights() for controller in self.controllers),
             namespaces=self.namespaces,
-            lease=self.leader_election.name if self.leader_election is not None else "",
+            lease=election.name if election is not None else "",
+            lease_namespace=election.namespace if election is not None else "",
             webhooks=self.webhooks.rights(self.name) if self.webhooks is not None else WebhookRights(),
         )
 

@@ -170,6 +170,8 @@ class OperatorRights(msgspec.Struct, frozen=True, kw_only=True):
     events: bool = True
     lease: str = ""
     """The name of its leader election lease; empty without election."""
+    lease_namespace: str = ""
+    """Where that is; in the operator's own namespace unless set."""
     webhooks: WebhookRights = WebhookRights()
 
 
@@ -203,8 +205,8 @@ def grants(rights: OperatorRights, *, namespace: str, scope: Scope = "auto") -> 
     if scope == "Role" and everywhere:
         raise ValueError(f"{everywhere[0]} is a right in the whole cluster, which a Role cannot give")
     places = {name: list(per_namespace) for name in rights.namespaces if per_namespace}
-    if home := _home_rules(rights):
-        places.setdefault(namespace, []).extend(home)
+    for place, rules in _kept_objects(rights, namespace):
+        places.setdefault(place, []).extend(rules)
     made = [Grant(None, _merged(everywhere))] if everywhere else []
     confined_rules = {name: _merged(_beyond(rules, everywhere)) for name, rules in sorted(places.items())}
     return made + [Grant(name, rules) for name, rules in confined_rules.items() if rules]
@@ -256,14 +258,15 @@ def _rule(target: Target, verbs: tuple[str, ...], subresource: str = "") -> Poli
     return PolicyRule(group=target.group, resources=(name,), verbs=verbs, namespaced=target.namespaced)
 
 
-def _home_rules(rights: OperatorRights) -> list[PolicyRule]:
-    """Rights in the operator's own namespace. A create can't be limited to a name: the object has none yet."""
-    rules = []
+def _kept_objects(rights: OperatorRights, home: str) -> list[tuple[str, list[PolicyRule]]]:
+    """Rights to single objects, and where. A create can't be limited to a name: the object has none yet."""
+    kept = []
     if rights.lease:
-        rules += _kept_object("coordination.k8s.io", "leases", rights.lease, ("get", "update"))
+        rules = _kept_object("coordination.k8s.io", "leases", rights.lease, ("get", "update"))
+        kept.append((rights.lease_namespace or home, rules))
     if rights.webhooks.secret:
-        rules += _kept_object("", "secrets", rights.webhooks.secret, ("get", "update"))
-    return rules
+        kept.append((home, _kept_object("", "secrets", rights.webhooks.secret, ("get", "update"))))
+    return kept
 
 
 def _kept_object(
