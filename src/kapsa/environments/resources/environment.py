@@ -181,6 +181,7 @@ class Environment(
         printer_column("Project", ".spec.projectRef.name"),
         printer_column("Type", ".spec.type", priority=1),
         printer_column("Phase", ".status.phase"),
+        printer_column("Reason", ".status.failure.reason"),
         printer_column("URL", ".status.url"),
         printer_column("Commit", ".spec.source.commitSha", priority=1),
         printer_column("Age", ".metadata.creationTimestamp", type="date"),
