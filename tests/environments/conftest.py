@@ -13,6 +13,7 @@ from kapsa.runtime.clock import SystemClock
 from kapsa.runtime.testing import Harness
 from tests.environments.servers.fixtures import git_repository, git_server, registry_server  # noqa: F401 - fixtures
 from tests.environments.stage import Stage
+from tests.environments.team import Team
 
 
 def pytest_asyncio_loop_factories(
@@ -40,6 +41,14 @@ async def stage(request: pytest.FixtureRequest, engine: str, faults: FaultPlan) 
     async with DevCluster(clock=VirtualClock(), faults=faults, http=False, seed=1) as cluster:
         async for made in _on(cluster):
             yield made
+
+
+@pytest_asyncio.fixture
+async def team(stage: Stage) -> Team:
+    """The operator at work for a team of its own."""
+    made = Team(stage)
+    await made.start()
+    return made
 
 
 async def _on(cluster: DevCluster) -> AsyncIterator[Stage]:

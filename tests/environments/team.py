@@ -26,9 +26,20 @@ from tests.environments.outside_world import (
 )
 from tests.environments.stage import Stage
 
-__all__ = ["Outside", "Team", "operator"]
+__all__ = ["BUILD", "Outside", "Team", "image", "operator", "secret"]
 
 REPOSITORY = "https://git.example.com/org/app"
+BUILD = {
+    "build": {"strategy": "dockerfile"},
+    "registry": {"imageRepository": "registry.example.com/org/app"},
+    "deployment": {"type": "image"},
+}
+"""What makes a project build its image."""
+
+
+def image(commit: str) -> str:
+    """The image that such a project has of a commit."""
+    return f"registry.example.com/org/app:{commit_of(commit)}"
 
 
 class Outside:
@@ -154,3 +165,14 @@ class Team:
     async def project_now(self) -> Project:
         found: Project = await self.client.get(Project, "app", namespace=self.name)
         return found
+
+
+async def secret(team: Team, name: str, namespace: str, **values: str) -> None:
+    """Have a person put a Secret there."""
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace},
+        "stringData": values,
+    }
+    await team.client.apply(manifest, field_manager="person", force=True)

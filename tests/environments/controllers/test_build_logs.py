@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import pytest
-import pytest_asyncio
 
 from kapsa.environments.resources import Registry
-from tests.environments.stage import Stage
 from tests.environments.team import Team
 
 pytestmark = pytest.mark.virtual_time
 
 PASSWORD = "correct horse battery"
 """Nothing about it looks like a secret."""
-
-
-@pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
-    await made.start()
-    return made
 
 
 async def test_a_registrys_password_is_in_no_status_though_a_build_prints_it(team: Team) -> None:

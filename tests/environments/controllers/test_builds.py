@@ -24,13 +24,6 @@ BUILDPACK = {"build": {"strategy": "buildpack"}, "registry": REPOSITORY, "deploy
 
 
 @pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
-    await made.start()
-    return made
-
-
-@pytest_asyncio.fixture
 async def kpack(stage: Stage) -> Team:
     """A team on a cluster that has kpack."""
     made = Team(stage)

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import pytest_asyncio
 
 from kapsa.environments.resources import Environment
 from tests.environments.outside_world import commit_of, deployment, service
-from tests.environments.stage import Stage
 from tests.environments.team import Team
 
 pytestmark = pytest.mark.virtual_time
-
-
-@pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
-    await made.start()
-    return made
 
 
 async def test_an_environment_becomes_ready_and_says_where_it_is_reached(team: Team) -> None:

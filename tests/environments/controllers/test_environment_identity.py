@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import pytest
-import pytest_asyncio
 
 from kapsa.environments.names import OWNER, OWNER_UID
 from kapsa.environments.resources import Environment, Project
 from tests.environments.outside_world import commit_of
-from tests.environments.stage import Stage
 from tests.environments.team import Team
 
 pytestmark = pytest.mark.virtual_time
-
-
-@pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
-    await made.start()
-    return made
 
 
 async def test_a_namespace_says_whose_it_is_and_which_branch_it_shows(team: Team) -> None:

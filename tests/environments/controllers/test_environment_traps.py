@@ -6,7 +6,6 @@ import base64
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from kapsa.environments.names import APPROVED_COMMIT, OWNER_UID
 from kapsa.environments.outside import AuthFailed, Refused, Unreachable
@@ -14,36 +13,9 @@ from kapsa.environments.resources import Environment, Project, Registry
 from kapsa.environments.settings import Settings
 from tests.environments.outside_world import commit_of, deployment, service
 from tests.environments.stage import Stage
-from tests.environments.team import Team
+from tests.environments.team import BUILD, Team, image, secret
 
 pytestmark = pytest.mark.virtual_time
-
-BUILD = {
-    "build": {"strategy": "dockerfile"},
-    "registry": {"imageRepository": "registry.example.com/org/app"},
-    "deployment": {"type": "image"},
-}
-
-
-@pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
-    await made.start()
-    return made
-
-
-def image(commit: str) -> str:
-    return f"registry.example.com/org/app:{commit_of(commit)}"
-
-
-async def secret(team: Team, name: str, namespace: str, **values: str) -> None:
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": namespace},
-        "stringData": values,
-    }
-    await team.client.apply(manifest, field_manager="person", force=True)
 
 
 async def value_of(team: Team, name: str, key: str, environment: str = "one") -> str | None:

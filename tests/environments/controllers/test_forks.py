@@ -5,34 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from kapsa.environments.names import APPROVED_COMMIT
 from kapsa.environments.resources import Environment, Registry
 from tests.environments.outside_world import commit_of
-from tests.environments.stage import Stage
-from tests.environments.team import Team
+from tests.environments.team import Team, secret
 
 pytestmark = pytest.mark.virtual_time
 
 FORK = {"commitSha": commit_of("fork"), "prNumber": 7}
-
-
-@pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
-    await made.start()
-    return made
-
-
-async def secret(team: Team, name: str, namespace: str, **values: str) -> None:
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": namespace},
-        "stringData": values,
-    }
-    await team.client.apply(manifest, field_manager="person", force=True)
 
 
 async def secrets_of(team: Team) -> set[str]:

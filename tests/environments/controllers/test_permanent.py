@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import pytest
-import pytest_asyncio
 
 from kapsa.environments.resources import Environment
-from tests.environments.stage import Stage
 from tests.environments.team import Team
 
 pytestmark = pytest.mark.virtual_time
 
 POLL = 340
 """Seconds in which a poll comes for sure."""
-
-
-@pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
-    await made.start()
-    return made
 
 
 async def test_one_that_does_not_follow_keeps_its_commit_when_the_project_changes_its_type(

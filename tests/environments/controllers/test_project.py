@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from kapsa.devcluster.faults import Answer, FaultPlan, Rule
 from kapsa.environments.outside import AuthFailed, Unreachable
@@ -14,20 +13,12 @@ from kapsa.environments.previews import ALLOW_MASS_DELETION
 from kapsa.environments.resources import Environment, Project
 from kapsa.runtime import custom_resource_definitions
 from tests.environments.outside_world import commit_of
-from tests.environments.stage import Stage
 from tests.environments.team import Team
 
 pytestmark = pytest.mark.virtual_time
 
 POLL = 340
 """Seconds in which a poll comes for sure."""
-
-
-@pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
-    await made.start()
-    return made
 
 
 async def previews(team: Team) -> dict[str, Environment]:

@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import pytest
-import pytest_asyncio
 
 from kapsa.environments.resources import Project, Registry
 from kapsa.runtime import Condition
-from tests.environments.outside_world import commit_of
-from tests.environments.stage import Stage
-from tests.environments.team import Team
+from tests.environments.team import BUILD, Team, image
 
 pytestmark = pytest.mark.virtual_time
 
 POLL = 340
 """Seconds in which a poll comes for sure."""
-BUILD = {
-    "build": {"strategy": "dockerfile"},
-    "registry": {"imageRepository": "registry.example.com/org/app"},
-    "deployment": {"type": "image"},
-}
-
-
-@pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
-    await made.start()
-    return made
-
-
-def image(commit: str) -> str:
-    return f"registry.example.com/org/app:{commit_of(commit)}"
 
 
 async def told(team: Team, about: str) -> Condition:

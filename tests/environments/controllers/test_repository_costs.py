@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import pytest
-import pytest_asyncio
 
 from kapsa.environments.outside import AuthFailed
 from kapsa.environments.resources import Environment
 from tests.environments.outside_world import commit_of
-from tests.environments.stage import Stage
 from tests.environments.team import Team
 
 pytestmark = pytest.mark.virtual_time
-
-
-@pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
-    await made.start()
-    return made
 
 
 async def touched(team: Team, times: int) -> None:

@@ -5,23 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from kapsa.environments.outside import AuthFailed
 from kapsa.environments.resources import Project
-from tests.environments.stage import Stage
 from tests.environments.team import REPOSITORY, Team
 
 pytestmark = pytest.mark.virtual_time
 
 SOURCE: dict[str, Any] = {"repositoryUrl": REPOSITORY, "credentials": {"secretRef": {"name": "login"}}}
-
-
-@pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
-    await made.start()
-    return made
 
 
 async def login(team: Team, password: str) -> None:

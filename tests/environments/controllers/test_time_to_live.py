@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import pytest
-import pytest_asyncio
 
 from kapsa.environments.outside import Unreachable
 from kapsa.environments.resources import Environment, Project
 from tests.environments.outside_world import commit_of
-from tests.environments.stage import Stage
 from tests.environments.team import Team
 
 pytestmark = pytest.mark.virtual_time
 
 HOUR = 3600
-
-
-@pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
-    await made.start()
-    return made
 
 
 async def test_an_environment_whose_project_was_torn_away_goes_when_its_time_is_up(team: Team) -> None:
