@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +18,7 @@ from structlog.testing import capture_logs
 from kapsa.devcluster import DevCluster
 from kapsa.runtime import Client, Context, LeaderElection, Operator
 from kapsa.runtime.errors import WriteRefused
-from kapsa.runtime.health import Finding, Health, ProbeServer
+from kapsa.runtime.health import Finding, Health, PortTakenError, ProbeServer
 from kapsa.runtime.loop_watch import LoopWatch
 from kapsa.runtime.metrics import Metrics
 from kapsa.runtime.testing import Harness, InProcessTransport
@@ -103,6 +105,60 @@ async def test_whatever_a_caller_says_the_port_answers_and_goes_on(asked: bytes,
         assert reply.startswith(expected)
         assert not said.startswith(b"HEAD") or reply.endswith(b"\r\n\r\n")
         writer.close()
+    await server.stop()
+
+
+@pytest.mark.each_loop
+async def test_callers_who_say_nothing_do_not_keep_the_kubelet_out() -> None:
+    server = ProbeServer(Health(), Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
+    await server.start()
+    port = server.ports["health"]
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 200 OK")
+    with contextlib.suppress(ConnectionError):  # the first to come is the first to go
+        assert await asyncio.wait_for(silent[0][0].read(), 5) == b""
+    await asyncio.wait_for(server.stop(), 5)
+    for each, other in [*silent, (reader, writer)]:
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(each.read(), 5) == b""
+        other.close()
+
+
+@pytest.mark.each_loop
+@pytest.mark.parametrize("moments", range(3, 7))
+async def test_a_caller_who_has_just_come_is_not_left_hanging_when_the_ports_are_closed(moments: int) -> None:
+    server = ProbeServer(Health(), Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
+    await server.start()
+    caller = socket.create_connection(("127.0.0.1", server.ports["health"]))
+    for _ in range(moments):
+        await asyncio.sleep(0)
+    await server.stop()
+    reader, writer = await asyncio.open_connection(sock=caller)
+    with contextlib.suppress(ConnectionError):
+        assert await asyncio.wait_for(reader.read(), 2) == b""
+    writer.close()
+
+
+@pytest.mark.each_loop
+async def test_the_probes_can_be_served_on_ipv6() -> None:
+    server = ProbeServer(Health(), Metrics(), host="::1", metrics_port=None, health_port=0)
+    await server.start()
+    reader, writer = await asyncio.open_connection("::1", server.ports["health"])
+    writer.write(b"HEAD /nothing HTTP/1.1\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(), 5)
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    assert answer.endswith(b"\r\n\r\n")
+    writer.close()
+    await server.stop()
+
+
+@pytest.mark.each_loop
+async def test_a_port_that_is_none_is_named() -> None:
+    server = ProbeServer(Health(), Metrics(), host="127.0.0.1", metrics_port=70000, health_port=None)
+    with pytest.raises(PortTakenError, match="cannot serve metrics on port 70000"):
+        await server.start()
     await server.stop()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import functools
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -38,6 +40,8 @@ _TEXT = "text/plain; charset=utf-8"
 _MAX_HEAD = 16 * 1024
 _PATIENCE = 10.0
 """Seconds that a caller has to ask, and then to take the answer."""
+_MAX_CALLERS = 128
+"""Callers at a time. The one who has taken longest goes first: kubelets are quick, and sockets are few."""
 
 
 class PortTakenError(OSError):
@@ -90,7 +94,9 @@ class ProbeServer:
         self._host = host
         self._ports = {"metrics": metrics_port, "health": health_port}
         self._servers: list[asyncio.Server] = []
-        self._callers: set[asyncio.Task[None]] = set()
+        self._callers: dict[asyncio.Task[None], None] = {}
+        """In the order in which they came."""
+        self._stopped = False
         self.ports: dict[str, int] = {}
         """The ports really listened on, by what is served."""
 
@@ -108,26 +114,39 @@ class ProbeServer:
         routes = dict(route for what in served for route in self._routes[what])
 
         def called(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if self._stopped:  # it was on its way in
+                writer.transport.abort()
+                return
             task = asyncio.create_task(_serve(routes, reader, writer))
-            self._callers.add(task)
-            task.add_done_callback(self._callers.discard)
+            self._callers[task] = None
+            task.add_done_callback(functools.partial(self._goodbye, writer))
+            if len(self._callers) > _MAX_CALLERS:
+                next(iter(self._callers)).cancel()
 
+        what = f"cannot serve {' and '.join(served)} on port {port}"
+        if port > 65535:  # uvloop would take the rest of the division for it
+            raise PortTakenError(errno.EINVAL, f"{what}: there is no such port")
         try:
             server = await asyncio.start_server(called, self._host, port, limit=_MAX_HEAD)
         except OSError as error:
-            raise PortTakenError(
-                error.errno, f"cannot serve {' and '.join(served)} on port {port}: {error.strerror or error}"
-            ) from error
+            raise PortTakenError(error.errno, f"{what}: {error.strerror or error}") from error
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
+    def _goodbye(self, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
+        """Here, not in the task: one that is cancelled before its first turn does nothing at all."""
+        self._callers.pop(task, None)
+        writer.transport.abort()
+
     async def stop(self) -> None:
+        self._stopped = True
         servers, self._servers = self._servers, []
         for server in servers:
             server.close()
-        for task in self._callers:
+        callers = list(self._callers)
+        for task in callers:
             task.cancel()
-        await asyncio.gather(*self._callers, return_exceptions=True)
+        await asyncio.gather(*callers, return_exceptions=True)
 
     def _serve_metrics(self) -> tuple[HTTPStatus, str, bytes]:
         return HTTPStatus.OK, CONTENT_TYPE, self._metrics.render()
@@ -147,17 +166,13 @@ async def _serve(
     routes: dict[str, Answer], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Answer one request, and close the connection."""
-    try:
-        with contextlib.suppress(
-            OSError, asyncio.IncompleteReadError
-        ):  # the caller has gone, or takes too long
-            async with asyncio.timeout(_PATIENCE):
-                writer.write(await _reply(routes, reader))
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
-    finally:
-        writer.transport.abort()
+    # The caller has gone, or takes too long.
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        async with asyncio.timeout(_PATIENCE):
+            writer.write(await _reply(routes, reader))
+            await writer.drain()
+            writer.close()
+            await writer.wait_closed()
 
 
 async def _reply(routes: dict[str, Answer], reader: asyncio.StreamReader) -> bytes:
@@ -167,11 +182,12 @@ async def _reply(routes: dict[str, Answer], reader: asyncio.StreamReader) -> byt
         return _response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TEXT, b"")
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     target, _, version = rest.partition(" ")
-    answer = routes.get(target.partition("?")[0])
     if not version.startswith("HTTP/1."):
         return _response(HTTPStatus.BAD_REQUEST, _TEXT, b"this is an HTTP/1.1 port\n")
+    answer = routes.get(target.partition("?")[0])
     if answer is None:
-        return _response(HTTPStatus.NOT_FOUND, _TEXT, f"there is {', '.join(routes)}\n".encode())
+        known = f"there is {', '.join(routes)}\n".encode()
+        return _response(HTTPStatus.NOT_FOUND, _TEXT, known, head_only=method == "HEAD")
     if method not in ("GET", "HEAD"):
         return _response(HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"ask by GET\n", allow="GET, HEAD")
     try:
