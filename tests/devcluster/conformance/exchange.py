@@ -172,8 +172,9 @@ class Engine:
     async def _call(self, call: Call, held: dict[str, str], marks: Marks) -> Any:
         for _ in range(200):
             status, headers, document = await self._request(call, held)
-            # A kind that was just defined is unknown, or busy, for a moment on the real engine.
-            busy = status in (404, 429) and call.until
+            # A kind that was just defined has no path, or is busy, for a moment on the real engine.
+            no_path = status == 404 and isinstance(document, str)
+            busy = call.until and (no_path or status == 429)
             if not busy and (status != 200 or call.until in json.dumps(document, separators=(",", ":"))):
                 break
             await asyncio.sleep(0.05)
