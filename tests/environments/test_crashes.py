@@ -20,8 +20,9 @@ pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(900)]
 
 WORST: Sequence[Moment] = ["commit"]
 """The write counts, and nobody knows of it."""
-OTHERS: Sequence[Moment] = [moment for moment in MOMENTS if moment not in WORST]
-"""For a shorter story, since each point is a whole life of a cluster."""
+NEXT: Sequence[Moment] = ["before"]
+"""Nothing of it counts yet. A crash after a write leaves the cluster as one before the next write does: for stories whose
+points are whole lives of a cluster, one of the two is enough."""
 HOME = namespace_name("team", "app")
 SECRET = {
     "apiVersion": "v1",
@@ -148,7 +149,7 @@ async def test_a_project_with_three_previews_survives_a_crash_at_the_commit_of_a
     await run("project", previews("b", "a", "c"), record_property, WORST)
 
 
-async def test_a_project_whose_preview_is_built_and_goes_survives_a_crash_around_any_write(
+async def test_a_project_whose_preview_is_built_and_goes_survives_a_crash_before_any_write(
     record_property: RecordProperty,
 ) -> None:
-    await run("project with a build", previews("a", **BUILT), record_property, OTHERS)
+    await run("project with a build", previews("a", **BUILT), record_property, NEXT)

@@ -6,8 +6,11 @@ single-version CRD therefore reports `spec.validation.openAPIV3Schema...`, and s
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from kapsa.devcluster.embedded import field_errors
 from kapsa.devcluster.embedded.custom.go_structs import version_struct
@@ -217,7 +220,13 @@ def _schema(validation: CRD | None, path: str, status_enabled: bool) -> list[Fie
     schema = (validation or {}).get("openAPIV3Schema")
     if schema is None:
         return []
-    return validate_schema(schema, f"{path}.openAPIV3Schema", status_enabled=status_enabled)
+    return list(_schema_errors(msgspec.json.encode(schema), f"{path}.openAPIV3Schema", status_enabled))
+
+
+@functools.lru_cache(maxsize=128)
+def _schema_errors(schema: bytes, path: str, status_enabled: bool) -> tuple[FieldError, ...]:
+    """Tests define the same kinds again and again, and compiling a schema's rules is most of what that costs."""
+    return tuple(validate_schema(msgspec.json.decode(schema), path, status_enabled=status_enabled))
 
 
 def _names(names: CRD, path: str, *, needed: bool) -> list[FieldError]:
