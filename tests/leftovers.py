@@ -9,6 +9,7 @@ cannot be listed, and that stops the cluster's own garbage collector and its del
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 from kapsa.runtime.client import Client
@@ -49,7 +50,8 @@ async def _remove_kind(client: Client, definition: dict[str, Any]) -> None:
     name = _name(definition)
     if _is_converted(definition):
         plain = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
-        await client.patch(_DEFINITIONS, name, plain)
+        with contextlib.suppress(NotFound):  # it may be on its way already
+            await client.patch(_DEFINITIONS, name, plain)
     await client.delete(_DEFINITIONS, name, missing_ok=True)
 
     async def exists() -> bool:
