@@ -24,10 +24,6 @@ from bench.scenarios import Scenario, scenarios
 from kapsa.devcluster.build import ensure_binaries
 from kapsa.runtime import logs
 
-STANDING = (
-    "kopf at 8,000 resources with children: left out, since one repetition takes minutes and the smaller sizes show its growth",
-)
-
 
 def arguments(known: dict[str, Scenario]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
@@ -101,12 +97,14 @@ def without_go(chosen: list[Scenario], run: Run) -> list[Scenario]:
 
 
 async def alone(chosen: list[Scenario], given: argparse.Namespace, run: Run) -> bool:
-    steps = [
-        Step(Cell(scenario, n), number)
-        for scenario in chosen
-        for n in given.n or (scenario.default_size,)
-        for number in range(1, (given.repeat or 1) + 1)
-    ]
+    cells = []
+    for scenario in chosen:
+        for n in given.n or (scenario.default_size,):
+            cells += [
+                Cell(scenario, n),
+                *(Cell(scenario, n, late) for late in (scenario.late.get(n),) if late),
+            ]
+    steps = [Step(cell, number) for cell in cells for number in range(1, (given.repeat or 1) + 1)]
     done = await measure(steps, run, Budget(float("inf")), keep=None)
     show(run.measurements)
     return len(done) == len(steps)
@@ -123,7 +121,7 @@ async def whole(chosen: list[Scenario], given: argparse.Namespace, run: Run) -> 
         say_loudly(f"interrupted; what was measured so far is in {run.save(directory / 'results')}")
         raise
     failed = len(run.left_out) > failed_before
-    run.left_out += [*shortfalls(steps, done, given.minutes), *(() if given.n else STANDING)]
+    run.left_out += shortfalls(steps, done, given.minutes)
     run.complete = True
     show(run.measurements)
     say(f"results: {run.save(directory / 'results')}, {write_page(directory, run, scenarios())}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -14,7 +15,9 @@ async def serve(kubeconfig: Path) -> None:
         partial = kubeconfig.with_suffix(".partial")
         partial.write_text(cluster.kubeconfig.read_text())
         partial.rename(kubeconfig)
-        await asyncio.Event().wait()
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+        await ended.wait()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""What the scenarios share: a control plane with the Sample kind, the peers' programs, and requests to the server."""
+"""What the scenarios share: the peers' programs, the load generator's requests, and the machine they run on."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import json
 import os
@@ -12,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from base64 import b64decode
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from bench.processes import Usage, running, usage
-from kapsa.devcluster import DevCluster
+from bench.processes import Usage, usage
 from kapsa.devcluster.binaries import pinned_versions
 from kapsa.runtime import Client
 from kapsa.tools import cache_directory
@@ -29,33 +27,6 @@ from kapsa.tools import cache_directory
 HERE = Path(__file__).resolve().parent
 PEERS = HERE / "peers"
 SAMPLES = "bench.kapsa.dev/v1/Sample"
-SAMPLE_CRD: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "samples.bench.kapsa.dev"},
-    "spec": {
-        "group": "bench.kapsa.dev",
-        "scope": "Namespaced",
-        "names": {"plural": "samples", "singular": "sample", "kind": "Sample", "listKind": "SampleList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {"type": "object", "properties": {"value": {"type": "integer"}}},
-                            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
 
 
 class Bench(msgspec.Struct):
@@ -183,47 +154,6 @@ def peer_command(peer: str, kind: str) -> Command | None:
         return None
     apply = peer.endswith("apply")
     return Command([str(binary), f"-owned={str(owned).lower()}", f"-apply={str(apply).lower()}"])
-
-
-@contextlib.asynccontextmanager
-async def control_plane(engine: str, directory: Path) -> AsyncIterator[Bench]:
-    """A bare API server (no controllers) with the Sample kind in place."""
-    start = real_plane if engine == "real" else embedded_plane
-    async with start(directory) as (kubeconfig, pids), Client.connect(kubeconfig=kubeconfig) as client:
-        await client.create(SAMPLE_CRD)
-        await until_served(client)
-        yield Bench(kubeconfig, pids, client, directory, go_program("load"))
-
-
-@contextlib.asynccontextmanager
-async def real_plane(directory: Path) -> AsyncIterator[tuple[Path, Sequence[int]]]:
-    async with DevCluster(engine="real", controllers=False) as cluster:
-        yield cluster.kubeconfig, list(cluster.real.pids.values())
-
-
-@contextlib.asynccontextmanager
-async def embedded_plane(directory: Path) -> AsyncIterator[tuple[Path, Sequence[int]]]:
-    kubeconfig = directory / "embedded.kubeconfig"
-    kubeconfig.unlink(missing_ok=True)
-    with running(
-        [sys.executable, "-m", "bench.embedded_server", str(kubeconfig)], log=directory / "server.log"
-    ) as process:
-        while not kubeconfig.exists():
-            if process.poll() is not None:
-                raise RuntimeError(
-                    f"the embedded engine ended: {(directory / 'server.log').read_text()[-500:]}"
-                )
-            await asyncio.sleep(0.02)
-        yield kubeconfig, [process.pid]
-
-
-async def until_served(client: Client) -> None:
-    for _ in range(200):
-        with contextlib.suppress(Exception):
-            await client.list(SAMPLES, namespace="default")
-            return
-        await asyncio.sleep(0.05)
-    raise RuntimeError("the Sample kind did not become available")
 
 
 def versions() -> dict[str, str]:

@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.scenarios import Scenario, Work
+from bench.scenarios import Extra, Scenario, Work
 
 LARGE = 8000
 """From this size on a repetition takes minutes: such cells come last in their round, the others largest first."""
-DEFERRED = ("owned-children", LARGE)
-"""Comes after everything else: the largest cell, and the one whose growth the smaller sizes show already."""
 
 GRACE_SECONDS = 60.0
 """How much longer than the budget the last step may take."""
@@ -23,19 +21,15 @@ class Cell(msgspec.Struct, frozen=True):
 
     scenario: Scenario
     n: int
-    once: bool = False
-    """Only what is measured once."""
+    extra: Extra | None = None
+    """What is done instead of the scenario's own work."""
 
     @property
     def work(self) -> Work:
-        return self.scenario.once[self.n] if self.once else self.scenario.run
-
-    @property
-    def name(self) -> tuple[str, int]:
-        return self.scenario.name, self.n
+        return self.extra.work if self.extra is not None else self.scenario.run
 
     def __str__(self) -> str:
-        return f"{self.scenario.name} n={self.n:,}" + (" (once)" if self.once else "")
+        return f"{self.scenario.name} n={self.n:,}" + (f" ({self.extra.what})" if self.extra else "")
 
 
 class Step(NamedTuple):
@@ -52,17 +46,15 @@ def whole_run(scenarios: Iterable[Scenario], repeat: int, sizes: Sequence[int] |
     """
     cells = [Cell(scenario, n) for scenario in scenarios for n in sizes or scenario.sizes]
     cells.sort(key=lambda cell: (cell.n >= LARGE, -cell.n))
+    rounds = range(1, repeat + 1)
     steps = []
-    for number in range(1, repeat + 1):
+    for number in rounds:
         for cell in cells:
-            if cell.name == DEFERRED:
-                continue
             steps.append(Step(cell, number))
-            if number == 1 and cell.n in cell.scenario.once:
-                steps.append(Step(Cell(cell.scenario, cell.n, once=True), 1))
-    steps += [
-        Step(cell, number) for number in range(1, repeat + 1) for cell in cells if cell.name == DEFERRED
-    ]
+            if number == 1 and (once := cell.scenario.once.get(cell.n)):
+                steps.append(Step(Cell(cell.scenario, cell.n, once), 1))
+    late = [Cell(cell.scenario, cell.n, extra) for cell in cells if (extra := cell.scenario.late.get(cell.n))]
+    steps += [Step(cell, number) for number in rounds for cell in late]
     return steps
 
 
@@ -74,7 +66,7 @@ class Budget:
         self._took: dict[Cell, float] = {}
 
     def note(self, cell: Cell, seconds: float) -> None:
-        self._took[cell] = max(seconds, self._took.get(cell, 0.0))
+        self._took[cell] = seconds
 
     def left(self, elapsed: float) -> float:
         """Seconds after which even a step that was allowed is given up."""

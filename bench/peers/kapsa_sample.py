@@ -53,7 +53,7 @@ def service(name: str) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name},
-        "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 80}]},
+        "spec": {"clusterIP": "None", "selector": {"app": name}, "ports": [{"port": 80, "targetPort": 80}]},
     }
 
 

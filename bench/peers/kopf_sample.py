@@ -117,5 +117,5 @@ def service(name: str) -> dict[str, Any]:
     return {
         "kind": "Service",
         "metadata": {"name": name},
-        "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 80}]},
+        "spec": {"clusterIP": "None", "selector": {"app": name}, "ports": [{"port": 80, "targetPort": 80}]},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,6 +12,13 @@ from bench.results import Measurement
 
 Work = Callable[[int, Path], Awaitable[list[Measurement]]]
 """Does the work once at size n, with a directory for its files."""
+
+
+class Extra(NamedTuple):
+    """Work beside that of every round."""
+
+    what: str
+    work: Work
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -23,8 +31,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     run: Work
     alone: int = 0
     """The size when it is run alone: what takes less than two minutes. The largest of `sizes` if 0."""
-    once: dict[int, Work] = {}
-    """What is measured only once in a whole run, by size: what takes minutes, or explains more than it compares."""
+    once: dict[int, Extra] = {}
+    """What is measured only once in a whole run, by size, since it explains more than it compares."""
+    late: dict[int, Extra] = {}
+    """What is measured after everything else, by size: what takes longest, and can best be spared."""
     needs_go: bool = True
 
     @property

@@ -3,39 +3,61 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from bench.console import say
-from bench.lab import Bench, Command, control_plane, peer_command
+from bench.lab import Bench, Command, peer_command
+from bench.planes import Store, control_plane, samples
 from bench.processes import running, usage
 from bench.results import Measurement
 from bench.scenarios import Scenario
-from bench.scenarios.operators import ended_or
+from bench.scenarios.operators import PEERS, ended_or
 
 SETTLED_SECONDS = 2.0
 
 
-async def synced(peers: Sequence[str], n: int, directory: Path) -> list[Measurement]:
+async def synced(n: int, directory: Path) -> list[Measurement]:
     """Resources that are already done: the operator only has to read them. Base is the same operator without any.
 
-    The peers read the same resources one after the other; none of them writes.
+    Those that share a control plane read the same resources one after the other; none of them writes.
     """
-    commands = {peer: command for peer in peers if (command := peer_command(peer, "status")) is not None}
+    commands = {peer: command_of(peer) for peer in PEERS}
     async with control_plane("real", directory) as bench:
         bases = {peer: await at_rest(bench, command, directory) for peer, command in commands.items()}
-        await bench.create_samples(n)
-        await bench.load("done", n)
-        found = []
-        for peer, command in commands.items():
-            if peer == "kopf":
-                await at_rest(bench, command, directory)  # marks each resource as handled, in an annotation
-            again = await at_rest(bench, command, directory)
-            found.append(Measurement("cache", peer, n, told(bases[peer], again, n)))
-            say(f"  {peer}: {again['seconds']:.1f} s, {again['rss']:.0f} MB")
+    found = []
+    for store, peers in ((done(n), ("kapsa", "controller-runtime")), (handled(n), ("kopf",))):
+        async with control_plane("real", directory, store) as bench:
+            for peer in peers:
+                full = await at_rest(bench, commands[peer], directory)
+                found.append(Measurement("cache", peer, n, told(bases[peer], full, n)))
+                say(f"  {peer}: {full['seconds']:.1f} s, {full['rss']:.0f} MB")
     return found
+
+
+def done(n: int) -> Store:
+    """n samples whose status is written."""
+
+    async def fill(bench: Bench) -> None:
+        await bench.load("done", n)
+
+    return Store(f"{n}-done", fill, after=samples(n))
+
+
+def handled(n: int) -> Store:
+    """The same, each marked by kopf as handled, in an annotation: what it does when it first sees one."""
+
+    async def fill(bench: Bench) -> None:
+        await at_rest(bench, command_of("kopf"), bench.directory)
+
+    return Store(f"{n}-handled", fill, after=done(n))
+
+
+def command_of(peer: str) -> Command:
+    command = peer_command(peer, "status")
+    if command is None:
+        raise RuntimeError(f"{peer} needs a Go toolchain")
+    return command
 
 
 def told(base: dict[str, float], full: dict[str, float], n: int) -> dict[str, float]:
@@ -80,6 +102,5 @@ SCENARIO = Scenario(
     name="cache",
     about="n resources that are already done: from start to idle, and the memory they take",
     sizes=(10000,),
-    run=functools.partial(synced, ("kapsa", "controller-runtime")),
-    once={10000: functools.partial(synced, ("kopf",))},
+    run=synced,
 )

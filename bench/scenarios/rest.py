@@ -6,7 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from bench.lab import HERE, control_plane, kapsa_command
+from bench.lab import HERE, kapsa_command
+from bench.planes import control_plane
 from bench.results import Measurement
 from bench.scenarios import Scenario
 from bench.scenarios.cache import at_rest

@@ -7,7 +7,8 @@ import statistics
 import time
 from pathlib import Path
 
-from bench.lab import Bench, control_plane, embedded_plane
+from bench.lab import Bench
+from bench.planes import control_plane, embedded_plane, real_plane
 from bench.results import Measurement
 from bench.scenarios import Scenario
 from kapsa.devcluster import DevCluster
@@ -67,8 +68,8 @@ async def starts(n: int, directory: Path) -> list[Measurement]:
         seconds = [await start(directory) for _ in range(n)]
         found.append(Measurement("server-start", name, n, {"ms to ready": statistics.median(seconds) * 1000}))
     if shutil.which("go") is not None:
-        async with DevCluster(engine="real", controllers=False) as cluster:
-            took = cluster.real.startup_seconds
+        async with real_plane() as plane:
+            took = plane.startup_seconds
         found.append(Measurement("server-start", "real", n, {"ms to ready": took * 1000}))
     return found
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.plan import Budget, Cell, Step, shortfalls, whole_run
 from bench.results import Measurement, Run
-from bench.scenarios import Scenario, scenarios
+from bench.scenarios import Extra, Scenario, scenarios
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -31,9 +31,15 @@ def test_every_round_does_all_and_what_takes_minutes_last() -> None:
     assert told(steps) == ["1: b n=2", "1: a n=1", "1: a n=8,000", "2: b n=2", "2: a n=1", "2: a n=8,000"]
 
 
-def test_what_takes_minutes_is_done_once() -> None:
-    steps = whole_run([scenario("a", 1, once={1: nothing})], repeat=3)
-    assert told(steps) == ["1: a n=1", "1: a n=1 (once)", "2: a n=1", "3: a n=1"]
+def test_what_only_explains_is_done_once() -> None:
+    steps = whole_run([scenario("a", 1, once={1: Extra("another way", nothing)})], repeat=3)
+    assert told(steps) == ["1: a n=1", "1: a n=1 (another way)", "2: a n=1", "3: a n=1"]
+
+
+def test_what_can_best_be_spared_comes_after_all_rounds() -> None:
+    steps = whole_run([scenario("a", 1, late={1: Extra("the slowest", nothing)}), scenario("b", 1)], repeat=2)
+    late = ["1: a n=1 (the slowest)", "2: a n=1 (the slowest)"]
+    assert told(steps) == ["1: a n=1", "1: b n=1", "2: a n=1", "2: b n=1", *late]
 
 
 def test_a_step_that_would_not_end_in_time_is_left_out_and_said() -> None:

@@ -109,6 +109,7 @@ func (r *reconciler) children(ctx context.Context, sample *Sample) error {
 	}
 	service := &corev1.Service{ObjectMeta: meta}
 	_, err := controllerutil.CreateOrUpdate(ctx, r.Client, service, func() error {
+		service.Spec.ClusterIP = corev1.ClusterIPNone
 		service.Spec.Selector = labels
 		if len(service.Spec.Ports) == 0 {
 			service.Spec.Ports = []corev1.ServicePort{{}}
@@ -135,7 +136,7 @@ func (r *reconciler) applyChildren(ctx context.Context, sample *Sample) error {
 	}
 	port := corev1apply.ServicePort().WithPort(80).WithTargetPort(intstr.FromInt32(80))
 	service := corev1apply.Service(sample.Name, sample.Namespace).WithOwnerReferences(owner).
-		WithSpec(corev1apply.ServiceSpec().WithSelector(labels).WithPorts(port))
+		WithSpec(corev1apply.ServiceSpec().WithClusterIP(corev1.ClusterIPNone).WithSelector(labels).WithPorts(port))
 	return r.Apply(ctx, service, client.FieldOwner("sample"), client.ForceOwnership)
 }
 

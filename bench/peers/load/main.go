@@ -104,7 +104,7 @@ func send(client *http.Client, operation string, i int64) bool {
 		uid := known[name]["metadata"].(map[string]any)["uid"]
 		owner := fmt.Sprintf(`"ownerReferences":[{"apiVersion":"bench.kapsa.dev/v1","kind":"Sample","name":"%s","uid":"%s","controller":true,"blockOwnerDeletion":true}]`, name, uid)
 		deployment := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"%s",%s},"spec":{"selector":{"matchLabels":{"app":"%s"}},"template":{"metadata":{"labels":{"app":"%s"}},"spec":{"containers":[{"name":"app","image":"example.com/app:1"}]}}}}`, name, owner, name, name)
-		service := fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"%s",%s},"spec":{"selector":{"app":"%s"},"ports":[{"port":80,"targetPort":80}]}}`, name, owner, name)
+		service := fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"%s",%s},"spec":{"clusterIP":"None","selector":{"app":"%s"},"ports":[{"port":80,"targetPort":80}]}}`, name, owner, name)
 		return apply(client, deployments+"/"+name, deployment) && apply(client, services+"/"+name, service) && send(client, "done", i)
 	case "status-apply":
 		body := fmt.Sprintf(`{"apiVersion":"bench.kapsa.dev/v1","kind":"Sample","metadata":{"name":"%s"},"status":{"value":%d}}`, name, time.Now().UnixNano())

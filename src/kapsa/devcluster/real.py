@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import shutil
 import socket
 import ssl
 import time
@@ -60,18 +61,21 @@ class RealControlPlane:
         controllers: bool = True,
         nodes: int = 1,
         port: int = 0,
+        data: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
         """`binaries` maps each component's name to its executable; without it they are found, or built.
 
         Without `controllers` only etcd and the API server run, which is what a test of the API itself wants.
-        A `port` of 0 means any free one. `progress` hears of a build, which is told on standard error by default.
+        A `port` of 0 means any free one. `data` is what another one's `save()` kept: this one begins with its objects.
+        `progress` hears of a build, which is told on standard error by default.
         """
         self._binaries = binaries or {}
         self._progress = progress
         self._controllers = controllers
         self._nodes = nodes if controllers else 0
         self._wanted_port = port
+        self._data = data
         self._supervisor: Supervisor | None = None
         self._components: dict[str, Component] = {}
         self._clients: dict[str, KeyPair] = {}
@@ -133,6 +137,20 @@ class RealControlPlane:
             await asyncio.shield(stopping.close())
         self._components.clear()
 
+    async def save(self, target: Path) -> None:
+        """Stop, and keep every object in a new directory, from which others can start as often as they like (`data`)."""
+        if self._supervisor is None:
+            raise DevClusterError("the control plane is not running; start it first")
+        try:
+            for name in reversed(components.EVERYTHING):
+                if name in self._components:
+                    await self._supervisor.stop(name)
+            # What etcd has acknowledged is in its log, however it ended; *.tmp are empty files it keeps ready.
+            store = Files(self.directory) / "etcd"
+            await asyncio.to_thread(shutil.copytree, store, target, ignore=shutil.ignore_patterns("*.tmp"))
+        finally:
+            await self.stop()
+
     async def wait_for_failure(self) -> ComponentFailed:
         """Return why, when a component ends on its own."""
         running = list(self._components.values())
@@ -145,6 +163,8 @@ class RealControlPlane:
             await self._supervisor.remove_at_end(path)
 
     async def _start_components(self, files: Files) -> None:
+        if self._data is not None:
+            await asyncio.to_thread(shutil.copytree, self._data, files / "etcd")
         await self._run(ETCD, components.etcd(files), files)
         await asyncio.to_thread(self._write_credentials, files)
         await self._start_api_server(files)

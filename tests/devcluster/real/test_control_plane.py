@@ -13,7 +13,8 @@ import pytest
 import pytest_asyncio
 
 from kapsa.devcluster import DevCluster
-from kapsa.devcluster.errors import ComponentFailed, PortBusy
+from kapsa.devcluster.errors import ComponentFailed, DevClusterError, PortBusy
+from kapsa.devcluster.real import RealControlPlane
 from kapsa.tools import find_tool
 from tests.devcluster.real.watching import is_running, until_gone
 
@@ -50,7 +51,9 @@ CLAIM = {
 }
 
 
-async def kubectl(cluster: DevCluster, *arguments: str, stdin: object = None) -> tuple[int, str]:
+async def kubectl(
+    cluster: DevCluster | RealControlPlane, *arguments: str, stdin: object = None
+) -> tuple[int, str]:
     """Run the real kubectl; returns its exit code and all it said."""
     tool = await asyncio.to_thread(find_tool, "kubectl")
     process = await asyncio.create_subprocess_exec(
@@ -245,3 +248,29 @@ def test_a_parent_that_dies_leaves_no_process_and_no_directory(number: signal.Si
         parent.send_signal(number)
         parent.wait()
         until_gone(told["pids"], Path(told["directory"]))
+
+
+async def test_what_one_kept_is_there_when_others_start_from_it(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    async with DevCluster(engine="real", controllers=False) as first:
+        assert await kubectl(first, "create", "configmap", "note", "--from-literal=by=first") == (
+            0,
+            "configmap/note created\n",
+        )
+        processes = first.real.pids
+        await first.real.save(kept)
+        assert not [pid for pid in processes.values() if is_running(pid)]
+    for _ in range(2):
+        again = RealControlPlane(controllers=False, data=kept)
+        await again.start()
+        try:
+            code, said = await kubectl(again, "get", "configmap", "note", "-o=jsonpath={.data.by}")
+            assert (code, said) == (0, "first")
+            await kubectl(again, "delete", "configmap", "note")
+        finally:
+            await again.stop()
+
+
+async def test_only_what_runs_can_be_kept(tmp_path: Path) -> None:
+    with pytest.raises(DevClusterError, match="the control plane is not running; start it first"):
+        await RealControlPlane().save(tmp_path / "kept")
