@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.table import Table as RichTable
 
 from bench.console import output, say, say_loudly
-from bench.lab import HERE, machine, versions
+from bench.lab import HERE, compile_kapsa, machine, versions
 from bench.page import write_page
 from bench.plan import Budget, Cell, Step, shortfalls, whole_run
 from bench.results import Measurement, Run, tables
@@ -135,6 +135,7 @@ async def start(chosen: list[Scenario], given: argparse.Namespace) -> bool:
         versions=versions(),
         load=os.getloadavg()[0],
     )
+    compile_kapsa()
     if shutil.which("go") is None:
         chosen = without_go(chosen, run)
     elif any(scenario.needs_go for scenario in chosen):

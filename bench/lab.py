@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import compileall
 import functools
 import json
 import os
@@ -19,6 +20,7 @@ from typing import Any
 import msgspec
 import yaml
 
+import kapsa
 from bench.processes import Usage, usage
 from kapsa.devcluster.binaries import pinned_versions
 from kapsa.runtime import Client
@@ -123,6 +125,12 @@ def go_program(name: str) -> Path | None:
         ["go", "build", "-trimpath", "-ldflags=-s -w", "-o", str(target), "."], cwd=PEERS / name, check=True
     )
     return target
+
+
+def compile_kapsa() -> None:
+    """Compile Kapsa's modules as installing a package does, and as kopf's are; a checkout's may be compiled at each start."""
+    for folder in (Path(kapsa.__file__).parent, PEERS):
+        compileall.compile_dir(folder, quiet=2)
 
 
 class Command(msgspec.Struct, frozen=True):

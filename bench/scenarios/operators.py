@@ -266,9 +266,10 @@ SCENARIOS = (
     ),
     Scenario(
         name="owned-children-embedded",
-        about="the same as owned-children on the embedded engine",
-        sizes=(500,),
-        run=functools.partial(compare, "owned-children-embedded", "owned", "embedded", PEERS),
+        about="the same as owned-children on the embedded engine, which is no limit to anybody here; without "
+        "controller-runtime, whose client writes built-in kinds as protobuf, which that engine does not speak",
+        sizes=(2000,),
+        run=functools.partial(compare, "owned-children-embedded", "owned", "embedded", ["kapsa", "kopf"]),
         needs_go=False,
     ),
 )
