@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from kapsa.devcluster import DevCluster
 from kapsa.runtime import errors
@@ -196,3 +197,13 @@ async def test_everything_that_is_served_is_discovered(client: Client) -> None:
 
 def test_a_reader_has_no_verb_that_writes() -> None:
     assert not {"create", "replace", "patch", "apply", "delete", "delete_collection"} & set(dir(Reader))
+
+
+async def test_what_the_server_warns_of_is_logged_once(client: Client) -> None:
+    misspelt = {**config_map("a"), "dta": {"x": "1"}, "immutabel": True}
+    with capture_logs() as logs:
+        await client.create(misspelt)
+        await client.replace(misspelt)
+    warned = [(line["warning"], line["request"]) for line in logs if line["event"] == "the API server warns"]
+    path = f"POST /api/v1/namespaces/{client.namespace}/configmaps"
+    assert sorted(warned) == [('unknown field "dta"', path), ('unknown field "immutabel"', path)]

@@ -114,6 +114,20 @@ async def test_a_server_that_does_not_answer_in_time_is_given_up() -> None:
     assert caught.value.sent is True
 
 
+async def test_a_stream_whose_answer_does_not_begin_is_given_up() -> None:
+    release = asyncio.Event()
+
+    async def hang(request: web.Request) -> web.Response:
+        await release.wait()
+        return web.Response()
+
+    async with serving(hang) as server, transport_to(server, timeout=0.05) as transport:
+        with pytest.raises(errors.NoResponse, match="GET /log at .*: no answer in time"):
+            async with transport.stream("GET", "/log"):
+                pass
+        release.set()
+
+
 async def test_a_redirect_is_never_followed() -> None:
     async def away(request: web.Request) -> web.Response:
         raise web.HTTPTemporaryRedirect("http://169.254.169.254/")

@@ -8,6 +8,7 @@ import msgspec
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.errors import ClientError, TransportError, WriteRefused, error_from_response
 from kapsa.runtime.retry import RetryPolicy
+from kapsa.runtime.server_warnings import ServerWarnings
 from kapsa.runtime.transport import Query, Response, Transport
 
 __all__ = ["Call", "CallObserver", "Dispatcher", "WriteGate"]
@@ -51,21 +52,24 @@ class Dispatcher:
         retry: RetryPolicy,
         before_write: WriteGate | None = None,
         observers: list[CallObserver] | None = None,
+        warnings: ServerWarnings | None = None,
     ) -> None:
         self.transport = transport
         self.before_write = before_write
         self.observers: list[CallObserver] = observers if observers is not None else []
+        self.warnings = warnings or ServerWarnings()
         self._clock = clock
         self._retry = retry
 
     def gated(self, before_write: WriteGate | None) -> "Dispatcher":
-        """The same connections, retry budget and observers behind another write gate."""
+        """The same connections, retry budget, observers and warnings behind another write gate."""
         return Dispatcher(
             self.transport,
             clock=self._clock,
             retry=self._retry,
             before_write=before_write,
             observers=self.observers,
+            warnings=self.warnings,
         )
 
     async def send(
@@ -88,6 +92,7 @@ class Dispatcher:
             except TransportError as error:
                 failure: ClientError = error
             else:
+                self.warnings.hear(response.headers, method, path)
                 if response.status < 300:
                     self._retry.budget.succeeded()
                     return response

@@ -319,6 +319,7 @@ class Reader:
         try:
             async with transport.stream("GET", path, query=query, headers=headers) as response:
                 code = response.status
+                self._dispatcher.warnings.hear(response.headers, "GET", path)
                 if code >= 300:
                     body = await _start_of(response)
                     raise error_from_response(code, response.headers, body, action=f"GET {path}")

@@ -211,7 +211,9 @@ class HttpTransport:
         answer = StreamedAnswer(asyncio.get_running_loop(), connection)
         try:
             connection.send(request, answer)
-            await answer.begun
+            # Only its head: what follows may take as long as it likes.
+            async with asyncio.timeout(self._timeout):
+                await answer.begun
         except OSError as error:
             connection.abort()
             raise _broken(error, self._what(method, target)) from error
