@@ -1,4 +1,4 @@
-"""PreviewEnvironments: what is made, what follows a change, what goes, and what is told about it."""
+"""PreviewEnvironments: what is made, what follows a change, and what goes."""
 
 from __future__ import annotations
 
@@ -7,79 +7,23 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster import FaultPlan
-from kapsa.devcluster.faults import Answer, Rule
 from kapsa.environments.controllers.preview_environment import (
     CHILDREN,
     DEPLOYMENT,
     INGRESS,
     NETWORK_POLICY,
     SERVICE,
-    PreviewEnvironmentController,
     failed_rollout,
     rolled_out,
 )
-from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import OWNER_UID
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
-from kapsa.runtime import Operator
 from kapsa.runtime.audit import Audit
 from kapsa.runtime.rbac import grants
 from kapsa.runtime.testing import Harness, RecordedCall, Scenario, crash_at_every_write
+from tests.environments.previews import NAMESPACE, Preview, make_operator, spec
 from tests.environments.stage import Stage
-
-NAMESPACE = "v1/Namespace"
-
-
-def make_operator(settings: Settings | None = None) -> Operator:
-    metrics = EnvironmentMetrics()
-    controller = PreviewEnvironmentController(settings or Settings(), metrics.previews)
-    return Operator(controllers=[controller], collect=metrics.collect)
-
-
-def spec(number: int, **more: Any) -> dict[str, Any]:
-    return {
-        "pr_number": number,
-        "branch_name": f"feature/{number}",
-        "image": "youruser/my-app",
-        "image_tag": "a3f9c2d",
-        **more,
-    }
-
-
-class Preview:
-    """One preview of a test."""
-
-    def __init__(self, stage: Stage, number: int | None = None, name: str = "") -> None:
-        self.stage = stage
-        self.number = stage.number if number is None else number
-        self.name = name or f"pr-{self.number}-env"
-        self.place = f"preview-pr-{self.number}"
-
-    async def ask(self, **more: Any) -> PreviewEnvironment:
-        found: PreviewEnvironment = await self.stage.apply(
-            PreviewEnvironment, self.name, spec(self.number, **more)
-        )
-        return found
-
-    async def ready(self) -> PreviewEnvironment:
-        found: PreviewEnvironment = await self.stage.condition(PreviewEnvironment, self.name)
-        return found
-
-    async def child(self, kind: str, suffix: str) -> Any:
-        return await self.stage.get(kind, f"pr-{self.number}-{suffix}", namespace=self.place)
-
-    async def children(self) -> dict[str, Any]:
-        names = {NETWORK_POLICY: "netpol", DEPLOYMENT: "app", SERVICE: "svc", INGRESS: "ingress"}
-        return {kind: await self.child(kind, suffix) for kind, suffix in names.items()}
-
-    async def delete(self) -> None:
-        await self.stage.client.delete(PreviewEnvironment, self.name, namespace=self.stage.namespace)
-
-    async def gone(self) -> None:
-        await self.stage.gone(NAMESPACE, self.place, namespace="")
-        await self.stage.gone(PreviewEnvironment, self.name)
 
 
 async def test_a_preview_gets_its_namespace_deployment_service_ingress_and_policy(stage: Stage) -> None:
@@ -332,207 +276,6 @@ async def test_a_time_that_ran_out_while_the_operator_was_away_is_up_at_once(sta
     await stage.clock.sleep(7200)
     await stage.start(make_operator())
     await preview.gone()
-
-
-async def test_two_pull_requests_live_side_by_side(stage: Stage) -> None:
-    await stage.start(make_operator())
-    one, two = Preview(stage), Preview(stage, stage.number + 1)
-    await one.ask()
-    await two.ask(image_tag="other")
-    urls = {(await one.ready()).status.url, (await two.ready()).status.url}
-    assert len(urls) == 2
-    await one.delete()
-    await one.gone()
-    assert all((await two.children()).values())
-    assert (await two.ready()).status.phase == "Ready"
-
-
-async def test_a_foreign_namespace_is_refused_and_left_alone(stage: Stage) -> None:
-    preview = Preview(stage)
-    foreign = await stage.make_namespace(preview.place, team="other")
-    await stage.start(make_operator())
-    await preview.ask()
-    found = await stage.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
-    assert found.status.phase == "Failed"
-    assert f"namespace {preview.place} belongs to somebody else" in found.status.condition("Ready").message
-    assert not any((await preview.children()).values())
-    await preview.delete()
-    await stage.gone(PreviewEnvironment, preview.name)
-    kept = await stage.get(NAMESPACE, preview.place)
-    assert kept["metadata"]["uid"] == foreign["metadata"]["uid"]
-    assert "deletionTimestamp" not in kept["metadata"]
-    assert kept["metadata"]["labels"].get("managed-by") is None
-    await stage.client.delete(NAMESPACE, preview.place)
-
-
-async def test_a_preview_is_made_once_the_foreign_namespace_is_gone(stage: Stage) -> None:
-    preview = Preview(stage)
-    await stage.make_namespace(preview.place)
-    await stage.start(make_operator())
-    await preview.ask()
-    await stage.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
-    await stage.client.delete(NAMESPACE, preview.place)
-    await preview.ready()
-
-
-async def test_a_second_preview_of_one_pull_request_waits_for_the_first(stage: Stage) -> None:
-    await stage.start(make_operator())
-    first, second = Preview(stage), Preview(stage, name="again")
-    await first.ask()
-    await first.ready()
-    await second.ask(image_tag="other")
-    refused = await stage.condition(PreviewEnvironment, "again", "False", reason="NamespaceNotOurs")
-    assert f"belongs to {stage.namespace}/{first.name}" in refused.status.condition("Ready").message
-    assert (await first.ready()).status.image == "youruser/my-app:a3f9c2d"
-    await first.delete()
-    await stage.gone(PreviewEnvironment, first.name)
-    assert (await second.ready()).status.image == "youruser/my-app:other"
-
-
-async def test_a_namespace_that_was_replaced_is_not_ours_whatever_its_labels_say(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
-    asked = await preview.ask()
-    await preview.ready()
-    await stage.harness.stop()
-    await stage.client.delete(NAMESPACE, preview.place)
-    await stage.gone(NAMESPACE, preview.place, namespace="")
-    forged = await stage.make_namespace(preview.place, **{OWNER_UID: asked.metadata.uid})
-    await stage.start(make_operator())
-    found = await stage.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
-    assert "is not the one that was made" in found.status.condition("Ready").message
-    await preview.delete()
-    await stage.gone(PreviewEnvironment, preview.name)
-    kept = await stage.get(NAMESPACE, preview.place)
-    assert kept["metadata"]["uid"] == forged["metadata"]["uid"]
-    assert "deletionTimestamp" not in kept["metadata"]
-    await stage.client.delete(NAMESPACE, preview.place)
-
-
-async def test_a_namespace_that_somebody_deletes_is_made_again(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
-    await preview.ask()
-    old = (await preview.ready()).status.namespace
-    assert old is not None
-    await stage.client.delete(NAMESPACE, preview.place)
-
-    async def remade() -> bool:
-        found = await stage.get(PreviewEnvironment, preview.name)
-        new = found.status.namespace
-        return new is not None and new.uid != old.uid and found.status.is_true("Ready")
-
-    await stage.until(remade, "the namespace is made again")
-    assert all((await preview.children()).values())
-
-
-async def test_a_namespace_that_does_not_go_is_reported_with_what_blocks_it(stage: Stage) -> None:
-    await stage.start(make_operator(Settings(deletion_report_after=2)))
-    preview = Preview(stage)
-    await preview.ask()
-    await preview.ready()
-    stuck = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "stuck", "namespace": preview.place, "finalizers": ["example.com/never"]},
-    }
-    await stage.client.create(stuck)
-    await preview.delete()
-
-    async def reported() -> bool:
-        found = await stage.get(PreviewEnvironment, preview.name)
-        condition = found.status.condition("Ready")
-        return condition.reason == "NamespaceTerminating" and "example.com/never" in condition.message
-
-    await stage.until(reported, "the condition names the finalizer that blocks")
-    await stage.client.patch(
-        "v1/ConfigMap", "stuck", {"metadata": {"finalizers": None}}, namespace=preview.place
-    )
-    await preview.gone()
-
-
-async def test_the_six_metrics_have_their_names_and_labels(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
-    await preview.ask()
-    await preview.ready()
-    await stage.at_rest()
-    told = stage.metrics()
-    assert told[f'preview_environments_created_total{{branch_name="feature/{preview.number}"}}'] == 1
-    assert told[f'preview_environments_reconcile_total{{pr_number="{preview.number}"}}'] >= 1
-    assert told["preview_environments_active"] >= 1
-    assert told["preview_environments_expired_total"] == 0
-    assert told["preview_environment_creation_duration_seconds_count"] == 1
-    bounds = [
-        name.split('"')[1]
-        for name in told
-        if name.startswith("preview_environment_creation_duration_seconds_b")
-    ]
-    assert bounds == ["1.0", "2.0", "5.0", "10.0", "20.0", "30.0", "60.0", "+Inf"]
-
-
-@pytest.mark.virtual_time
-@pytest.mark.parametrize(
-    ("resource", "step"),
-    [("deployments", "deployment"), ("services", "service"), ("ingresses", "ingress")],
-)
-async def test_a_failure_is_counted_by_its_step_and_overcome(
-    stage: Stage, faults: FaultPlan, resource: str, step: str
-) -> None:
-    faults.add(Rule(action=Answer(code=500), verb="write", resource=resource, client="operator", nth=1))
-    await stage.start(make_operator())
-    preview = Preview(stage)
-    await preview.ask()
-    await preview.ready()
-    assert stage.metrics()[f'preview_environments_failed_total{{step="{step}"}}'] == 1
-
-
-@pytest.mark.virtual_time
-async def test_a_failed_update_is_counted_as_one(stage: Stage, faults: FaultPlan) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
-    await preview.ask()
-    await preview.ready()
-    faults.add(Rule(action=Answer(code=500), verb="write", resource="deployments", client="operator", nth=1))
-    await preview.ask(image_tag="newer")
-    await preview.ready()
-    assert stage.metrics()['preview_environments_failed_total{step="update"}'] == 1
-
-
-async def touched(preview: Preview) -> None:
-    """A reconcile for no reason."""
-    patch = {"metadata": {"annotations": {"example.com/touched": "1"}}}
-    await preview.stage.client.patch(
-        PreviewEnvironment, preview.name, patch, namespace=preview.stage.namespace
-    )
-    await preview.stage.at_rest()
-
-
-@pytest.mark.virtual_time
-async def test_a_rollout_that_fails_is_told_and_counted_once(stage: Stage) -> None:
-    preview = Preview(stage)
-    stage.harness.cluster.workloads.crash(f"{preview.place}/*", exit_code=1)
-    await stage.start(make_operator())
-    await preview.ask()
-    await stage.clock.sleep(700)
-    found = await stage.condition(PreviewEnvironment, preview.name, "False", reason="RolloutFailed")
-    assert found.status.phase == "Failed"
-    await touched(preview)
-    assert stage.metrics()['preview_environments_failed_total{step="deployment"}'] == 1
-    assert (
-        f'preview_environments_created_total{{branch_name="feature/{preview.number}"}}' not in stage.metrics()
-    )
-
-
-@pytest.mark.virtual_time
-async def test_a_namespace_in_the_way_is_counted_once(stage: Stage) -> None:
-    preview = Preview(stage)
-    await stage.make_namespace(preview.place)
-    await stage.start(make_operator())
-    await preview.ask()
-    await stage.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
-    await touched(preview)
-    assert stage.metrics()['preview_environments_failed_total{step="namespace"}'] == 1
 
 
 @pytest.mark.parametrize(

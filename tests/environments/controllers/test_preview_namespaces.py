@@ -1,0 +1,126 @@
+"""The namespaces of PreviewEnvironments: whose they are, and what becomes of them."""
+
+from __future__ import annotations
+
+from kapsa.environments.names import OWNER_UID
+from kapsa.environments.resources import PreviewEnvironment
+from kapsa.environments.settings import Settings
+from tests.environments.previews import NAMESPACE, Preview, make_operator
+from tests.environments.stage import Stage
+
+
+async def test_two_pull_requests_live_side_by_side(stage: Stage) -> None:
+    await stage.start(make_operator())
+    one, two = Preview(stage), Preview(stage, stage.number + 1)
+    await one.ask()
+    await two.ask(image_tag="other")
+    urls = {(await one.ready()).status.url, (await two.ready()).status.url}
+    assert len(urls) == 2
+    await one.delete()
+    await one.gone()
+    assert all((await two.children()).values())
+    assert (await two.ready()).status.phase == "Ready"
+
+
+async def test_a_foreign_namespace_is_refused_and_left_alone(stage: Stage) -> None:
+    preview = Preview(stage)
+    foreign = await stage.make_namespace(preview.place, team="other")
+    await stage.start(make_operator())
+    await preview.ask()
+    found = await stage.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
+    assert found.status.phase == "Failed"
+    assert f"namespace {preview.place} belongs to somebody else" in found.status.condition("Ready").message
+    assert not any((await preview.children()).values())
+    await preview.delete()
+    await stage.gone(PreviewEnvironment, preview.name)
+    kept = await stage.get(NAMESPACE, preview.place)
+    assert kept["metadata"]["uid"] == foreign["metadata"]["uid"]
+    assert "deletionTimestamp" not in kept["metadata"]
+    assert kept["metadata"]["labels"].get("managed-by") is None
+    await stage.client.delete(NAMESPACE, preview.place)
+
+
+async def test_a_preview_is_made_once_the_foreign_namespace_is_gone(stage: Stage) -> None:
+    preview = Preview(stage)
+    await stage.make_namespace(preview.place)
+    await stage.start(make_operator())
+    await preview.ask()
+    await stage.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
+    await stage.client.delete(NAMESPACE, preview.place)
+    await preview.ready()
+
+
+async def test_a_second_preview_of_one_pull_request_waits_for_the_first(stage: Stage) -> None:
+    await stage.start(make_operator())
+    first, second = Preview(stage), Preview(stage, name="again")
+    await first.ask()
+    await first.ready()
+    await second.ask(image_tag="other")
+    refused = await stage.condition(PreviewEnvironment, "again", "False", reason="NamespaceNotOurs")
+    assert f"belongs to {stage.namespace}/{first.name}" in refused.status.condition("Ready").message
+    assert (await first.ready()).status.image == "youruser/my-app:a3f9c2d"
+    await first.delete()
+    await stage.gone(PreviewEnvironment, first.name)
+    assert (await second.ready()).status.image == "youruser/my-app:other"
+
+
+async def test_a_namespace_that_was_replaced_is_not_ours_whatever_its_labels_say(stage: Stage) -> None:
+    await stage.start(make_operator())
+    preview = Preview(stage)
+    asked = await preview.ask()
+    await preview.ready()
+    await stage.harness.stop()
+    await stage.client.delete(NAMESPACE, preview.place)
+    await stage.gone(NAMESPACE, preview.place, namespace="")
+    forged = await stage.make_namespace(preview.place, **{OWNER_UID: asked.metadata.uid})
+    await stage.start(make_operator())
+    found = await stage.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
+    assert "is not the one that was made" in found.status.condition("Ready").message
+    await preview.delete()
+    await stage.gone(PreviewEnvironment, preview.name)
+    kept = await stage.get(NAMESPACE, preview.place)
+    assert kept["metadata"]["uid"] == forged["metadata"]["uid"]
+    assert "deletionTimestamp" not in kept["metadata"]
+    await stage.client.delete(NAMESPACE, preview.place)
+
+
+async def test_a_namespace_that_somebody_deletes_is_made_again(stage: Stage) -> None:
+    await stage.start(make_operator())
+    preview = Preview(stage)
+    await preview.ask()
+    old = (await preview.ready()).status.namespace
+    assert old is not None
+    await stage.client.delete(NAMESPACE, preview.place)
+
+    async def remade() -> bool:
+        found = await stage.get(PreviewEnvironment, preview.name)
+        new = found.status.namespace
+        return new is not None and new.uid != old.uid and found.status.is_true("Ready")
+
+    await stage.until(remade, "the namespace is made again")
+    assert all((await preview.children()).values())
+
+
+async def test_a_namespace_that_does_not_go_is_reported_with_what_blocks_it(stage: Stage) -> None:
+    await stage.start(make_operator(Settings(deletion_report_after=2)))
+    preview = Preview(stage)
+    await preview.ask()
+    await preview.ready()
+    stuck = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "stuck", "namespace": preview.place, "finalizers": ["example.com/never"]},
+    }
+    await stage.client.create(stuck)
+    await preview.delete()
+
+    async def reported() -> bool:
+        found = await stage.get(PreviewEnvironment, preview.name)
+        condition = found.status.condition("Ready")
+        return condition.reason == "NamespaceTerminating" and "example.com/never" in condition.message
+
+    await stage.until(reported, "the condition names the finalizer that blocks")
+    await stage.client.patch(
+        "v1/ConfigMap", "stuck", {"metadata": {"finalizers": None}}, namespace=preview.place
+    )
+    await preview.gone()
