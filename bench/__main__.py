@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -129,6 +130,10 @@ async def whole(chosen: list[Scenario], given: argparse.Namespace, run: Run) -> 
 
 
 async def start(chosen: list[Scenario], given: argparse.Namespace) -> bool:
+    task = asyncio.current_task()
+    assert task is not None
+    # As Ctrl-C does it: what was measured is kept, and no peer is left running.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     run = Run(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         machine=machine(),
@@ -157,7 +162,7 @@ def main() -> int:
     logs.configure(level="warning")
     try:
         return 0 if asyncio.run(start(chosen, given)) else 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
 
 

@@ -23,7 +23,7 @@ from kapsa.environments.resources import KINDS, DomainPool, Environment, Project
 from kapsa.environments.settings import Settings
 from kapsa.environments.testing import GitRepository, GitServer, RegistryServer
 from kapsa.environments.testing.loopback_tls import loopback_tls
-from kapsa.runtime import Client, custom_resource_definitions
+from kapsa.runtime import Client, Condition, custom_resource_definitions
 from kapsa.runtime.testing import InProcessTransport
 
 BRANCHES = 50
@@ -67,8 +67,9 @@ async def serve(directory: Path, n: int) -> None:
         await stack.enter_async_context(builder.working())
         answers_at = await answer_for_hosts(stack)
         lines = await standard_input()
+        observer = Observer(client, faults)
         while await lines.readline():
-            told = await progress(client, faults, str(cluster.kubeconfig), answers_at)
+            told = await observer.look(str(cluster.kubeconfig), answers_at)
             sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
             sys.stdout.buffer.flush()
 
@@ -78,8 +79,10 @@ def repository(git: GitServer, number: int, n: int) -> GitRepository:
     made = git.repository(f"team/app-{number}")
     files = {str(file.relative_to(APPLICATION)): file for file in APPLICATION.rglob("*") if file.is_file()}
     made.commit({path: file.read_bytes() for path, file in files.items()}, message="Begin")
-    for branch in range(min(BRANCHES, n - number * BRANCHES)):
-        made.commit({"index.html": f"branch {branch}"}, branch=f"branch-{branch}")
+    branches = range(min(BRANCHES, n - number * BRANCHES))
+    made.commit_to_new_branches(
+        {f"branch-{branch}": {"index.html": f"branch {branch}"} for branch in branches}
+    )
     return made
 
 
@@ -139,27 +142,60 @@ async def standard_input() -> asyncio.StreamReader:
     return reader
 
 
-async def progress(client: Client, faults: FaultPlan, kubeconfig: str, answers_at: str) -> Progress:
-    environments = (await client.list(Environment)).items
-    unready = [each for each in environments if each.status.phase != "Ready"]
-    # Whoever starts asks what it may do, by creating reviews that nobody keeps.
-    asked = [each for each in faults.records if each.client != "world" and "reviews" not in each.resource]
-    return Progress(
-        kubeconfig=kubeconfig,
-        answers_at=answers_at,
-        ready=len(environments) - len(unready),
-        environments=len(environments),
-        unready=[told(each) for each in unready[:3]],
-        requests=Counter(record.verb for record in asked),
-        writes=Counter(f"{record.verb} {record.resource}" for record in asked if record.is_write),
-    )
+class _Name(msgspec.Struct, frozen=True):
+    name: str
 
 
-def told(environment: Environment) -> str:
-    """What an environment says of itself."""
-    ready = environment.status.condition("Ready")
-    why = f"{ready.reason}: {ready.message}" if ready is not None else "nothing"
-    return f"{environment.name} is {environment.status.phase}, {why}"
+class _Status(msgspec.Struct, frozen=True):
+    phase: str = ""
+    conditions: list[Condition] = []
+
+
+class _Environment(msgspec.Struct, frozen=True):
+    """As much of an environment as tells how far it is: the observer shares its cores with the observed."""
+
+    metadata: _Name
+    status: _Status = _Status()
+
+    def __str__(self) -> str:
+        ready = [each for each in self.status.conditions if each.type == "Ready"]
+        why = f"{ready[0].reason}: {ready[0].message}" if ready else "nothing"
+        return f"{self.metadata.name} is {self.status.phase}, {why}"
+
+
+class Observer:
+    """Counts what the operator asks for, and the environments that are ready."""
+
+    def __init__(self, client: Client, faults: FaultPlan) -> None:
+        self._client = client
+        self._faults = faults
+        self._counted = 0
+        self._requests: Counter[str] = Counter()
+        self._writes: Counter[str] = Counter()
+
+    async def look(self, kubeconfig: str, answers_at: str) -> Progress:
+        environments = (await self._client.list(str(Environment.gvk), into=_Environment)).items
+        unready = [each for each in environments if each.status.phase != "Ready"]
+        self._count()
+        return Progress(
+            kubeconfig=kubeconfig,
+            answers_at=answers_at,
+            ready=len(environments) - len(unready),
+            environments=len(environments),
+            unready=[str(each) for each in unready[:3]],
+            requests=self._requests,
+            writes=self._writes,
+        )
+
+    def _count(self) -> None:
+        records = self._faults.records
+        for record in records[self._counted :]:
+            # Whoever starts asks what it may do, by creating reviews that nobody keeps.
+            if record.client != "world" and "reviews" not in record.resource:
+                self._requests[record.verb] += 1
+                if record.is_write:
+                    self._writes[f"{record.verb} {record.resource}"] += 1
+        self._counted = len(records)
 
 
 if __name__ == "__main__":

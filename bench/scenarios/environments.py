@@ -106,13 +106,13 @@ class World:
                 raise RuntimeError(
                     f"{found.ready} of {n} are ready after {LIMIT_SECONDS:.0f} s: {found.unready}"
                 )
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(1)
 
     async def at_rest(self) -> Progress:
         """Wait until nothing was written for a while."""
         before = await self.progress()
         while True:
-            await asyncio.sleep(5)
+            await asyncio.sleep(3)
             now = await self.progress()
             if now.writes == before.writes:
                 return now

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import random
 import statistics
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,17 @@ class Progress:
         """Set when the first sample is done."""
         self.first = self.last = 0.0
 
-    async def follow(self) -> None:
+    @contextlib.asynccontextmanager
+    async def followed(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Look on while the context lasts."""
+        task = asyncio.create_task(self._follow())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _follow(self) -> None:
         while True:  # the server ends a watch whose reader is slow
             async for event in self._bench.client.watch(
                 SAMPLES, into=_Seen, namespace="default", resource_version="0"
@@ -129,24 +140,23 @@ async def one_peer(engine: str, command: Command, n: int, directory: Path) -> di
     """A fresh control plane with n samples; then the operator starts and the clock runs."""
     async with control_plane(engine, directory, samples(n)) as bench:
         progress = Progress(bench, n)
-        following = asyncio.create_task(progress.follow())
-        before, server = await requests_by_verb(bench), bench.server_cpu()
-        started = time.monotonic()
-        with running(
-            command.arguments,
-            log=directory / "peer.log",
-            KUBECONFIG=str(bench.kubeconfig),
-            **command.environment,
-        ) as process:
-            starting = asyncio.create_task(cpu_at_first_write(progress, process.pid))
-            await ended_or(progress.everything(600), process, directory / "peer.log", following)
-            wall = time.monotonic() - started
-            used, server = usage(process.pid), bench.server_cpu() - server
-            after = await requests_by_verb(bench)
-            some = random.Random(7).sample(range(n), min(n, CHANGES))
-            latencies = [await progress.change(f"sample-{i}", 2) for i in some]
-            peak = usage(process.pid).peak_rss_mb
-        following.cancel()
+        async with progress.followed() as following:
+            before, server = await requests_by_verb(bench), bench.server_cpu()
+            started = time.monotonic()
+            with running(
+                command.arguments,
+                log=directory / "peer.log",
+                KUBECONFIG=str(bench.kubeconfig),
+                **command.environment,
+            ) as process:
+                starting = asyncio.create_task(cpu_at_first_write(progress, process.pid))
+                await ended_or(progress.everything(600), process, directory / "peer.log", following)
+                wall = time.monotonic() - started
+                used, server = usage(process.pid), bench.server_cpu() - server
+                after = await requests_by_verb(bench)
+                some = random.Random(7).sample(range(n), min(n, CHANGES))
+                latencies = [await progress.change(f"sample-{i}", 2) for i in some]
+                peak = usage(process.pid).peak_rss_mb
         start_cpu = await starting
     verbs = {f"{verb} requests": after[verb] - before.get(verb, 0) for verb in after}
     return {
@@ -190,10 +200,9 @@ async def bare_limit(kind: str, n: int, directory: Path) -> dict[str, float]:
     """The same writes by a program that does nothing else, seen by the same observer."""
     async with control_plane("real", directory, samples(n)) as bench:
         progress = Progress(bench, n)
-        following = asyncio.create_task(progress.follow())
-        outcome = await bench.load("owned" if kind == "owned" else "done", n)
-        await progress.everything(30)
-        following.cancel()
+        async with progress.followed():
+            outcome = await bench.load("owned" if kind == "owned" else "done", n)
+            await progress.everything(30)
     return {
         "wall s": outcome["seconds"],
         "writes per s": progress.rate,

@@ -85,6 +85,16 @@ class GitRepository:
         parent = self._tip(reference) or (self._tip(f"refs/heads/{start}") if start else None)
         return self._import(files, reference, message, parent)
 
+    def commit_to_new_branches(
+        self, changes: Mapping[str, Mapping[str, Content]], *, start: str = "main"
+    ) -> None:
+        """A commit on each of many new branches, by one git: the files of each branch by its name."""
+        parent = self._tip(f"refs/heads/{start}")
+        commits = [
+            self._commit(files, f"refs/heads/{branch}", "Change", parent) for branch, files in changes.items()
+        ]
+        self._fast_import(b"".join(commits))
+
     def pull_request(self, number: int, files: Mapping[str, Content], *, base: str = "main") -> str:
         """Push to a pull request from a fork: only its own reference leads to the commit."""
         reference = f"refs/pull/{number}/head"
@@ -124,22 +134,33 @@ class GitRepository:
         *,
         force: bool = False,
     ) -> str:
-        self._commits += 1
-        when = f"A Developer <developer@example.com> {_FIRST_COMMIT + self._commits} +0000"
-        stream = bytearray(f"commit {reference}\nauthor {when}\ncommitter {when}\n".encode())
-        stream += _data(message.encode())
-        if parent is not None:
-            stream += f"from {parent}\n".encode()
-        elif force:
-            stream += b"deleteall\n"
-        for path, content in files.items():
-            stream += _change(path, content)
-        if force:
-            stream = bytearray(f"reset {reference}\n\n".encode()) + stream
-        self.git("fast-import", "--quiet", "--force", stdin=bytes(stream))
+        commit = self._commit(files, reference, message, parent, whole=force)
+        self._fast_import((f"reset {reference}\n\n".encode() if force else b"") + commit)
         tip = self._tip(reference)
         assert tip is not None
         return tip
+
+    def _commit(
+        self,
+        files: Mapping[str, Content],
+        reference: str,
+        message: str,
+        parent: str | None,
+        *,
+        whole: bool = False,
+    ) -> bytes:
+        """A commit in the words of fast-import; a whole one has these files and no others."""
+        self._commits += 1
+        when = f"A Developer <developer@example.com> {_FIRST_COMMIT + self._commits} +0000"
+        stream = f"commit {reference}\nauthor {when}\ncommitter {when}\n".encode() + _data(message.encode())
+        if parent is not None:
+            stream += f"from {parent}\n".encode()
+        elif whole:
+            stream += b"deleteall\n"
+        return stream + b"".join(_change(path, content) for path, content in files.items())
+
+    def _fast_import(self, stream: bytes) -> None:
+        self.git("fast-import", "--quiet", "--force", stdin=stream)
 
 
 def _run_git(
