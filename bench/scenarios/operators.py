@@ -61,6 +61,7 @@ class Progress:
         self._bench = bench
         self._n = n
         self._done: set[str] = set()
+        self._synced = asyncio.Event()
         self._all = asyncio.Event()
         self._waiting: dict[str, tuple[int, asyncio.Future[float]]] = {}
         self.begun = asyncio.Event()
@@ -68,21 +69,25 @@ class Progress:
         self.first = self.last = 0.0
 
     @contextlib.asynccontextmanager
-    async def followed(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Look on while the context lasts."""
-        task = asyncio.create_task(self._follow())
+    async def followed(self) -> AsyncIterator[asyncio.Task[Any]]:
+        """Look on while the context lasts, which begins once everything that is there has been seen."""
+        tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._synced.wait())]
         try:
-            yield task
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            yield tasks[0]
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self) -> None:
         while True:  # the server ends a watch whose reader is slow
             async for event in self._bench.client.watch(
-                SAMPLES, into=_Seen, namespace="default", resource_version="0"
+                SAMPLES, into=_Seen, namespace="default", send_initial_events=True
             ):
-                if not isinstance(event, Bookmark):
+                if isinstance(event, Bookmark):
+                    self._synced.set()
+                else:
                     self._see(event.object)
 
     def _see(self, sample: _Seen) -> None:
@@ -179,7 +184,7 @@ async def cpu_at_first_write(progress: Progress, pid: int) -> float:
     return usage(pid).cpu_seconds
 
 
-async def ended_or(work: Awaitable[None], process: Any, log: Path, *others: asyncio.Task[None]) -> None:
+async def ended_or(work: Awaitable[None], process: Any, log: Path, *others: asyncio.Task[Any]) -> None:
     """Wait for the work, but not for an operator that has died, nor for a task of ours that has."""
     task = asyncio.ensure_future(work)
     try:

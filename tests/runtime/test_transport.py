@@ -100,14 +100,17 @@ async def test_a_cut_connection_says_that_the_server_may_have_seen_the_request()
     assert caught.value.sent is True
 
 
-async def test_a_server_that_does_not_answer_in_time_is_given_up() -> None:
-    release = asyncio.Event()
-
+def silent_until(release: asyncio.Event) -> Handler:
     async def hang(request: web.Request) -> web.Response:
         await release.wait()
         return web.Response()
 
-    async with serving(hang) as server, transport_to(server) as transport:
+    return hang
+
+
+async def test_a_server_that_does_not_answer_in_time_is_given_up() -> None:
+    release = asyncio.Event()
+    async with serving(silent_until(release)) as server, transport_to(server) as transport:
         with pytest.raises(errors.NoResponse, match="no answer in time") as caught:
             await transport.request("PATCH", "/x", timeout=0.05)
         release.set()
@@ -116,13 +119,8 @@ async def test_a_server_that_does_not_answer_in_time_is_given_up() -> None:
 
 async def test_a_stream_whose_answer_does_not_begin_is_given_up() -> None:
     release = asyncio.Event()
-
-    async def hang(request: web.Request) -> web.Response:
-        await release.wait()
-        return web.Response()
-
-    async with serving(hang) as server, transport_to(server, timeout=0.05) as transport:
-        with pytest.raises(errors.NoResponse, match="GET /log at .*: no answer in time"):
+    async with serving(silent_until(release)) as server, transport_to(server, timeout=0.05) as transport:
+        with pytest.raises(errors.NoResponse, match=r"GET /log at .*: no answer in time"):
             async with transport.stream("GET", "/log"):
                 pass
         release.set()
