@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,10 @@ from tests.leftovers import remove_kinds, remove_objects
 # How long an example takes says more about the machine's other work than about the code.
 settings.register_profile("kapsa", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kapsa")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in a script's background: what we start would not hear an interruption either, and some tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
