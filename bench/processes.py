@@ -35,6 +35,11 @@ def usage(pid: int) -> Usage:
     )
 
 
+def stolen_seconds() -> float:
+    """CPU seconds that a virtual machine's host has given to others so far, of all cores; 0 on a real machine."""
+    return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / TICKS
+
+
 def children(pid: int) -> list[int]:
     """The process's children, for a control plane whose parts are processes of their own."""
     found = []

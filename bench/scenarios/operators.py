@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import random
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ import msgspec
 from bench.console import say
 from bench.lab import SAMPLES, Bench, Command, peer_command
 from bench.planes import control_plane, samples
-from bench.processes import running, usage
+from bench.processes import running, stolen_seconds, usage
 from bench.results import Measurement
 from bench.scenarios import Extra, Scenario
 from kapsa.runtime.connect import load_config
 from kapsa.runtime.transport import HttpTransport
 from kapsa.runtime.watch import Bookmark
+
+Values = dict[str, float]
 
 PEERS = ("kapsa", "controller-runtime", "kopf")
 JUDGED = 2000
@@ -36,6 +39,10 @@ without watching the children it made, to tell what that saves."""
 CHANGES = 100
 """Single changes made to measure the time from write to reconciled."""
 BARE = "bare load generator"
+DISTURBED = 3.0
+"""Per cent of the machine's CPU: a reading of which the host took more for others tells about them."""
+ATTEMPTS = 3
+STOLEN = "taken by the host %"
 
 
 class _Value(msgspec.Struct, frozen=True):
@@ -130,24 +137,49 @@ async def compare(
     found = []
     for peer in peers:
         if peer == BARE:
-            values = await bare_limit(kind, n, directory)
+            read = functools.partial(bare_limit, kind, n, directory)
         else:
             command = peer_command(peer, kind)
             if command is None:
                 continue
-            values = await one_peer(engine, command, n, directory)
-        say(f"  {peer}: {values['wall s']:.2f} s, {values['writes per s']:.0f} a second")
+            read = functools.partial(one_peer, engine, command, n, directory)
+        values = await undisturbed(read, peer, ATTEMPTS if n <= JUDGED else 1)
         found.append(Measurement(name, peer, n, values))
     return found
 
 
-async def one_peer(engine: str, command: Command, n: int, directory: Path) -> dict[str, float]:
+async def undisturbed(read: Callable[[], Awaitable[Values]], peer: str, attempts: int) -> Values:
+    """A reading that the machine's host left alone, or the one that it disturbed least."""
+    readings: list[Values] = []
+    while len(readings) < attempts and (not readings or readings[-1][STOLEN] > DISTURBED):
+        values = await read()
+        say(
+            f"  {peer}: {values['wall s']:.2f} s, {values['writes per s']:.0f} a second"
+            + (f" (the host took {values[STOLEN]:.0f} %)" if values[STOLEN] > DISTURBED else "")
+        )
+        readings.append(values)
+    return min(readings, key=lambda values: values[STOLEN])
+
+
+class Theft:
+    """What the host of a virtual machine takes away from it, beginning now."""
+
+    def __init__(self) -> None:
+        self._began, self._before = time.monotonic(), stolen_seconds()
+
+    @property
+    def percent(self) -> float:
+        cores = (os.cpu_count() or 1) * (time.monotonic() - self._began)
+        return (stolen_seconds() - self._before) / cores * 100
+
+
+async def one_peer(engine: str, command: Command, n: int, directory: Path) -> Values:
     """A fresh control plane with n samples; then the operator starts and the clock runs."""
     async with control_plane(engine, directory, samples(n)) as bench:
         progress = Progress(bench, n)
         async with progress.followed() as following:
             before, server = await requests_by_verb(bench), bench.server_cpu()
-            started = time.monotonic()
+            started, theft = time.monotonic(), Theft()
             with running(
                 command.arguments,
                 log=directory / "peer.log",
@@ -156,7 +188,7 @@ async def one_peer(engine: str, command: Command, n: int, directory: Path) -> di
             ) as process:
                 starting = asyncio.create_task(cpu_at_first_write(progress, process.pid))
                 await ended_or(progress.everything(600), process, directory / "peer.log", following)
-                wall = time.monotonic() - started
+                wall, stolen = time.monotonic() - started, theft.percent
                 used, server = usage(process.pid), bench.server_cpu() - server
                 after = await requests_by_verb(bench)
                 some = random.Random(7).sample(range(n), min(n, CHANGES))
@@ -172,6 +204,7 @@ async def one_peer(engine: str, command: Command, n: int, directory: Path) -> di
         "CPU s until the first write": start_cpu,
         "CPU µs a resource after that": (used.cpu_seconds - start_cpu) / n * 1e6,
         "server CPU s": server,
+        STOLEN: stolen,
         "peak RSS MB": peak,
         "p50 ms": statistics.median(latencies) * 1000,
         "p99 ms": statistics.quantiles(latencies, n=100, method="inclusive")[98] * 1000,
@@ -201,17 +234,20 @@ async def ended_or(work: Awaitable[None], process: Any, log: Path, *others: asyn
         task.cancel()
 
 
-async def bare_limit(kind: str, n: int, directory: Path) -> dict[str, float]:
+async def bare_limit(kind: str, n: int, directory: Path) -> Values:
     """The same writes by a program that does nothing else, seen by the same observer."""
     async with control_plane("real", directory, samples(n)) as bench:
         progress = Progress(bench, n)
         async with progress.followed():
+            theft = Theft()
             outcome = await bench.load("owned" if kind == "owned" else "done", n)
             await progress.everything(30)
+            stolen = theft.percent
     return {
         "wall s": outcome["seconds"],
         "writes per s": progress.rate,
         "server CPU s": outcome["server_cpu"],
+        STOLEN: stolen,
     }
 
 
@@ -232,8 +268,11 @@ async def requests_by_verb(bench: Bench) -> dict[str, float]:
 
 
 def real_peers(n: int) -> list[str]:
-    """The limit is measured where it is a target."""
-    return [*PEERS, BARE] if n == JUDGED else [*PEERS]
+    """The limit is measured where it is a target. It lies so close that both are read before and after the others."""
+    if n != JUDGED:
+        return [*PEERS]
+    ours, *others = PEERS
+    return [ours, BARE, *others, BARE, ours]
 
 
 async def status_writes(n: int, directory: Path) -> list[Measurement]:
@@ -282,7 +321,7 @@ SCENARIOS = (
         name="owned-children-embedded",
         about="the same as owned-children on the embedded engine, which is no limit to anybody here; without "
         "controller-runtime, whose client writes built-in kinds as protobuf, which that engine does not speak",
-        sizes=(2000,),
+        sizes=(1000,),
         run=functools.partial(compare, "owned-children-embedded", "owned", "embedded", ["kapsa", "kopf"]),
         needs_go=False,
     ),
