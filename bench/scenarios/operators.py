@@ -42,7 +42,7 @@ CHANGES = 100
 BARE = "bare load generator"
 DISTURBED = 3.0
 """Per cent of the machine's CPU: a reading of which the host took more for others tells about them."""
-ATTEMPTS = 3
+ATTEMPTS = 2
 STOLEN = "taken by the host %"
 
 
@@ -275,11 +275,9 @@ async def requests_by_verb(bench: Bench) -> dict[str, float]:
 
 
 def real_peers(n: int) -> list[str]:
-    """The limit is measured where it is a target. It lies so close that both are read before and after the others."""
-    if n != JUDGED:
-        return [*PEERS]
+    """The limit is measured where it is a target, and right after Kapsa: it lies close."""
     ours, *others = PEERS
-    return [ours, BARE, *others, BARE, ours]
+    return [ours, BARE, *others] if n == JUDGED else [*PEERS]
 
 
 async def status_writes(n: int, directory: Path) -> list[Measurement]:
@@ -288,6 +286,8 @@ async def status_writes(n: int, directory: Path) -> list[Measurement]:
 
 async def owned_children(n: int, directory: Path) -> list[Measurement]:
     peers = [peer for peer in real_peers(n) if peer != "kopf" or n < PATIENT]
+    if n == JUDGED:  # the machine's speed changes in the minute that the others take
+        peers += [BARE, "kapsa"]
     return await compare("owned-children", "owned", "real", peers, n, directory)
 
 
