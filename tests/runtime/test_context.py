@@ -119,6 +119,38 @@ async def test_an_owned_object_changed_by_hand_is_put_back_and_the_event_names_w
     assert 'controller_drift_total{controller="app",kind="ConfigMap"} 1.0' in metrics
 
 
+async def test_what_was_changed_while_no_operator_ran_is_put_back_and_the_event_names_who(
+    harness: Harness,
+) -> None:
+    await start(harness, owner(make_child))
+    await harness.apply(app("a"), app("b"))
+    await harness.settle()
+    await harness.stop()
+    await harness.client.patch(
+        "v1/ConfigMap", "a", {"data": {"image": "evil"}}, namespace="default", field_manager="kubectl-edit"
+    )
+    await start(harness, owner(make_child))
+    await harness.settle()
+    assert (await harness.get("v1/ConfigMap", "a"))["data"] == {"image": "nginx"}
+    notes = [event["note"] for event in await harness.events(reason="DriftCorrected")]
+    assert notes == ["ConfigMap a: kubectl-edit changed .data.image; put back"]
+
+
+async def test_a_wish_that_changed_with_a_restart_is_no_drift_and_costs_no_read(harness: Harness) -> None:
+    await start(harness, owner(make_child))
+    await harness.apply(app("a"))
+    await harness.settle()
+    await harness.stop()
+    await harness.client.patch("v1/ConfigMap", "a", {"data": {"beside": "1"}}, namespace="default")
+    await harness.apply(app("a", image="httpd"))
+    before = len(harness.calls)
+    await start(harness, owner(make_child))
+    await harness.settle()
+    assert [str(made) for made in harness.calls[before:] if made.call.verb == "get"] == []
+    assert (await harness.get("v1/ConfigMap", "a"))["data"] == {"image": "httpd", "beside": "1"}
+    assert await harness.events(reason="DriftCorrected") == []
+
+
 async def test_a_changed_wish_is_applied_and_is_no_drift(harness: Harness) -> None:
     await start(harness, owner(make_child))
     await harness.apply(app("a"))

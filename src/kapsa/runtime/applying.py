@@ -3,7 +3,8 @@
 What was applied is remembered with the version of the object it led to. As long as the desired object is the same,
 and our fields on the server are, no request is made: that is one comparison while the object's version stands still,
 and one reading of our own fields when others have written to it. After a restart the memory is empty; then the
-ownership that the server keeps tells as much, as long as the server spells the values as we do.
+ownership that the server keeps tells as much, as long as the server spells the values as we do: a field that we want
+and have lost to another manager was changed while we were away.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from kapsa.runtime.cache import Cache
 from kapsa.runtime.client import Client
 from kapsa.runtime.errors import ClientError
 from kapsa.runtime.metadata import GroupVersionKind
-from kapsa.runtime.ownership import digest, drifted_paths, holds, parse_fields, projection, who_changed
+from kapsa.runtime.ownership import (
+    digest,
+    drifted_paths,
+    held_by_others,
+    holds,
+    parse_fields,
+    projection,
+    who_changed,
+)
 from kapsa.runtime.store import Change, Key, StoredObject
 from kapsa.runtime.stored import owned_fields
 
@@ -98,10 +107,9 @@ class Applier:
                 return Applied(live.to_dict(), changed=False)
             if self._still_holds(place, record, wanted, desired, live):
                 return Applied(live.to_dict(), changed=False)
-            same_wish = record is not None and record.desired == wanted and record.uid == live.uid
-            drifted = same_wish and self._cache.keeps_all_of(gvk)
+            drifted = self._cache.keeps_all_of(gvk) and self._may_be_drift(place, wanted, desired, live)
         await before_change(live)
-        drift = await self._explain(client, gvk, key, desired, record) if drifted and record else None
+        drift = await self._explain(client, gvk, key, desired, record) if drifted else None
         raw = await client.apply(
             desired, into=bytes, force=force, field_manager=manager, namespace=key.namespace
         )
@@ -172,6 +180,21 @@ class Applier:
         )
         return True
 
+    def _may_be_drift(
+        self,
+        place: tuple[GroupVersionKind, Key, str],
+        wanted: bytes,
+        desired: dict[str, Any],
+        live: StoredObject,
+    ) -> bool:
+        """Whether somebody else may be the reason that the object is not as desired, and not a new wish of ours."""
+        if (record := self._records.get(place)) is not None:
+            return record.desired == wanted and record.uid == live.uid
+        if not live.owned_fields or place[2] != self.manager:
+            return False
+        # After a restart: where a field that is still ours differs, it is the wish that has changed.
+        return not any(drifted_paths(parse_fields(live.owned_fields), desired, live.to_dict()))
+
     def _keep(self, place: tuple[GroupVersionKind, Key, str], record: _Record) -> None:
         self._records[place] = record
         self._managers.add(place[2])
@@ -200,18 +223,20 @@ class Applier:
         )
 
     async def _explain(
-        self, client: Client, gvk: GroupVersionKind, key: Key, desired: dict[str, Any], record: _Record
+        self, client: Client, gvk: GroupVersionKind, key: Key, desired: dict[str, Any], record: _Record | None
     ) -> Drift | None:
         """Find out who changed our fields, before we put them back and the trace is gone."""
         try:
             live = await client.get(str(gvk), key.name, into=dict, namespace=key.namespace)
         except ClientError as error:
             _log.info("drift, but nobody to name", object=f"{gvk.kind} {key}", error=str(error))
-            return Drift(gvk, key, {})
+            return Drift(gvk, key, {}) if record is not None else None
+        managed = live["metadata"].get("managedFields", ())
+        if record is None:
+            holders = held_by_others(managed, desired, live, ours=self.manager)
+            return Drift(gvk, key, holders) if holders else None
         fields = parse_fields(record.fields)
         if digest(projection(fields, live)) == record.projection:
             return None  # somebody put it back meanwhile
         paths = list(drifted_paths(fields, desired, live))
-        return Drift(
-            gvk, key, who_changed(live["metadata"].get("managedFields", ()), paths, ours=self.manager)
-        )
+        return Drift(gvk, key, who_changed(managed, paths, ours=self.manager))

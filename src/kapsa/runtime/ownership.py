@@ -14,7 +14,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-__all__ = ["FieldSet", "digest", "drifted_paths", "holds", "parse_fields", "projection", "who_changed"]
+__all__ = [
+    "FieldSet",
+    "digest",
+    "drifted_paths",
+    "held_by_others",
+    "holds",
+    "parse_fields",
+    "projection",
+    "who_changed",
+]
 
 FieldSet: TypeAlias = Mapping[str, Any]
 """A decoded fieldsV1: `f:name` fields, `k:{...}` list items by key, `v:...` set members, `.` the item itself."""
@@ -175,11 +184,7 @@ def who_changed(
 
     A field that was removed belongs to nobody. Then the last manager that wrote anything is the one to ask.
     """
-    others = [
-        entry
-        for entry in managed_fields
-        if entry.get("manager") != ours and entry.get("subresource", "") != "status"
-    ]
+    others = _others(managed_fields, ours)
     found: dict[str, list[str]] = {}
     for entry in others:
         owned = set(_paths(entry.get("fieldsV1") or {}))
@@ -191,3 +196,22 @@ def who_changed(
         last = max(others, key=lambda entry: str(entry.get("time") or ""))
         found[str(last.get("manager"))] = list(paths)
     return found
+
+
+def held_by_others(
+    managed_fields: Iterable[Mapping[str, Any]], desired: Any, live: Any, *, ours: str
+) -> dict[str, list[str]]:
+    """Who holds desired fields with a value that is not the desired one: manager to paths."""
+    found: dict[str, list[str]] = {}
+    for entry in _others(managed_fields, ours):
+        if (fields := entry.get("fieldsV1")) and (paths := list(drifted_paths(fields, desired, live))):
+            found.setdefault(str(entry.get("manager")), []).extend(paths)
+    return found
+
+
+def _others(managed_fields: Iterable[Mapping[str, Any]], ours: str) -> list[Mapping[str, Any]]:
+    return [
+        entry
+        for entry in managed_fields
+        if entry.get("manager") != ours and entry.get("subresource", "") != "status"
+    ]
