@@ -104,19 +104,26 @@ async def test_a_resource_lives_from_its_making_to_its_clean_up(real: Harness, n
     assert await real.get("v1/ConfigMap", "web-was-here", namespace=namespace) is not None
 
 
-async def test_a_change_by_hand_is_put_back_and_the_event_names_who(real: Harness, namespace: str) -> None:
-    await real.start(operator(namespace))
+async def drift_events(real: Harness, namespace: str) -> list[str]:
+    listed = await real.client.list("events.k8s.io/v1/Event", namespace=namespace)
+    return [event["note"] for event in listed.items if event["reason"] == "DriftCorrected"]
+
+
+@pytest.mark.parametrize("meanwhile", ["running", "away"])
+async def test_a_change_by_hand_is_put_back_and_the_event_names_who(
+    real: Harness, namespace: str, meanwhile: str
+) -> None:
+    await real.start(operator(namespace), name="first")
     await real.apply(app("web", namespace=namespace))
-    await eventually(lambda: real.get("v1/ConfigMap", "web", namespace=namespace))
-    await asyncio.sleep(0.5)
+    await eventually(lambda: real.condition(App, "web", "Ready", namespace=namespace))
+    if meanwhile == "away":
+        await real.stop("first")
     patch = {"data": {"image": "evil"}}
     await real.client.patch("v1/ConfigMap", "web", patch, namespace=namespace, field_manager="kubectl-edit")
-
-    async def told() -> Any:
-        listed = await real.client.list("events.k8s.io/v1/Event", namespace=namespace)
-        return [event["note"] for event in listed.items if event["reason"] == "DriftCorrected"]
-
-    assert await eventually(told) == ["ConfigMap web: kubectl-edit changed .data.image; put back"]
+    if meanwhile == "away":
+        await real.start(operator(namespace), name="second")
+    told = await eventually(lambda: drift_events(real, namespace))
+    assert told == ["ConfigMap web: kubectl-edit changed .data.image; put back"]
     assert (await real.get("v1/ConfigMap", "web", namespace=namespace))["data"] == {"image": "nginx"}
 
 
