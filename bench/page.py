@@ -18,6 +18,8 @@ Kapsa and its peers do the same work on the same machine in the same run. Each n
 Fairness: Kapsa and controller-runtime work on 32 resources at a time, kopf on as many as come, as is its default; none has a limit on requests of its own; all write the status by a merge patch of the status subresource; the load generator has 32 connections. Leader election is off. Kapsa runs with its defaults (`kapsa run`), metrics and probes on; controller-runtime with metrics off; kopf with uvloop, asynchronous handlers and without posting events. All three watch the children they own and put back what is changed by hand; *kopf, blind* does not. The Services are headless: giving out cluster addresses would take nearly half of the API server's time, the more the more Services there are (it counts the addresses it has given out), and tells nothing about an operator. The load generator makes the same requests as Kapsa, and nothing else: no operator can be faster than that. Their programs are in [peers](peers).
 """
 COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
+NOT_COMPARED = ("taken by the host %",)
+"""Quantities that tell about the machine: how many times Kapsa's they are says nothing."""
 PLOTTED = ("wall s", "CPU s", "peak RSS MB")
 
 
@@ -75,7 +77,7 @@ def one_table(n: int, table: Table) -> list[str]:
         "|---" * (len(table) + 1) + "|",
     ]
     for quantity in quantities:
-        ours = table[first].get(quantity)
+        ours = table[first].get(quantity) if quantity not in NOT_COMPARED else None
         cells = [
             cell(values.get(quantity), ours if peer != first else None) for peer, values in table.items()
         ]
