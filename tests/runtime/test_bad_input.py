@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from kapsa.runtime import Context, Operator, Reads, Requeue
+from kapsa.runtime import Backoff, Context, CustomResource, Operator, Reads, Requeue, Spec, Status
 from kapsa.runtime.testing import Harness
 from tests.runtime.shop import App, Recorder, app
 
@@ -107,6 +108,90 @@ async def test_a_failure_is_told_with_its_traceback_once_and_then_in_a_line(
     assert "run.py" not in logged
     assert "ZeroDivisionError: integer division or modulo by zero" in logged
     assert "reconcile failed again" in logged
+
+
+async def await_what_somebody_else_cancels() -> None:
+    elses = asyncio.create_task(asyncio.sleep(3600))
+    asyncio.get_running_loop().call_soon(elses.cancel)
+    await elses
+
+
+async def test_a_reconcile_that_awaits_what_somebody_else_cancelled_fails_and_its_worker_goes_on(
+    harness: Harness, capsys: Printed
+) -> None:
+    async def work(resource: App, ctx: Context[App]) -> Requeue | None:
+        ctx.status.ready = resource.spec.replicas
+        if resource.name == "bad":
+            await await_what_somebody_else_cancels()
+        return None
+
+    controller = Recorder(work, max_concurrent_reconciles=1, retry_backoff=Backoff(initial=5, max=300))
+    await start(harness, controller)
+    await harness.apply(app("bad"))
+    await harness.clock.sleep(1)
+    await harness.apply(app("good"))
+    await harness.clock.sleep(20)
+    assert controller.runs == ["bad", "good", "bad", "bad"], "after 0, 5 and 15 seconds"
+    assert (await harness.get(App, "bad")).status.ready == 1, "what it found before it failed is told"
+    logged = told(capsys)
+    assert "RuntimeError: what it awaited was cancelled, and not by the operator" in logged
+    assert "in await_what_somebody_else_cancels" in logged
+    failed = 'controller_reconciliations_total{controller="app",result="error"} 3.0'
+    assert failed in harness.running["operator"].metrics.render().decode()
+
+
+async def test_a_finalize_that_awaits_what_somebody_else_cancelled_is_tried_again(harness: Harness) -> None:
+    class Cleaner(Recorder):
+        ends = 0
+
+        async def finalize(self, resource: App, ctx: Context[App]) -> Requeue | None:
+            self.ends += 1
+            if self.ends == 1:
+                await await_what_somebody_else_cancels()
+            return None
+
+    controller = Cleaner(max_concurrent_reconciles=1)
+    await start(harness, controller)
+    await harness.apply(app("a"))
+    await harness.settle()
+    await harness.client.delete(App, "a", namespace="default")
+    await harness.settle()
+    assert controller.ends == 2
+    assert await harness.get(App, "a") is None
+
+
+class PickySpec(Spec):
+    color: str = ""
+
+    def __post_init__(self) -> None:
+        {"red": 1, "": 0}[self.color]
+
+
+class Picky(CustomResource[PickySpec, Status], group="example.com", version="v1"):
+    """A kind whose model's own code fails with what no decoder expects."""
+
+
+class PickyController(Recorder):
+    resource = Picky
+
+
+async def test_a_model_whose_own_code_fails_is_told_and_the_rest_keeps_going(
+    harness: Harness, capsys: Printed
+) -> None:
+    await harness.install(Picky)
+    controller = PickyController(max_concurrent_reconciles=1)
+    await harness.start(Operator(controllers=[controller]))
+    for name, color in (("bad", "blue"), ("good", "red")):
+        picky = {
+            "apiVersion": "example.com/v1",
+            "kind": "Picky",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"color": color},
+        }
+        await harness.apply(picky)
+        await harness.clock.sleep(1)
+    assert "KeyError: 'blue'" in told(capsys)
+    assert controller.runs == ["good"]
 
 
 async def test_a_child_that_is_none_of_the_known_forms_is_told_with_what_it_is(

@@ -220,6 +220,9 @@ class Reconciler:
         except ModelMismatch as error:
             self._give_up(stored, error, "DoesNotFitModel")
             return "terminal", None
+        except Exception as error:  # a model's own code
+            self._tell(item, error)
+            return "error", None
         try:
             after = await self.run(ctx)
         except TimeoutError:
