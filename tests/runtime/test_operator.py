@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
 from kapsa.devcluster.faults import Answer, Drop, Rule
 from kapsa.runtime import Client, Context, CustomResource, Operator, Owns, Spec, Status, Webhooks
+from kapsa.runtime.access import missing_rules
 from kapsa.runtime.audit import Audit
-from kapsa.runtime.rbac import grants
+from kapsa.runtime.rbac import Grant, grants, rule_for
 from kapsa.runtime.testing import Harness, InProcessTransport
 from tests.runtime.shop import App, Recorder, app, config_map
 
@@ -208,6 +209,41 @@ async def test_rights_are_checked_in_the_namespaces_the_operator_looks_at() -> N
         assert 'resources: ["apps"], verbs: ["get", "list", "watch"]} in a Role in namespace shop' in missing
         assert "leases" not in missing, "the lease is in the operator's own namespace"
         await run.stop()
+
+
+async def test_rights_are_checked_in_the_namespaces_of_this_run() -> None:
+    def allowed(attributes: Any) -> bool:
+        if attributes.namespace == "shop":
+            return bool(attributes.resource != "events")
+        return bool(attributes.group == "authorization.k8s.io")
+
+    clock = VirtualClock()
+    async with DevCluster(clock=clock, http=False, policy=allowed) as cluster:
+        operator = Operator(controllers=[Recorder()], metrics_port=None, health_port=None)
+        client = Client(InProcessTransport(cluster, client="operator"), clock=clock)
+        async with operator.running(client, namespaces=["shop"]) as run:
+            await clock.sleep(5)
+            (missing,) = run.missing_rights
+        assert (missing.resource, missing.verbs) == ("events", ("create", "patch"))
+        assert str(missing).endswith("in a Role in namespace shop")
+
+
+async def test_of_a_right_to_named_objects_only_the_names_that_lack_it_are_missing() -> None:
+    def allowed(attributes: Any) -> bool:
+        return (
+            attributes.resource != "secrets"
+            or attributes.name not in {"get": "bc", "patch": "b"}[attributes.verb]
+        )
+
+    clock = VirtualClock()
+    async with DevCluster(clock=clock, http=False, policy=allowed) as cluster:
+        client = Client(InProcessTransport(cluster, client="operator"), clock=clock)
+        declared = (rule_for("v1/Secret", "get", "patch", names=["a", "b", "c"]),)
+        assert [str(rule) for rule in await missing_rules(client, [Grant("shop", declared)])] == [
+            f'{{apiGroups: [""], resources: ["secrets"], verbs: ["{verb}"], resourceNames: [{names}]}} '
+            "in a Role in namespace shop"
+            for verb, names in (("get", '"b", "c"'), ("patch", '"b"'))
+        ]
 
 
 async def test_the_calls_it_makes_are_the_rights_it_declares(harness: Harness) -> None:

@@ -14,6 +14,7 @@ from kapsa.runtime.rbac import Grant
 __all__ = ["MissingRule", "missing_rules"]
 
 _AT_A_TIME = 8
+_ANY_NAME = ("",)
 
 
 class MissingRule(msgspec.Struct, frozen=True):
@@ -59,27 +60,26 @@ async def missing_rules(client: Client, grants: Iterable[Grant]) -> list[Missing
             answer = await client.create(review)
         return bool((answer.get("status") or {}).get("allowed"))
 
+    async def lacked(
+        namespace: str | None, group: str, resource: str, verb: str, names: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        return tuple([name for name in names if not await allowed(namespace, group, resource, verb, name)])
+
     asked = [
-        (grant.namespace, rule.group, resource, verb, rule.names)
+        (grant.namespace, rule.group, resource, verb, rule.names or _ANY_NAME)
         for grant in grants
         for rule in grant.rules
         for resource in rule.resources
         for verb in rule.verbs
     ]
-    answers = await asyncio.gather(
-        *(
-            allowed(namespace, group, resource, verb, names[0] if names else "")
-            for namespace, group, resource, verb, names in asked
-        ),
-        return_exceptions=True,
-    )
+    answers = await asyncio.gather(*(lacked(*right) for right in asked), return_exceptions=True)
     lacking: dict[tuple[str | None, str, str, tuple[str, ...]], list[str]] = {}
-    for (namespace, group, resource, verb, names), answer in zip(asked, answers, strict=True):
-        if isinstance(answer, BaseException):
-            raise answer
-        if not answer:
+    for (namespace, group, resource, verb, _), names in zip(asked, answers, strict=True):
+        if isinstance(names, BaseException):
+            raise names
+        if names:
             lacking.setdefault((namespace, group, resource, names), []).append(verb)
     return [
-        MissingRule(group, resource, tuple(verbs), namespace, names)
+        MissingRule(group, resource, tuple(verbs), namespace, () if names == _ANY_NAME else names)
         for (namespace, group, resource, names), verbs in lacking.items()
     ]

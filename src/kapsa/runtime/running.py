@@ -13,6 +13,7 @@ import random
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import structlog
 
 from kapsa.runtime.access import MissingRule, missing_rules
@@ -208,7 +209,8 @@ class RunningOperator:
                 )
 
     async def _report_missing_rights(self) -> None:
-        declared = grants(self.operator.rights(), namespace=self._raw_client.namespace)
+        rights = msgspec.structs.replace(self.operator.rights(), namespaces=self._namespaces)
+        declared = grants(rights, namespace=self._raw_client.namespace)
         while True:
             try:
                 lacking = await missing_rules(self._raw_client, declared)
