@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kapsa.runtime.audit import Audit, MissingRights
@@ -127,6 +128,12 @@ def test_cluster_scoped_resources_are_granted_everywhere_even_then() -> None:
     assert rules_of(declared) == {"namespaces": ("get", "list", "watch")}
     with pytest.raises(ValueError, match="namespaces is a right in the whole cluster"):
         grants(declared, namespace="system", scope="Role")
+
+
+def test_events_about_cluster_scoped_resources_are_granted_where_they_are() -> None:
+    declared = rights(namespaces=("a",), controller={"resource": Target.of(Policy), "owns": ()})
+    assert rules_of(declared, "default") == {"events": ("create", "patch")}
+    assert rules_of(msgspec.structs.replace(declared, namespaces=()), "default") == {}, "they are everywhere"
 
 
 def test_a_role_for_all_namespaces_is_refused() -> None:

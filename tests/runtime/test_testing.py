@@ -8,6 +8,7 @@ import pytest
 
 from kapsa.devcluster.faults import FaultPlan
 from kapsa.runtime import Context, Operator, Owns, Requeue
+from kapsa.runtime.audit import MissingRights
 from kapsa.runtime.testing import Harness, NotSettledError, Scenario, crash_at_every_write
 from tests.runtime.shop import App, Recorder, app, config_map
 
@@ -147,6 +148,24 @@ async def test_a_missing_condition_or_event_says_what_is_there_instead(harness: 
         await harness.assert_condition(App, "a", "Ready")
     with pytest.raises(AssertionError, match=r"no event Made with ''; there are .*Broken: no luck"):
         await harness.assert_event("Made")
+
+
+async def test_the_rights_of_an_operator_of_one_namespace_end_there(harness: Harness) -> None:
+    async def elsewhere(resource: App, ctx: Context[App]) -> None:
+        await ctx.apply(config_map(resource.spec.image, namespace=resource.spec.image), owner=False)
+
+    await harness.install(App)
+    for name in ("shop", "bank"):
+        await harness.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    operator = Operator(controllers=[Recorder(elsewhere, owns=["v1/ConfigMap"])], namespaces=["shop"])
+    await harness.start(operator)
+    await harness.apply(app("a", namespace="shop", image="shop"))
+    await harness.settle()
+    assert "create configmaps in shop" not in harness.verify_rights(operator)
+    await harness.apply(app("a", namespace="shop", image="bank"))
+    await harness.settle()
+    with pytest.raises(MissingRights, match="create configmaps bank in bank"):
+        harness.verify_rights(operator)
 
 
 async def test_calls_are_recorded_by_who_made_them(harness: Harness, faults: FaultPlan) -> None:

@@ -133,6 +133,9 @@ def rule_for(
     )
 
 
+_EVENTS = PolicyRule(group="events.k8s.io", resources=("events",), verbs=("create", "patch"))
+
+
 class ControllerRights(msgspec.Struct, frozen=True, kw_only=True):
     """What one controller declares."""
 
@@ -205,7 +208,7 @@ def grants(rights: OperatorRights, *, namespace: str, scope: Scope = "auto") -> 
     if scope == "Role" and everywhere:
         raise ValueError(f"{everywhere[0]} is a right in the whole cluster, which a Role cannot give")
     places = {name: list(per_namespace) for name in rights.namespaces if per_namespace}
-    for place, rules in _kept_objects(rights, namespace):
+    for place, rules in _rules_elsewhere(rights, namespace):
         places.setdefault(place, []).extend(rules)
     made = [Grant(None, _merged(everywhere))] if everywhere else []
     confined_rules = {name: _merged(_beyond(rules, everywhere)) for name, rules in sorted(places.items())}
@@ -232,7 +235,7 @@ def _beyond(rules: Iterable[PolicyRule], granted: Sequence[PolicyRule]) -> list[
 def _working_rules(rights: OperatorRights) -> list[PolicyRule]:
     rules = [rule for controller in rights.controllers for rule in _controller_rules(controller)]
     if rights.events:
-        rules.append(PolicyRule(group="events.k8s.io", resources=("events",), verbs=("create", "patch")))
+        rules.append(_EVENTS)
     return rules
 
 
@@ -258,9 +261,11 @@ def _rule(target: Target, verbs: tuple[str, ...], subresource: str = "") -> Poli
     return PolicyRule(group=target.group, resources=(name,), verbs=verbs, namespaced=target.namespaced)
 
 
-def _kept_objects(rights: OperatorRights, home: str) -> list[tuple[str, list[PolicyRule]]]:
-    """Rights to single objects, and where. A create can't be limited to a name: the object has none yet."""
+def _rules_elsewhere(rights: OperatorRights, home: str) -> list[tuple[str, list[PolicyRule]]]:
+    """Rights that are needed in one namespace, whichever are watched."""
     kept = []
+    if rights.events and not all(controller.resource.namespaced for controller in rights.controllers):
+        kept.append(("default", [_EVENTS]))  # that is where events about cluster-scoped objects are
     if rights.lease:
         rules = _kept_object("coordination.k8s.io", "leases", rights.lease, ("get", "update"))
         kept.append((rights.lease_namespace or home, rules))
@@ -272,6 +277,7 @@ def _kept_objects(rights: OperatorRights, home: str) -> list[tuple[str, list[Pol
 def _kept_object(
     group: str, resource: str, name: str, verbs: tuple[str, ...], *, namespaced: bool = True
 ) -> list[PolicyRule]:
+    """Rights to a single object. A create can't be limited to a name: the object has none yet."""
     return [
         PolicyRule(group=group, resources=(resource,), verbs=("create",), namespaced=namespaced),
         PolicyRule(

@@ -220,12 +220,13 @@ class Harness:
     def verify_rights(self, operator: Operator) -> list[str]:
         """Fail on a request that the operator's declared rights do not allow; returns those that none has used.
 
+        The rights are those that `kapsa rbac` writes: an operator of certain namespaces has its own there only.
         Meaningful once the operator has done all that it can do.
         """
         audit = Audit()
         for recorded in self.calls:
             audit(recorded.call, recorded.status, 0)
-        return audit.verify(grants(operator.rights(), namespace=self.client.namespace, scope="ClusterRole"))
+        return audit.verify(grants(operator.rights(), namespace=self.client.namespace))
 
     async def get(self, kind: Kind, name: str, *, namespace: str = "default") -> Any:
         """An object as the cluster has it; None if there is none."""
