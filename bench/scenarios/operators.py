@@ -84,6 +84,10 @@ class Progress:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             yield tasks[0]
+        except TimeoutError:
+            if tasks[0].done():  # what was waited for could not be seen
+                tasks[0].result()
+            raise
         finally:
             for task in tasks:
                 task.cancel()
