@@ -72,6 +72,89 @@ async def test_repetitions_become_one_series(harness: Harness, faults: FaultPlan
     await events.stop()
 
 
+@pytest.mark.parametrize("pause", [0.0, 1.0])
+async def test_a_series_that_stops_repeating_gets_its_whole_count_and_is_then_left_alone(
+    pause: float, harness: Harness, faults: FaultPlan
+) -> None:
+    events = recorder(harness)
+    for _ in range(50):
+        events.event(WEB, "Warning", "Failed", "again")
+        last = harness.clock.now()
+        await harness.clock.sleep(pause)
+    await harness.clock.sleep(SERIES_SECONDS)
+    (event,) = await harness.events(reason="Failed")
+    assert event["series"]["count"] == 50
+    assert event["series"]["lastObservedTime"] == last.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    written = faults.count(resource="events", verb="patch")
+    assert written <= 2
+    await harness.clock.sleep(24 * 3600)
+    assert faults.count(resource="events", verb="patch") == written
+    await events.stop()
+
+
+async def test_a_series_that_goes_on_is_written_every_six_minutes(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    events = recorder(harness)
+    for _ in range(121):
+        events.event(WEB, "Warning", "Failed", "again")
+        await harness.clock.sleep(30)
+    assert faults.count(resource="events", verb="patch") == 3600 // SERIES_SECONDS
+    await events.stop()
+
+
+async def test_stopping_writes_what_was_counted_last(harness: Harness, faults: FaultPlan) -> None:
+    events = recorder(harness)
+    for _ in range(50):
+        events.event(WEB, "Warning", "Failed", "again")
+        await harness.clock.sleep(1)
+    await events.stop()
+    (event,) = await harness.events(reason="Failed")
+    assert event["series"]["count"] == 50
+    assert faults.count(resource="events", verb="patch") == 2
+
+
+async def test_stopping_does_not_wait_for_a_server_that_does_not_answer(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    events = recorder(harness)
+    for _ in range(50):
+        events.event(WEB, "Warning", "Failed", "again")
+        await harness.clock.sleep(1)
+    faults.add(Rule(action=Delay(600), verb="patch", resource="events", times=0))
+    started = harness.clock.monotonic()
+    await events.stop()
+    assert harness.clock.monotonic() - started < 3
+    (event,) = await harness.events(reason="Failed")
+    assert event["series"]["count"] == 2
+
+
+async def test_a_crash_writes_nothing_more(harness: Harness, faults: FaultPlan) -> None:
+    events = recorder(harness)
+    for _ in range(50):
+        events.event(WEB, "Warning", "Failed", "again")
+        await harness.clock.sleep(1)
+    await events.stop(seconds=0)
+    await harness.clock.sleep(3600)
+    assert faults.count(resource="events", verb="patch") == 1
+
+
+async def test_an_event_may_name_a_second_object(harness: Harness) -> None:
+    await harness.install(App)
+    pod = ObjectReference(api_version="v1", kind="Pod", name="web-0", namespace="default", uid="u-7")
+
+    async def tell(resource: App, ctx: Context[App]) -> None:
+        await ctx.event("Normal", "Moved", "moved its pod", related=pod)
+
+    await harness.start(Operator(controllers=[Recorder(tell)]))
+    await harness.apply(app("a"))
+    await harness.settle()
+    event = await harness.assert_event("Moved", name="a")
+    assert event["related"] == {
+        "apiVersion": "v1", "kind": "Pod", "name": "web-0", "namespace": "default", "uid": "u-7"
+    }  # fmt: skip
+
+
 async def test_an_object_that_floods_is_filtered_and_others_are_not(harness: Harness) -> None:
     counts: dict[str, int] = {}
     events = recorder(harness, counts)

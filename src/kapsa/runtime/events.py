@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 BUFFER = 1000
 """Events that may wait to be sent; more are dropped, since a reconcile must never wait for them."""
 SERIES_SECONDS = 360.0
-"""A series is written again after so long at the earliest, and ends after so long without a repetition."""
+"""What a series has counted is written so long after the write before; without a repetition for so long it ends."""
 BURST, REFILL_SECONDS = 25, 300.0
 """One object may have so many new events at once, and one more in each such period."""
 _TRACKED = 4096
@@ -43,21 +43,23 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     resource_version: str = ""
 
 
+_Identity = tuple[str, str, str, str, str]
+
+
 class _Series:
     """One event and its repetitions."""
 
-    __slots__ = ("count", "first", "last", "last_at", "name", "namespace", "written_at", "written_count")
+    __slots__ = ("count", "due", "first", "identity", "last", "last_at", "name", "namespace", "written")
 
-    def __init__(self, name: str, namespace: str, now: datetime, at: float) -> None:
+    def __init__(self, identity: _Identity, name: str, namespace: str, now: datetime, at: float) -> None:
+        self.identity = identity
         self.name = name
         self.namespace = namespace
-        self.count = 1
+        self.count = self.written = 1
         self.first = self.last = now
-        self.last_at = self.written_at = at
-        self.written_count = 1
-
-
-_Identity = tuple[str, str, str, str, str]
+        self.last_at = at
+        self.due = at
+        """From when on a repetition is written at once: the first one is, since it makes the series visible."""
 
 
 class EventRecorder:
@@ -82,7 +84,10 @@ class EventRecorder:
         self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._waiting: deque[Callable[[], Any]] = deque()
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._written: deque[tuple[float, _Series]] = deque(maxlen=_TRACKED)
+        """The series written of late, in order, and when each is looked at again."""
+        self._any_written = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
         self._sending = False
 
     @property
@@ -91,19 +96,26 @@ class EventRecorder:
         return not self._waiting and not self._sending
 
     def start(self) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._send_all(), name=f"events of {self._controller}")
+        """Begin to send, in the background."""
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(self._send_all(), name=f"events of {self._controller}"),
+                asyncio.create_task(self._catch_up(), name=f"event series of {self._controller}"),
+            ]
 
     async def stop(self, *, seconds: float = 2.0) -> None:
-        """Send what is left, for a moment at most."""
-        task, self._task = self._task, None
-        if task is None:
+        """Send what is left, the last counts of series too, for a moment at most."""
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
             return
+        for due, series in list(self._written):
+            self._write_if_behind(due, series)
         deadline = self._clock.monotonic() + seconds
         while not self.idle and self._clock.monotonic() < deadline:
             await self._clock.sleep(0.05)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def event(
         self,
@@ -125,13 +137,16 @@ class EventRecorder:
         now, at = self._clock.now(), self._clock.monotonic()
         series = self._series.get(identity)
         if series is not None and at - series.last_at < SERIES_SECONDS:
-            self._repeat(identity, series, now, at)
+            series.count += 1
+            series.last, series.last_at = now, at
+            if at >= series.due:
+                self._write(series)
             return
         if not self._allowed(identity[0], at):
             self._count("filtered")
             return
         name = f"{regarding.name[:200]}.{self._rng.getrandbits(64):016x}"
-        series = _Series(name, regarding.namespace or "default", now, at)
+        series = _Series(identity, name, regarding.namespace or "default", now, at)
         self._series[identity] = series
         self._series.move_to_end(identity)
         if len(self._series) > _TRACKED:
@@ -139,13 +154,30 @@ class EventRecorder:
         body = self._body(series, regarding, type, reason, note, action, related)
         self._enqueue(lambda: self._create(body))
 
-    def _repeat(self, identity: _Identity, series: _Series, now: datetime, at: float) -> None:
-        series.count += 1
-        series.last, series.last_at = now, at
-        # The first repetition makes the series visible; after that, one write in a while is enough.
-        if series.written_count == 1 or at - series.written_at >= SERIES_SECONDS:
-            series.written_count, series.written_at = series.count, at
-            self._enqueue(lambda: self._update(identity, series))
+    def _write(self, series: _Series) -> None:
+        """Have the count written, and look at the series again when the next write is due."""
+        series.written = series.count
+        series.due = self._clock.monotonic() + SERIES_SECONDS
+        self._written.append((series.due, series))
+        self._any_written.set()
+        self._enqueue(lambda: self._update(series))
+
+    def _write_if_behind(self, due: float, series: _Series) -> None:
+        if due == series.due and series.count > series.written:  # else it was written again since
+            self._write(series)
+
+    async def _catch_up(self) -> None:
+        """Write what a series has counted since its last write, once that is long enough ago."""
+        while True:
+            await self._any_written.wait()
+            while self._written:
+                due, series = self._written[0]
+                if (wait := due - self._clock.monotonic()) > 0:
+                    await self._clock.sleep(wait)
+                    continue
+                self._written.popleft()
+                self._write_if_behind(due, series)
+            self._any_written.clear()
 
     def _enqueue(self, send: Callable[[], Any]) -> None:
         if len(self._waiting) >= BUFFER:
@@ -213,12 +245,14 @@ class EventRecorder:
     async def _create(self, body: Mapping[str, Any]) -> None:
         await self._client.create(dict(body))
 
-    async def _update(self, identity: _Identity, series: _Series) -> None:
+    async def _update(self, series: _Series) -> None:
+        series.written = series.count
         patch = {"series": {"count": series.count, "lastObservedTime": _micro_time(series.last)}}
         try:
             await self._client.patch("events.k8s.io/v1/Event", series.name, patch, namespace=series.namespace)
         except NotFound:  # events live an hour; the next repetition starts a new one
-            self._series.pop(identity, None)
+            if self._series.get(series.identity) is series:
+                del self._series[series.identity]
 
 
 def _micro_time(moment: datetime) -> str:
