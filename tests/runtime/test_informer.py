@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from kapsa.devcluster import DevCluster
 from kapsa.devcluster.faults import Answer, Compact, Cut, Drop, Duplicate, Expire, FaultPlan, Rule, Silence
 from kapsa.runtime import Change, Client, GroupVersionKind, Informer, Key
 from kapsa.runtime.cache import Cache
@@ -23,10 +23,12 @@ SCOPE = WatchScope(CONFIG_MAP, "default", labels="test")
 
 
 class Wiretap(InProcessTransport):
-    """Writes down the query of every request."""
+    """Writes down the query of every request, and when each watch was asked for."""
 
-    def __init__(self, cluster: DevCluster) -> None:
-        super().__init__(cluster, client="informer", latency=0.001)
+    def __init__(self, harness: Harness) -> None:
+        super().__init__(harness.cluster, client="informer", latency=0.001)
+        self.clock = harness.clock
+        self.times: list[float] = []
         self.watches: list[Mapping[str, str]] = []
         self.lists: list[Mapping[str, str]] = []
 
@@ -37,17 +39,18 @@ class Wiretap(InProcessTransport):
 
     def stream(self, method: str, path: str, *, query: Any = (), **more: Any) -> Any:
         self.watches.append(dict(query))
+        self.times.append(self.clock.monotonic())
         return super().stream(method, path, query=query, **more)
 
 
 class Bench:
     """An informer of labelled config maps, and what it told."""
 
-    def __init__(self, harness: Harness, *, scope: WatchScope = SCOPE) -> None:
+    def __init__(self, harness: Harness, *, scope: WatchScope = SCOPE, seed: int = 1) -> None:
         self.harness = harness
-        self.tap = Wiretap(harness.cluster)
+        self.tap = Wiretap(harness)
         self.client = Client(self.tap, clock=harness.clock)
-        self.informer = Informer(self.client, scope, rng=random.Random(1))
+        self.informer = Informer(self.client, scope, rng=random.Random(seed))
         self.told: list[str] = []
         self.informer.add_handler(self._hear)
 
@@ -214,6 +217,23 @@ async def test_failures_back_off_between_0_8_and_30_seconds_and_say_why(
     await bench.wait(31)
     assert bench.informer.synced.is_set()
     assert bench.informer.trouble == ""
+
+
+async def test_watches_that_failed_together_come_back_at_different_times(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    faults.add(Rule(action=Drop(), verb="watch", resource="configmaps", times=0))
+    benches = [Bench(harness, seed=seed) for seed in range(10)]
+    for each in benches:
+        each.informer.start()
+    await harness.clock.sleep(600)
+    waits = [[after - before for before, after in pairwise(each.tap.times)] for each in benches]
+    for number in range(15):
+        each_wait = [round(of_one[number], 2) for of_one in waits]
+        assert len(set(each_wait)) > 5, f"wait {number + 1} of each: {each_wait}"
+    assert all(0.8 <= wait <= 30.1 for of_one in waits for wait in of_one)
+    for each in benches:
+        await each.informer.stop()
 
 
 async def test_a_kind_that_is_not_served_is_waited_for(harness: Harness) -> None:

@@ -50,6 +50,7 @@ Handler = Callable[[Change], None]
 WATCH_SECONDS = (300.0, 600.0)
 """A watch is asked to end after a random time between these, so that a fleet's watches do not end together."""
 BACKOFF_SECONDS = (0.8, 30.0)
+"""Each wait is random, the first one too: the watches of a fleet must not come back to a server all at once."""
 SILENCE_SECONDS = 150.0
 """The API server sends a bookmark about every minute: a stream that had one and is silent for longer is dead."""
 GRACE_SECONDS = 15.0
@@ -238,8 +239,8 @@ class Informer:
 
     def _delay(self) -> float:
         least, most = BACKOFF_SECONDS
-        base = min(most, least * 2.0 ** min(self._failures - 1, 16))
-        return max(least, base * self._rng.uniform(0.5, 1.0))
+        base = min(most / 2, least * 2.0 ** min(self._failures - 1, 16))
+        return base * self._rng.uniform(1.0, 2.0)
 
     # -- listing -----------------------------------------------------------------------------------------------
 
