@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from kapsa.runtime.auth import ClusterAccess, DeclaredCredentials, RereadFile
 from kapsa.runtime.certificates import issue, make_authority
@@ -498,6 +499,29 @@ async def test_an_id_token_is_used_until_it_expires_then_refreshed_once_and_kept
     kept = yaml.safe_load(path.read_text())["users"][0]["user"]["auth-provider"]["config"]
     assert (kept["id-token"], kept["refresh-token"], kept["client-id"]) == (second, "refresh-2", "kapsa")
     assert path.stat().st_mode & 0o077 == 0
+
+
+async def test_a_renewed_token_is_used_where_it_cannot_be_written_back_and_that_is_said_once(
+    tmp_path: Path,
+) -> None:
+    issuer = Issuer()
+    async with serving(issuer.handle) as url:
+        issuer.url = url
+        config = {"idp-issuer-url": url, "client-id": "kapsa", "refresh-token": "refresh-1"}
+        path = oidc_kubeconfig(tmp_path / "config", "https://api", **config)
+        clock = ManualClock()
+        access = from_kubeconfig([path], environment={}, clock=clock).access
+        path.unlink()
+        with capture_logs() as logs:
+            for number in (2, 3):
+                fresh = token(clock.ahead + 3600, f"number {number}")
+                issuer.answer = {"id_token": fresh, "refresh_token": f"refresh-{number}"}
+                assert (await access.authorize()).headers == (("Authorization", f"Bearer {fresh}"),)
+                clock.ahead += 3600
+    assert [request["refresh_token"] for request in issuer.requests] == ["refresh-1", "refresh-2"]
+    (said,) = [each for each in logs if "not written back" in each["event"]]
+    assert str(path) in said["error"]
+    assert "context 'x'" in said["place"]
 
 
 async def test_an_issuer_that_refuses_says_so_and_asks_for_a_login(tmp_path: Path) -> None:

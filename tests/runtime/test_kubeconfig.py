@@ -36,6 +36,12 @@ def config(
     }
 
 
+def oidc(issuer: str = "https://idp", **more: str) -> dict[str, Any]:
+    return {
+        "auth-provider": {"name": "oidc", "config": {"idp-issuer-url": issuer, "client-id": "kapsa", **more}}
+    }
+
+
 def write(path: Path, content: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
@@ -133,6 +139,15 @@ async def test_relative_paths_start_at_the_file_they_are_written_in(tmp_path: Pa
         (config(user={"as-groups": ["g"]}), "user.as: groups, uid and extra need a user"),
         (config(cluster={"proxy-url": "socks5://p"}), "cluster.proxy-url: 'socks5://p' is not an http"),
         (config(user={"auth-provider": {"name": "gcp"}}), "user.auth-provider: 'gcp' no longer exists"),
+        (config(user=oidc(issuer="")), "user.auth-provider.config.idp-issuer-url: it is missing"),
+        (
+            config(user=oidc(**{"idp-certificate-authority": "no.pem"})),
+            "user.auth-provider.config.idp-certificate-authority: there is no file .*no.pem",
+        ),
+        (
+            config(user=oidc(**{"idp-certificate-authority-data": b64(b"x")})),
+            "user.auth-provider.config.idp-certificate-authority: .* is not a PEM certificate",
+        ),
         (
             config(user={"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}),
             "user.exec.apiVersion: .* use client.authentication.k8s.io/v1",

@@ -193,13 +193,12 @@ def _auth_provider(chosen: Selected, clock: Clock) -> CredentialSource:
             f"{where}: {provider.name!r} no longer exists; use the exec plugin that replaces it"
         )
     config = provider.config or {}
-    authority: bytes | None = None
-    if data := config.get("idp-certificate-authority-data"):
-        authority = decode_data(data, f"{where}.config.idp-certificate-authority-data")
-    elif path := config.get("idp-certificate-authority"):
-        authority = _resolve(chosen.user_file, path).read_bytes()
+    authority = _content(
+        chosen, "user.auth-provider.config.idp-certificate-authority",
+        config.get("idp-certificate-authority", ""), config.get("idp-certificate-authority-data", ""), clock,
+    )  # fmt: skip
     persist = functools.partial(update_auth_provider, chosen.user_file, chosen.user_name)
-    return OidcProvider(config, authority=authority, clock=clock, persist=persist)
+    return OidcProvider(config, origin=f"{where}.config", authority=authority, clock=clock, persist=persist)
 
 
 def _content(chosen: Selected, field: str, path: str, data: str, clock: Clock) -> bytes | RereadFile | None:

@@ -2,14 +2,16 @@
 
 import asyncio
 import base64
+import ssl
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import aiohttp
 import msgspec
+import structlog
 
-from kapsa.runtime.auth import Credential, basic_header, bearer_header
+from kapsa.runtime.auth import Credential, RereadFile, basic_header, bearer_header
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.errors import ConfigError, CredentialError
 from kapsa.runtime.tls import client_context
@@ -17,6 +19,8 @@ from kapsa.runtime.tls import client_context
 __all__ = ["OidcProvider"]
 
 T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
 
 _MARGIN = timedelta(seconds=10)
 _TIMEOUT = 20.0
@@ -48,13 +52,16 @@ class OidcProvider:
         self,
         config: Mapping[str, str],
         *,
-        authority: bytes | None,
+        origin: str,
+        authority: bytes | RereadFile | None,
         clock: Clock,
         persist: Persist | None = None,
     ) -> None:
+        """`origin` is where the config was written down, for errors; `authority` is whom to trust as the issuer."""
         for required in ("idp-issuer-url", "client-id"):
             if not config.get(required):
-                raise ConfigError(f"auth-provider oidc: {required} is missing")
+                raise ConfigError(f"{origin}.{required}: it is missing")
+        self._origin = origin
         self._issuer = config["idp-issuer-url"].rstrip("/")
         self._client = config["client-id"]
         self._secret = config.get("client-secret", "")
@@ -63,9 +70,11 @@ class OidcProvider:
         self._authority = authority
         self._clock = clock
         self._persist = persist
+        self._told_of_loss = False
         self._current: Credential | None = None
         self._expires = expiry(self._id_token)
         self._lock = asyncio.Lock()
+        self._tls()  # an authority that is none is said now, not at the first request
 
     async def current(self) -> Credential:
         if self._usable():
@@ -104,12 +113,37 @@ class OidcProvider:
         self._id_token = tokens.id_token
         self._refresh_token = tokens.refresh_token or self._refresh_token
         self._expires = expiry(self._id_token)
-        if self._persist is not None:
+        self._keep()
+
+    def _keep(self) -> None:
+        """Write the new tokens back. They are good even where that fails, as on a read-only volume."""
+        if self._persist is None:
+            return
+        try:
             self._persist({"id-token": self._id_token, "refresh-token": self._refresh_token})
+        except Exception as error:
+            if not self._told_of_loss:
+                # Only the system's own words are safe to log: others may quote the file, and so the tokens in it.
+                why = str(error) if isinstance(error, OSError) else type(error).__name__
+                _log.warning(
+                    "renewed token not written back: after a restart a new login may be needed",
+                    place=self._origin,
+                    error=why,
+                )
+            self._told_of_loss = True
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        authority = self._authority.read() if isinstance(self._authority, RereadFile) else self._authority
+        if not authority:
+            return True
+        try:
+            return client_context(ca=authority)
+        except ConfigError as error:
+            raise ConfigError(f"{self._origin}.idp-certificate-authority: {error}") from error
 
     async def _exchange(self) -> _Tokens:
         limits = aiohttp.ClientTimeout(total=_TIMEOUT)
-        tls = client_context(ca=self._authority) if self._authority else True
+        tls = self._tls()
         try:
             async with aiohttp.ClientSession(timeout=limits) as session:
                 document = f"{self._issuer}/.well-known/openid-configuration"
