@@ -27,6 +27,7 @@ MODULES: tuple[tuple[str, str], ...] = (
     ("kapsa.runtime", "What an operator's author needs: `from kapsa.runtime import ...`."),
     ("kapsa.runtime.client", "What the client's calls take as `**options`."),
     ("kapsa.runtime.reader", "What the client's reading calls take as `**options`."),
+    ("kapsa.runtime.webhook_server", "What answers an operator's webhooks, made from its `Webhooks`."),
     ("kapsa.runtime.errors", ""),
     ("kapsa.runtime.audit", ""),
     ("kapsa.runtime.untrusted", ""),
@@ -40,13 +41,14 @@ MODULES: tuple[tuple[str, str], ...] = (
 INTERNAL = {
     "kapsa.runtime.client": {"Client", "PatchType", "Propagation"},
     "kapsa.runtime.reader": {"Reader"},
+    "kapsa.runtime.webhook_server": {"Route"},
     "kapsa.runtime.errors": {"error_from_response", "error_from_status"},
     "kapsa.devcluster.faults": {"OpenWatch", "Target"},
     "kapsa.devcluster.embedded.controllers.workloads": {"Behaviour"},
 }
 """Names that modules share with each other rather than with people."""
 
-MADE_BY_THE_RUNTIME = {"AdmissionRequest", "Context", "RunningOperator"}
+MADE_BY_THE_RUNTIME = {"AdmissionRequest", "Context", "RunningOperator", "WebhookServer"}
 """Classes whose constructors are nobody's business."""
 
 
@@ -125,7 +127,8 @@ def _entry(module: Any, name: str, documented: dict[Any, str]) -> str:
 def _class(cls: type, name: str) -> str:
     node = _node_of(cls)
     parts = [f"### {name}", _class_signature(cls, node), _prose(_docstring(cls, name))]
-    if (start := _method(node, "__init__")) is not None and (told := ast.get_docstring(start)):
+    start = _method(node, "__init__") if name not in MADE_BY_THE_RUNTIME else None
+    if start is not None and (told := ast.get_docstring(start)):
         parts.append(_prose(told))
     properties, methods = [], []
     for child, docstring in _members(cls, name):

@@ -28,12 +28,14 @@ from kapsa.runtime.admission import (
     deny,
 )
 from kapsa.runtime.cache import Cache
+from kapsa.runtime.certificates import Lifetimes
 from kapsa.runtime.client import Client
 from kapsa.runtime.context import Context
 from kapsa.runtime.controller import Controller, Owns, Reads, Requeue, TerminalError, Watch
 from kapsa.runtime.conversion import Converter
 from kapsa.runtime.crd import custom_resource_definitions
 from kapsa.runtime.election import LeaderElection
+from kapsa.runtime.events import EventRecorder, ObjectReference
 from kapsa.runtime.informer import Informer
 from kapsa.runtime.operator import Operator
 from kapsa.runtime.predicates import (
@@ -81,15 +83,18 @@ __all__ = [
     "Controller",
     "Converter",
     "CustomResource",
+    "EventRecorder",
     "Field",
     "GroupVersionKind",
     "Informer",
     "IntOrString",
     "Key",
     "LeaderElection",
+    "Lifetimes",
     "ModelMismatch",
     "MutatingWebhook",
     "ObjectMeta",
+    "ObjectReference",
     "Operator",
     "OwnerReference",
     "Owns",
