@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Mapping
 from itertools import pairwise
@@ -253,9 +254,12 @@ async def test_a_kind_that_is_not_served_is_waited_for(harness: Harness) -> None
     await informer.stop()
 
 
-async def test_a_failing_handler_stops_neither_the_others_nor_the_watch(bench: Bench) -> None:
+@pytest.mark.parametrize("failure", [RuntimeError, asyncio.CancelledError])
+async def test_a_failing_handler_stops_neither_the_others_nor_the_watch(
+    bench: Bench, failure: type[BaseException]
+) -> None:
     def explode(change: Change) -> None:
-        raise RuntimeError("no")
+        raise failure("no")
 
     bench.informer.add_handler(explode)
     second: list[str] = []

@@ -388,5 +388,5 @@ class Informer:
     def _tell(self, handler: Handler, change: Change) -> None:
         try:
             handler(change)
-        except Exception:
+        except (Exception, asyncio.CancelledError):  # it awaits nothing: no cancellation in it is ours
             _log.exception("a handler failed", watch=str(self.scope), object=str(change.object.key))
