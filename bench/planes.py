@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
@@ -105,15 +104,12 @@ async def kept(store: Store, directory: Path) -> Path:
     path = directory / f"store-{store.name}"
     if not path.exists():
         before = await kept(store.after, directory) if store.after is not None else None
-        partial = path.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
         async with real_plane(before) as plane:
             async with connected_to(plane, directory) as bench:
                 if before is not None:
                     await until_served(bench.client)
                 await store.fill(bench)
-            await plane.save(partial)
-        partial.rename(path)
+            await plane.save(path)
     return path
 
 

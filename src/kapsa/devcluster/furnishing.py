@@ -23,6 +23,10 @@ STORAGE_CLASS: dict[str, Any] = {
     "volumeBindingMode": "Immediate",
 }
 
+NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+"""Who stands in for the kubelet of which node, and until when."""
+
+_AUTHORITIES = "/api/v1/configmaps?fieldSelector=metadata.name=kube-root-ca.crt"
 _REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=5)
 
 
@@ -95,22 +99,35 @@ class Administrator:
         return str(found["gitVersion"]) if found else ""
 
     async def is_schedulable(self, node_name: str) -> bool:
-        """Whether a node is Ready and its start-up taint is gone."""
+        """Whether a node is Ready, its start-up taint is gone, and someone plays its kubelet."""
         found = await self._get(f"/api/v1/nodes/{node_name}")
-        if found is None:
+        if found is None or not await self.exists(f"{NODE_LEASES}/{node_name}"):
             return False
         ready = {
             condition["type"]: condition["status"] for condition in found["status"].get("conditions", ())
         }
         return ready.get("Ready") == "True" and not found["spec"].get("taints")
 
+    async def has_published(self, authority: str) -> bool:
+        """Whether the copies of the cluster's authority in the namespaces, also in `default`, are this one."""
+        found = await self._get(_AUTHORITIES) or {"items": ()}
+        copies = {item["metadata"]["namespace"]: item.get("data") for item in found["items"]}
+        return "default" in copies and all(copy == {"ca.crt": authority} for copy in copies.values())
+
     async def create(self, path: str, body: dict[str, Any]) -> None:
+        """Create it, unless the data that the cluster began with has it."""
         async with self._session.post(path, json=body) as response:
-            if response.status != 201:
+            if response.status not in (201, 409):
                 reason = (await response.text())[:400]
                 raise DevClusterError(
                     f"the new cluster refused its {body['kind']} {body['metadata']['name']}: {reason}"
                 )
+
+    async def delete_all(self, path: str) -> None:
+        async with self._session.delete(path) as response:
+            if response.status != 200:
+                reason = (await response.text())[:400]
+                raise DevClusterError(f"the new cluster refused to delete {path}: {reason}")
 
     async def _get(self, path: str) -> dict[str, Any] | None:
         try:

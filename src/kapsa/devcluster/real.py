@@ -1,6 +1,7 @@
 """The real engine: etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as processes of this machine."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import shutil
@@ -10,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -32,13 +33,12 @@ from kapsa.devcluster.processes import Component, Supervisor
 
 __all__ = ["RealControlPlane"]
 
+T = TypeVar("T")
+
 _READY_SECONDS = 90.0
 _POLL_SECONDS = 0.05
 _PORT_ATTEMPTS = 5
-_MADE_BY_CONTROLLERS = (
-    "/api/v1/namespaces/default/serviceaccounts/default",
-    "/api/v1/namespaces/default/configmaps/kube-root-ca.crt",
-)
+_DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 _CLIENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "admin": ("kubernetes-admin", ("system:masters",)),
     CONTROLLER_MANAGER: ("system:kube-controller-manager", ()),
@@ -67,7 +67,8 @@ class RealControlPlane:
         """`binaries` maps each component's name to its executable; without it they are found, or built.
 
         Without `controllers` only etcd and the API server run, which is what a test of the API itself wants.
-        A `port` of 0 means any free one. `data` is what another one's `save()` kept: this one begins with its objects.
+        A `port` of 0 means any free one. `data` is what another one's `save()` kept: this one begins with its objects,
+        its nodes among them, but with certificates and keys of its own: tokens and kubeconfigs of the other are void.
         `progress` hears of a build, which is told on standard error by default.
         """
         self._binaries = binaries or {}
@@ -138,18 +139,23 @@ class RealControlPlane:
         self._components.clear()
 
     async def save(self, target: Path) -> None:
-        """Stop, and keep every object in a new directory, from which others can start as often as they like (`data`)."""
+        """Stop, and keep every object in a new directory, from which others can start as often as they like (`data`).
+
+        The directory appears whole or not at all. Where it cannot be written, every process has ended but nothing is
+        lost until `stop()`: save to another place.
+        """
         if self._supervisor is None:
             raise DevClusterError("the control plane is not running; start it first")
-        try:
-            for name in reversed(components.EVERYTHING):
-                if name in self._components:
-                    await self._supervisor.stop(name)
-            # What etcd has acknowledged is in its log, however it ended; *.tmp are empty files it keeps ready.
-            store = Files(self.directory) / "etcd"
-            await asyncio.to_thread(shutil.copytree, store, target, ignore=shutil.ignore_patterns("*.tmp"))
-        finally:
-            await self.stop()
+        if target.exists():
+            raise DevClusterError(
+                f"{target} exists already; remove it, or name a directory that is not there yet"
+            )
+        for name in reversed(components.EVERYTHING):
+            if name in self._components:
+                await self._supervisor.stop(name)
+        # What etcd has acknowledged is in its log, however it ended.
+        await _to_the_end(partial(_copy_data, self.directory / "etcd", target))
+        await self.stop()
 
     async def wait_for_failure(self) -> ComponentFailed:
         """Return why, when a component ends on its own."""
@@ -164,9 +170,9 @@ class RealControlPlane:
 
     async def _start_components(self, files: Files) -> None:
         if self._data is not None:
-            await asyncio.to_thread(shutil.copytree, self._data, files / "etcd")
+            await _to_the_end(partial(_copy_data, self._data, files.directory / "etcd"))
         await self._run(ETCD, components.etcd(files), files)
-        await asyncio.to_thread(self._write_credentials, files)
+        await _to_the_end(partial(self._write_credentials, files))
         await self._start_api_server(files)
         for name in self._clients:
             certificates.write_private(
@@ -175,16 +181,18 @@ class RealControlPlane:
         async with self._administrator(files) as api:
             if self._controllers:
                 await self._run(CONTROLLER_MANAGER, components.controller_manager(files), files)
-                await self._run_kwok(files)
             await self._until(API_SERVER, api.is_ready)
             if self._controllers:
                 # Not earlier: its right to watch would not be there yet, and it waits long before it asks again.
                 await self._run(SCHEDULER, components.scheduler(files), files)
+                await self._run_kwok(files, api)
             await self._until(API_SERVER, partial(api.exists, "/api/v1/namespaces/default"))
             if self._controllers:
                 await self._furnish(api)
 
-    async def _run_kwok(self, files: Files) -> None:
+    async def _run_kwok(self, files: Files, api: Administrator) -> None:
+        # The kwok of an earlier life holds the nodes it left in the data; this one would wait until that runs out.
+        await api.delete_all(furnishing.NODE_LEASES)
         (files.directory / "stages.yaml").write_text(yaml.safe_dump_all(stages.all_stages()))
         await self._run(KWOK, components.kwok(files), files)
 
@@ -194,8 +202,10 @@ class RealControlPlane:
         for node in nodes:
             await api.create("/api/v1/nodes", node)
         await api.create("/apis/storage.k8s.io/v1/storageclasses", furnishing.STORAGE_CLASS)
-        for path in _MADE_BY_CONTROLLERS:
-            await self._until(CONTROLLER_MANAGER, partial(api.exists, path))
+        await self._until(CONTROLLER_MANAGER, partial(api.exists, _DEFAULT_ACCOUNT))
+        await self._until(
+            CONTROLLER_MANAGER, partial(api.has_published, self._authority.pair.certificate.decode())
+        )
         for node in nodes:
             await self._until(KWOK, partial(api.is_schedulable, node["metadata"]["name"]))
 
@@ -264,6 +274,36 @@ class RealControlPlane:
         context = ssl.create_default_context(cafile=files / "ca.crt")
         context.load_cert_chain(files / "admin.crt", files / "admin.key")
         return Administrator(self.url, context)
+
+
+async def _to_the_end(work: Callable[[], T]) -> T:
+    """Do it in a thread. When cancelled, wait for the thread first: it must not write where a clean-up has been."""
+    working = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        await asyncio.wait([working])
+    except asyncio.CancelledError:
+        with contextlib.suppress(Exception):
+            await asyncio.shield(working)
+        raise
+    return working.result()
+
+
+def _copy_data(source: Path, target: Path) -> None:
+    """Copy what etcd wrote, so that the target is there whole or not at all."""
+    unfinished = target.with_name(f"{target.name}.partial")
+    try:
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+        # etcd keeps empty *.tmp files ready.
+        shutil.copytree(source, unfinished, ignore=shutil.ignore_patterns("*.tmp"))
+        unfinished.rename(target)
+    except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        # copytree goes on to the end and raises a list of (source, target, reason), which has no errno.
+        reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or error
+        raise DevClusterError(
+            f"cannot copy the cluster's data from {source} to {target}: {reason}"
+        ) from error
 
 
 def _free_port() -> int:

@@ -69,7 +69,7 @@ async def kubectl(
     return process.returncode, output.decode()
 
 
-async def succeed(cluster: DevCluster, *arguments: str, stdin: object = None) -> str:
+async def succeed(cluster: DevCluster | RealControlPlane, *arguments: str, stdin: object = None) -> str:
     code, output = await kubectl(cluster, *arguments, stdin=stdin)
     assert code == 0, output
     return output
@@ -269,6 +269,38 @@ async def test_what_one_kept_is_there_when_others_start_from_it(tmp_path: Path) 
             await kubectl(again, "delete", "configmap", "note")
         finally:
             await again.stop()
+
+
+async def test_what_one_kept_goes_on_under_the_controllers_of_another(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    async with DevCluster(engine="real") as first:
+        await succeed(first, "create", "namespace", "elsewhere")
+        await succeed(first, "create", "deployment", "old", "--image=web:1")
+        await succeed(first, "rollout", "status", "deployment/old", "--timeout=60s")
+        await first.real.save(kept)
+    again = RealControlPlane(data=kept)
+    await again.start()
+    try:
+        published = await succeed(
+            again,
+            "get",
+            "configmaps",
+            "--all-namespaces",
+            "--field-selector=metadata.name=kube-root-ca.crt",
+            "--output=json",
+        )
+        authorities = {
+            copy["metadata"]["namespace"]: copy["data"]["ca.crt"] for copy in json.loads(published)["items"]
+        }
+        assert {"default", "elsewhere"} <= authorities.keys()
+        assert set(authorities.values()) == {(again.directory / "ca.crt").read_text()}
+        await succeed(again, "scale", "deployment/old", "--replicas=2")
+        await succeed(again, "create", "deployment", "new", "--image=web:1")
+        for name in ("old", "new"):
+            # Sooner than a node is given up that the kubelet of the first does not answer for any more.
+            await succeed(again, "rollout", "status", f"deployment/{name}", "--timeout=20s")
+    finally:
+        await again.stop()
 
 
 async def test_only_what_runs_can_be_kept(tmp_path: Path) -> None:

@@ -3,33 +3,15 @@
 import errno
 import shutil
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kapsa.devcluster import certificates, processes
 from kapsa.devcluster.certificates import KeyPair
-from kapsa.devcluster.components import EVERYTHING
 from kapsa.devcluster.errors import ComponentFailed, DevClusterError, PortBusy
 from kapsa.devcluster.real import RealControlPlane
-from tests.devcluster.real.watching import is_empty, program
-
-
-@pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the cluster makes its directory; empty again in the end, whatever happened."""
-    directory = tmp_path / "scratch"
-    directory.mkdir()
-    monkeypatch.setattr(processes, "scratch_directory", lambda: directory)
-    yield directory
-    assert is_empty(directory)
-
-
-@pytest.fixture
-def binaries(tmp_path: Path) -> dict[str, Path]:
-    """Executables that start and do nothing."""
-    return {name: program(tmp_path / "bin" / name, "#!/bin/sh\nexec sleep 600\n") for name in EVERYTHING}
+from tests.devcluster.real.watching import program
 
 
 @pytest.mark.usefixtures("scratch")
