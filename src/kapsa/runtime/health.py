@@ -121,7 +121,10 @@ class ProbeServer:
             self._callers[task] = None
             task.add_done_callback(functools.partial(self._goodbye, writer))
             if len(self._callers) > _MAX_CALLERS:
-                next(iter(self._callers)).cancel()
+                # Out at once, not when it has ended: of many who come in one turn each sends another one away.
+                longest = next(iter(self._callers))
+                del self._callers[longest]
+                longest.cancel()
 
         what = f"cannot serve {' and '.join(served)} on port {port}"
         if port > 65535:  # uvloop would take the rest of the division for it
