@@ -15,7 +15,7 @@ import pytest
 from kapsa.runtime import errors
 from kapsa.runtime.auth import Access, Authorization, StaticAccess
 from kapsa.runtime.certificates import KeyPair, make_authority
-from kapsa.runtime.connecting import Place
+from kapsa.runtime.connecting import Connector, Place
 from kapsa.runtime.http_connection import Answer, HttpConnection
 from kapsa.runtime.tls import client_context
 from kapsa.runtime.transport import HttpTransport
@@ -133,6 +133,32 @@ async def test_closing_does_not_wait_for_a_server_that_does_not_answer_the_hands
             for end in await asyncio.gather(*tasks, return_exceptions=True):
                 assert isinstance(end, errors.TransportError)
                 assert not end.sent
+
+
+@pytest.mark.parametrize("how", ["request", "stream"])
+async def test_a_connection_that_comes_about_while_the_client_is_closed_is_closed_with_it(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = Connector.connect
+    connected: asyncio.Future[HttpConnection] = asyncio.get_running_loop().create_future()
+    go_on = asyncio.Event()
+
+    async def connecting(connector: Connector, tls: ssl.SSLContext | bool) -> HttpConnection:
+        connection = await connect(connector, tls)
+        connected.set_result(connection)
+        await go_on.wait()
+        return connection
+
+    monkeypatch.setattr(Connector, "connect", connecting)
+    async with client_of(saying(OK)) as transport:
+        under_way = asyncio.create_task(exchange(transport, how))
+        connection = await connected
+        go_on.set()
+        await transport.close()  # in the same turn
+        with pytest.raises(errors.TransportError, match="this client was closed") as caught:
+            await under_way
+        assert caught.value.sent is False
+        await asyncio.wait_for(connection.ended, 2)
 
 
 async def test_a_closed_client_says_that_it_is_closed() -> None:

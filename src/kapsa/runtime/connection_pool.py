@@ -77,6 +77,9 @@ class ConnectionPool:
             raise
         self._open.add(connection)
         connection.ended.add_done_callback(lambda _: self._open.discard(connection))
+        if self._closed:  # in the very turn in which it came about: `close` did not find it
+            connection.abort()
+            raise ConnectionAbortedError(_CLOSED)
         if not connection.reusable:
             raise ConnectionResetError("the server closed it at once")
         return connection
