@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from kapsa.runtime.store import Change, Key, ObjectParser, Store, StoredObject, by_label
 
@@ -30,7 +31,7 @@ WEB = Key("default", "web")
 
 
 def test_managed_fields_are_not_kept_but_our_own_ownership_is() -> None:
-    fields = {"f:spec": {"f:image": {}}}
+    fields: dict[str, Any] = {"f:spec": {"f:image": {}}}
     managed = [
         {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {}}},
         {"manager": "my-operator", "operation": "Apply", "subresource": "status", "fieldsV1": {}},
@@ -57,6 +58,29 @@ def test_a_transform_drops_what_nobody_reads() -> None:
 
     small = ObjectParser("v1", "Secret", transform=without_spec)(wire())
     assert "spec" not in small.to_dict()
+
+
+def test_an_object_whose_transform_fails_is_kept_whole_and_not_taken_for_deleted() -> None:
+    def without_status(each: dict[str, Any]) -> dict[str, Any] | None:
+        del each["spec"]
+        del each["status"]
+        return each if each.get("returned") else None
+
+    parse = ObjectParser("v1", "Secret", transform=without_status)  # type: ignore[arg-type]
+    store = Store()
+    with capture_logs() as logs:
+        store.upsert(parse(wire("a", 1)))
+        store.upsert(parse(wire("b", 2)))
+        store.upsert(parse(wire("c", 3, status={})))
+        store.upsert(parse(wire("d", 4, status={}, returned=True)))
+        assert [each.to_dict().get("spec") for each in store] == [{"image": "nginx"}] * 3 + [None]
+        assert store.replace([parse(wire("a", 1)), *list(store)[1:]], "5") == []
+        assert events(store.remove(parse(wire("a", 6)))) == [("Deleted", "a")]
+    told = [(line["event"], line["kind"], line["object"], line["error"]) for line in logs]
+    assert told == [
+        ("transform failed, object kept whole", "Secret", "default/a", "'status'"),
+        ("transform failed, object kept whole", "Secret", "default/c", "it returned no object, but null"),
+    ]
 
 
 def test_the_cache_never_goes_back_in_time() -> None:

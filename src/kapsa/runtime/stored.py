@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import structlog
 
 __all__ = [
     "Change",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_log = structlog.get_logger(__name__)
 
 
 class Key(NamedTuple):
@@ -146,7 +148,7 @@ def version_number(resource_version: str) -> int:
 # -- reading what the server sends -----------------------------------------------------------------------------
 
 Transform = Callable[[dict[str, Any]], dict[str, Any]]
-"""Makes an object smaller before it is stored, by dropping what nobody reads."""
+"""Makes an object smaller before it is stored, by dropping what nobody reads. If it fails, the object is kept whole."""
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -200,6 +202,13 @@ def _fields_of(managed: msgspec.Raw, manager: str) -> bytes:
     return b""
 
 
+def _made_of(text: bytes, transform: Transform) -> bytes:
+    made = _ENCODER.encode(transform(msgspec.json.decode(text)))
+    if not made.startswith(b"{"):
+        raise TypeError(f"it returned no object, but {made[:20].decode('utf-8', 'replace')}")
+    return made
+
+
 class ObjectParser:
     """Turns the JSON of one kind's objects into `StoredObject`s.
 
@@ -220,6 +229,7 @@ class ObjectParser:
         self._kind = msgspec.Raw(_ENCODER.encode(kind))
         self._follow_manager = follow_manager
         self._transform = transform
+        self._failures_told: set[type[Exception]] = set()
         self._shapes: dict[bytes, bytes] = {}
         self._strings: dict[str, str] = {}
 
@@ -238,7 +248,7 @@ class ObjectParser:
             fields = {"apiVersion": self._api_version, "kind": self._kind, **fields}
         text = _ENCODER.encode(fields)
         if self._transform is not None:
-            text = _ENCODER.encode(self._transform(msgspec.json.decode(text)))
+            text = self._transformed(text, self._transform, metadata)
         return StoredObject(
             key=Key(self._once(metadata.namespace), metadata.name),
             uid=metadata.uid,
@@ -251,6 +261,21 @@ class ObjectParser:
             deletion_timestamp=metadata.deletion_timestamp,
             owned_fields=owned,
         )
+
+    def _transformed(self, text: bytes, transform: Transform, metadata: _Metadata) -> bytes:
+        """An object left out would be one that nobody hears of, and whose deletion a relist would invent."""
+        try:
+            return _made_of(text, transform)
+        except Exception as error:
+            if type(error) not in self._failures_told:
+                self._failures_told.add(type(error))
+                _log.exception(
+                    "transform failed, object kept whole",
+                    kind=msgspec.json.decode(self._kind),
+                    object=str(Key(metadata.namespace, metadata.name)),
+                    error=str(error),
+                )
+            return text
 
     def _owned_fields(self, managed: msgspec.Raw) -> bytes:
         shape = _fields_of(managed, self._follow_manager)
