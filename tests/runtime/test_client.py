@@ -1,5 +1,6 @@
 """The client's verbs over a transport that answers from a script: what is sent, what is repeated, what is raised."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -7,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from kapsa.runtime import errors
 from kapsa.runtime.client import Client
@@ -80,7 +82,7 @@ DISCOVERY = {
 class Script:
     """A transport that answers from a list, in order, and serves discovery of the core group."""
 
-    def __init__(self, *answers: Response | Exception | list[bytes | Exception]) -> None:
+    def __init__(self, *answers: "Response | Exception | Stream | list[bytes | Exception]") -> None:
         self.answers = list(answers)
         self.sent: list[Sent] = []
         self.closed = False
@@ -121,7 +123,9 @@ class Script:
     ) -> AsyncIterator[Any]:
         answer = self._next(method, path, query, headers, b"", None)
         if isinstance(answer, Response):
-            yield Stream([answer.body], answer.status)
+            yield Stream([answer.body], answer.status, answer.headers)
+        elif isinstance(answer, Stream):
+            yield answer
         else:
             yield Stream(answer)
 
@@ -130,14 +134,23 @@ class Script:
 
 
 class Stream:
-    def __init__(self, chunks: list[bytes | Exception], status: int = 200) -> None:
-        self.chunks, self.status, self.headers = chunks, status, dict[str, str]()
+    def __init__(
+        self,
+        chunks: Sequence[bytes | Exception],
+        status: int = 200,
+        headers: Mapping[str, str] = {},
+        *,
+        stalls: bool = False,
+    ) -> None:
+        self.chunks, self.status, self.headers, self.stalls = chunks, status, headers, stalls
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for chunk in self.chunks:
             if isinstance(chunk, Exception):
                 raise chunk
             yield chunk
+        if self.stalls:
+            await asyncio.Event().wait()
 
 
 def ok(body: Any, status: int = 200) -> Response:
@@ -329,6 +342,27 @@ async def test_a_watch_that_is_refused_raises_what_the_server_said() -> None:
         await anext(client_of(script).watch(App))
 
 
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("start", [b"", b"bad gate"])
+async def test_a_stream_refused_by_words_that_never_end_is_refused_all_the_same(start: bytes) -> None:
+    client = client_of(Script(*[Stream([start], 502, stalls=True) for _ in range(2)]))
+    async with asyncio.timeout(60):
+        with pytest.raises(errors.ApiError, match=(start or b"HTTP 502").decode()) as caught:
+            await anext(client.watch(App))
+        assert caught.value.status.code == 502
+        with pytest.raises(errors.ApiError):
+            await anext(client.follow_logs("web-1"))
+
+
+async def test_a_connection_that_breaks_in_the_words_of_a_refusal_does_not_hide_it() -> None:
+    reset = errors.TransportError("reset")
+    client = client_of(Script(Stream([reset], 410), Stream([b'{"kind": "Sta', reset], 401)))
+    with pytest.raises(errors.Expired):
+        await anext(client.watch(App))
+    with pytest.raises(errors.Unauthorized):
+        await anext(client.watch(App))
+
+
 async def test_a_watch_cut_in_the_middle_of_an_event_is_an_error_not_an_end() -> None:
     script = Script([line("ADDED", APP), line("ADDED", APP)[:-20]])
     with pytest.raises(errors.TransportError, match="cut in the middle"):
@@ -341,6 +375,43 @@ async def test_followed_logs_come_line_by_line_also_without_a_last_line_break() 
     assert lines == ["one", "two", "three"]
     assert script.sent[0].path == "/api/v1/namespaces/shop/pods/web-1/log"
     assert script.sent[0].query == {"follow": "true", "tailLines": "5"}
+
+
+# Warnings
+
+
+def warned(*texts: str) -> dict[str, str]:
+    return {"warning": ", ".join(f'299 - "{text}"' for text in texts)}
+
+
+async def test_what_the_server_warns_of_is_heard_on_streams_too() -> None:
+    script = Script(Response(200, warned("old version"), b""), Stream([b"", b"line"], 200, warned("old pod")))
+    client = client_of(script)
+    with capture_logs() as logs:
+        assert [event async for event in client.watch(App)] == []
+        assert [text async for text in client.follow_logs("web-1")] == ["line"]
+    assert [(line["warning"], line["request"]) for line in logs] == [
+        ("old version", "GET /apis/example.com/v1/apps"),
+        ("old pod", "GET /api/v1/namespaces/home/pods/web-1/log"),
+    ]
+
+
+async def test_a_server_that_words_its_warnings_anew_each_time_does_not_fill_the_log() -> None:
+    answers = [Response(200, warned(f"object {n}", "always the same"), b"{}") for n in range(1100)]
+    client = client_of(Script(*answers, *answers))
+    with capture_logs() as logs:
+        for _ in range(2 * len(answers)):
+            await client.get("v1/Node", "n1")
+    assert len({line.get("warning") for line in logs}) == len(logs) == 1001
+    assert logs[-1]["event"] == "further warnings of the API server are not logged"
+
+
+async def test_a_long_warning_is_logged_by_its_start_and_once() -> None:
+    client = client_of(Script(*(Response(200, warned("x" * 60_000 + end), b"{}") for end in "ab")))
+    with capture_logs() as logs:
+        await client.get("v1/Node", "n1")
+        await client.get("v1/Node", "n1")
+    assert [line["warning"] for line in logs] == ["x" * 512]
 
 
 # Writing

@@ -1,5 +1,7 @@
 """The reading half of the client: get, list, watch, logs."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
 
@@ -9,7 +11,7 @@ from kapsa.runtime.binding import Binding, Manifest, ResourceList, kind_of, reso
 from kapsa.runtime.clock import Clock, SystemClock
 from kapsa.runtime.discovery import Discovery
 from kapsa.runtime.dispatch import Call, CallObserver, Dispatcher, Verb, WriteGate
-from kapsa.runtime.errors import DecodeError, Expired, error_from_response
+from kapsa.runtime.errors import DecodeError, Expired, TransportError, error_from_response
 from kapsa.runtime.retry import RetryPolicy
 from kapsa.runtime.selector import LabelSelector, selector_text
 from kapsa.runtime.transport import Query, StreamResponse, Transport
@@ -38,6 +40,7 @@ _METADATA_LIST = {
 }
 _TEXT = {"Accept": "text/plain, */*"}
 _ERROR_BODY_LIMIT = 64 * 1024
+_ERROR_BODY_SECONDS = 5.0
 
 
 class GetOptions(TypedDict, total=False):
@@ -384,9 +387,12 @@ def _log_query(options: LogOptions) -> list[tuple[str, str]]:
 
 
 async def _start_of(response: StreamResponse) -> bytes:
+    """What comes of a refusal's text. Its status is known, and must not be lost if the text stalls or breaks off."""
     body = b""
-    async for chunk in response:
-        body += chunk
-        if len(body) > _ERROR_BODY_LIMIT:
-            break
+    with contextlib.suppress(TimeoutError, TransportError):
+        async with asyncio.timeout(_ERROR_BODY_SECONDS):
+            async for chunk in response:
+                body += chunk
+                if len(body) > _ERROR_BODY_LIMIT:
+                    break
     return body

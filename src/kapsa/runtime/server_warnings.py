@@ -9,11 +9,16 @@ __all__ = ["ServerWarnings"]
 
 _log = structlog.get_logger(__name__)
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
-_REMEMBERED = 1000
+_MOST = 1000
+_LONGEST = 512
+"""Characters of a text that count: the rest is neither logged nor remembered."""
 
 
 class ServerWarnings:
-    """Logs each warning once: the same request would bring the same one for ever."""
+    """Logs each warning once: the same request would bring the same one for ever.
+
+    A webhook may word its warning anew for every object, so there is an end to it: after 1000 texts no more are logged.
+    """
 
     def __init__(self) -> None:
         self._told: set[str] = set()
@@ -24,11 +29,14 @@ class ServerWarnings:
         if header is None:
             return
         for text in texts(header):
-            if text not in self._told:
-                if len(self._told) >= _REMEMBERED:
-                    self._told.clear()
-                self._told.add(text)
-                _log.warning("the API server warns", warning=text, request=f"{method} {path}")
+            if len(self._told) == _MOST:
+                return
+            start = text[:_LONGEST]
+            if start not in self._told:
+                self._told.add(start)
+                _log.warning("the API server warns", warning=start, request=f"{method} {path}")
+                if len(self._told) == _MOST:
+                    _log.warning("further warnings of the API server are not logged", logged=_MOST)
 
 
 def texts(header: str) -> Iterator[str]:
