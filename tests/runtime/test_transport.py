@@ -18,7 +18,7 @@ from kapsa.runtime.auth import Authorization, StaticAccess
 from kapsa.runtime.certificates import KeyPair, issue, make_authority
 from kapsa.runtime.tls import client_context
 from kapsa.runtime.transport import HttpTransport
-from tests.runtime.servers import DAY, pair_for, server_tls, tunnelling
+from tests.runtime.servers import DAY, client_of, heard, pair_for, server_tls, tunnelling
 
 pytestmark = pytest.mark.each_loop
 
@@ -100,30 +100,42 @@ async def test_a_cut_connection_says_that_the_server_may_have_seen_the_request()
     assert caught.value.sent is True
 
 
-def silent_until(release: asyncio.Event) -> Handler:
-    async def hang(request: web.Request) -> web.Response:
-        await release.wait()
-        return web.Response()
-
-    return hang
-
-
 async def test_a_server_that_does_not_answer_in_time_is_given_up() -> None:
-    release = asyncio.Event()
-    async with serving(silent_until(release)) as server, transport_to(server) as transport:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with client_of(silent) as transport:
         with pytest.raises(errors.NoResponse, match="no answer in time") as caught:
             await transport.request("PATCH", "/x", timeout=0.05)
-        release.set()
     assert caught.value.sent is True
 
 
-async def test_a_stream_whose_answer_does_not_begin_is_given_up() -> None:
-    release = asyncio.Event()
-    async with serving(silent_until(release)) as server, transport_to(server, timeout=0.05) as transport:
+async def test_a_stream_whose_answer_does_not_begin_is_given_up_and_closed() -> None:
+    gone = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await heard(reader)
+        await reader.read()
+        gone.set()
+
+    async with client_of(talk, timeout=0.05) as transport:
         with pytest.raises(errors.NoResponse, match=r"GET /log at .*: no answer in time"):
             async with transport.stream("GET", "/log"):
                 pass
-        release.set()
+        await asyncio.wait_for(gone.wait(), 2)
+
+
+async def test_a_stream_that_has_begun_may_be_silent_for_longer_than_a_request_may_take() -> None:
+    timeout = 0.25
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await heard(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await asyncio.sleep(2 * timeout)
+        writer.write(b"late")
+
+    async with client_of(talk, timeout=timeout) as transport, transport.stream("GET", "/log") as response:
+        assert [chunk async for chunk in response] == [b"late"]
 
 
 async def test_a_redirect_is_never_followed() -> None:
