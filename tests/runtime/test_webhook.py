@@ -87,6 +87,10 @@ class AppValidator(ValidatingWebhook[App]):
                 await asyncio.sleep(30)
             case "bug":
                 raise ZeroDivisionError("division by zero")
+            case "cancelled":
+                other = asyncio.create_task(asyncio.sleep(30))
+                other.cancel()
+                await other
             case "nonsense":
                 return None  # type: ignore[return-value]
             case "sneaky":
@@ -208,7 +212,8 @@ async def test_a_delete_is_judged_by_the_object_as_it_was() -> None:
         ),
         ("nonsense", "error", "AppValidator.validate returned NoneType; return allow"),
         ("sneaky", "error", "AppValidator changed the object: only a MutatingWebhook may"),
-        ("slow", "timeout", "did not decide within 1 s"),
+        ("cancelled", "error", "failed, so the write is denied: RuntimeError: what it awaited was cancelled"),
+        ("slow", "timeout", "did not decide within 0.5 s"),
     ],
 )
 async def test_a_webhook_that_fails_denies_with_a_clear_message_and_is_counted(
@@ -291,6 +296,8 @@ def test_two_webhooks_at_one_path_are_refused() -> None:
 
     with pytest.raises(ValueError, match="AppValidator and Other are both at /validate-example-com-v1-app"):
         webhooks(AppValidator(), Other())
+    with pytest.raises(ValueError, match="AppValidator and AppValidator are both at"):
+        webhooks(AppValidator(), AppValidator())
 
 
 def test_webhooks_need_a_service_or_a_url_and_not_both() -> None:

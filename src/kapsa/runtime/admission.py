@@ -182,6 +182,7 @@ class Webhook(Generic[T]):
     failure_policy: ClassVar[Literal["Fail", "Ignore"]] = "Fail"
     """What happens to writes while nobody answers."""
     timeout_seconds: ClassVar[int] = 10
+    """How long the API server waits, from 1 to 30. Given up half a second earlier: so whoever asked is told why."""
     match_policy: ClassVar[Literal["Equivalent", "Exact"]] = "Equivalent"
     side_effects: ClassVar[Literal["None", "NoneOnDryRun"]] = "None"
     namespace_selector: ClassVar[Mapping[str, Any] | None] = None

@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from kapsa.runtime.admission import Review, Webhook, answer, deny
+from kapsa.runtime.cancellation import finished
 from kapsa.runtime.client import Client
 from kapsa.runtime.conversion import ConversionReview, Conversions
 from kapsa.runtime.mismatch import ModelMismatch
@@ -19,7 +20,7 @@ __all__ = ["CONVERT", "Answers", "Observe", "Outcome"]
 _log = structlog.get_logger(__name__)
 
 Outcome = str
-"""allowed, denied, converted, misfit, error, timeout or malformed."""
+"""allowed, denied, converted, misfit, error, timeout, malformed or late (the request did not arrive in time)."""
 
 Observe = Callable[[str, Outcome, float], None]
 """Told of every call: the webhook's name, what came of it, and the seconds it took."""
@@ -28,6 +29,8 @@ CONVERT = "/convert"
 """Where versions are converted."""
 
 _CONVERSION = "convert"
+_AHEAD = 0.5
+"""Seconds by which a webhook is given up before the API server gives up: its own timer started before we were called."""
 _decode_review = msgspec.json.Decoder(Review).decode
 _decode_conversion = msgspec.json.Decoder(ConversionReview).decode
 _encode = msgspec.json.Encoder().encode
@@ -56,8 +59,8 @@ class Answers:
         """The HTTP status and body for a POST of `body` to `path`."""
         path, _, _ = path.partition("?")
         webhook = self._webhooks.get(path)
-        converts = path == CONVERT and self._conversions.crds
-        if webhook is None and not converts:
+        name = self._name(path)
+        if not name:
             return 404, f"nothing is served at {path}".encode()
         started = self._client.clock.monotonic()
         if len(body) > self._max_body_bytes:
@@ -70,21 +73,33 @@ class Answers:
             outcome, code, reply = await self._admit(webhook, body)
         else:
             outcome, code, reply = self._convert(body)
-        name = webhook.name if webhook is not None else _CONVERSION
         self._observe(name, outcome, self._client.clock.monotonic() - started)
         return code, reply
 
+    def late(self, path: str, seconds: float) -> tuple[int, bytes]:
+        """The HTTP status and body for a POST to `path` that did not arrive whole within `seconds`."""
+        if name := self._name(path):
+            self._observe(name, "late", seconds)
+        return 408, f"the request did not arrive within {seconds:g} s".encode()
+
+    def _name(self, path: str) -> str:
+        """How the metrics call what is at a path; empty if nothing is."""
+        if path in self._webhooks:
+            return self._webhooks[path].name
+        return _CONVERSION if path == CONVERT and self._conversions.crds else ""
+
     async def _admit(self, webhook: Webhook[Any], body: bytes) -> tuple[Outcome, int, bytes]:
         uid = ""
+        limit = webhook.timeout_seconds - _AHEAD
         try:
-            async with asyncio.timeout(webhook.timeout_seconds):
+            async with asyncio.timeout(limit):
                 review = _decode_review(body)
                 uid = review.request.uid
-                response, reply = await webhook.review(review, self._client)
+                response, reply = await finished(webhook.review(review, self._client))
         except msgspec.DecodeError as error:
             return "malformed", 400, f"not an AdmissionReview: {error}".encode()
         except TimeoutError:
-            message = f"{webhook.name} did not decide within {webhook.timeout_seconds} s; try again"
+            message = f"{webhook.name} did not decide within {limit:g} s; try again"
             return "timeout", 200, _encode(answer(uid, deny(message, code=504, reason="Timeout"), []))
         except ModelMismatch as error:
             return "misfit", 200, _encode(answer(uid, deny(str(error), code=422, reason="Invalid"), []))
@@ -98,6 +113,7 @@ class Answers:
         return "allowed" if response.allowed else "denied", 200, _encode(reply)
 
     def _convert(self, body: bytes) -> tuple[Outcome, int, bytes]:
+        """Without a time limit: converters are plain functions, and nothing on the event loop can end one of those."""
         try:
             review = _decode_conversion(body)
         except msgspec.DecodeError as error:

@@ -23,7 +23,11 @@ H = TypeVar("H", bound=CustomResource[Any, Any])
 
 
 class Converter(Generic[S, H]):
-    """The way between one version, the spoke, and the hub."""
+    """The way between one version, the spoke, and the hub.
+
+    Both ways are plain functions on the event loop, which stands still meanwhile and cannot give them up: compute, and
+    ask nobody.
+    """
 
     spoke: ClassVar[type[CustomResource[Any, Any]]]
     hub: ClassVar[type[CustomResource[Any, Any]]]

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from kapsa.runtime.cache import Cache
+from kapsa.runtime.cancellation import finished
 from kapsa.runtime.client import Client
 from kapsa.runtime.context import Context, OutdatedError
 from kapsa.runtime.controller import Controller, Requeue, TerminalError
@@ -69,7 +70,7 @@ class Run:
         self, method: Callable[[Any, Context[Any]], Awaitable[Any]], ctx: Context[Any]
     ) -> float | None:
         try:
-            result = await _finished(method(ctx.resource, ctx))
+            result = await finished(method(ctx.resource, ctx))
         except (asyncio.CancelledError, WriteRefused):
             raise
         except Exception as failure:
@@ -217,20 +218,3 @@ class Run:
         if stored is not None:
             ctx.own_writes.add((stored.uid, stored.resource_version))
             ctx.stored = stored
-
-
-async def _finished(work: Awaitable[Any]) -> Any:
-    """What a controller's method returns.
-
-    A cancellation that nobody asked this task for comes from something that the method awaited and somebody else
-    cancelled. It is a failure like any other; left as it is, it would end the worker.
-    """
-    task = asyncio.current_task()
-    assert task is not None
-    asked_before = task.cancelling()
-    try:
-        return await work
-    except asyncio.CancelledError as error:
-        if task.cancelling() > asked_before:
-            raise
-        raise RuntimeError("what it awaited was cancelled, and not by the operator") from error

@@ -36,6 +36,9 @@ class Webhooks:
         cert_dir: Path | str | None = None,
         lifetimes: Lifetimes | None = None,
         max_body_bytes: int = 8 * 1024 * 1024,
+        body_timeout: float = 10.0,
+        idle_timeout: float = 120.0,
+        max_connections: int = 512,
         check_every: float = 60.0,
     ) -> None:
         """
@@ -50,6 +53,10 @@ class Webhooks:
             certificates and keeps them in a Secret.
         :param lifetimes: how long self-made certificates live.
         :param max_body_bytes: larger requests are refused.
+        :param body_timeout: seconds that the body of a request has to arrive; then it is refused.
+        :param idle_timeout: seconds until a connection without a request is closed. The API server closes its own after
+            90 and must be first, or a call meets a closed connection.
+        :param max_connections: connections at a time. Beyond it the oldest goes.
         :param check_every: seconds between looks at certificates and registrations.
         """
         if bool(service) == bool(url):
@@ -64,15 +71,21 @@ class Webhooks:
         self.cert_dir = Path(cert_dir) if cert_dir is not None else None
         self.lifetimes = lifetimes
         self.max_body_bytes = max_body_bytes
+        self.body_timeout = body_timeout
+        self.idle_timeout = idle_timeout
+        self.max_connections = max_connections
         self.check_every = check_every
         self._check_paths()
 
     def _check_paths(self) -> None:
         seen: dict[str, str] = {}
         for webhook in self.webhooks:
-            other = seen.setdefault(webhook.path, type(webhook).__name__)
-            if other != type(webhook).__name__:
-                raise ValueError(f"{other} and {type(webhook).__name__} are both at {webhook.path}")
+            name = type(webhook).__name__
+            if other := seen.get(webhook.path):
+                raise ValueError(
+                    f"{other} and {name} are both at {webhook.path}: give one of them another path"
+                )
+            seen[webhook.path] = name
 
     def rights(self, operator: str) -> WebhookRights:
         """What the operator may do to keep them registered."""

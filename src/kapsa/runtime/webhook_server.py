@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ssl
 from collections.abc import Awaitable, Callable
 
@@ -22,6 +23,8 @@ from kapsa.runtime.webhook import Webhooks, secret_name
 __all__ = ["Route", "WebhookServer"]
 
 _log = structlog.get_logger(__name__)
+_LINGERING = 0.5
+"""Seconds in which one who was answered early may still send: to hang up at once could cost it the answer."""
 
 Route = Callable[[str, Callable[[str, bytes], Awaitable[tuple[int, bytes]]]], None]
 """Has calls answered within this process: takes where they go to, and what answers a path and a body."""
@@ -77,6 +80,7 @@ class WebhookServer:
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._serving: KeyPair | None = None
         self._runner: web.AppRunner | None = None
+        self._port: asyncio.Server | None = None
         self._keeper: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
         """Set once it listens with a certificate and is registered."""
@@ -86,7 +90,7 @@ class WebhookServer:
     @property
     def port(self) -> int:
         """The port it listens on; 0 while it does not."""
-        return int(self._runner.addresses[0][1]) if self._runner and self._runner.addresses else 0
+        return int(self._port.sockets[0].getsockname()[1]) if self._port and self._port.sockets else 0
 
     async def start(self) -> None:
         """Start in the background. `ready` tells when it serves."""
@@ -128,6 +132,9 @@ class WebhookServer:
                 await self._keeper
             self._keeper = None
         self.ready.clear()
+        if self._port is not None:
+            self._port.close()
+            self._port = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -138,27 +145,52 @@ class WebhookServer:
         return await self._answers(path, body)
 
     async def _listen(self) -> None:
+        declared = self._webhooks
         application = web.Application()
         application.router.add_post("/{path:.*}", self._answer_http)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=5.0)
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            shutdown_timeout=5.0,
+            keepalive_timeout=declared.idle_timeout,
+            lingering_time=_LINGERING,
+        )
         await runner.setup()
+        assert runner.server is not None
         try:
-            site = web.TCPSite(
-                runner, self._webhooks.host, self._webhooks.port, ssl_context=self._tls, reuse_address=True
+            self._port = await asyncio.get_running_loop().create_server(
+                functools.partial(self._connect, runner.server),
+                declared.host,
+                declared.port,
+                ssl=self._tls,
+                reuse_address=True,
             )
-            await site.start()
         except BaseException:
             await runner.cleanup()
             raise
         self._runner = runner
         _log.info("webhooks served", port=self.port)
 
+    def _connect(self, server: web.Server) -> asyncio.Protocol:
+        """What speaks to one who has just connected. Makes room: anybody may connect, and files and memory are few."""
+        connections = server.connections
+        excess = len(connections) + 1 - self._webhooks.max_connections
+        for oldest in connections[: max(excess, 0)]:
+            if oldest.transport is not None:
+                oldest.transport.abort()
+        return server()
+
     async def _answer_http(self, request: web.Request) -> web.Response:
         body = bytearray()
-        async for chunk in request.content.iter_any():
-            body += chunk
-            if len(body) > self._webhooks.max_body_bytes:
-                break  # it will be refused, so the rest need not be read
-        code, reply = await self._answers(request.path, bytes(body))
+        try:
+            async with asyncio.timeout(self._webhooks.body_timeout):
+                async for chunk in request.content.iter_any():
+                    body += chunk
+                    if len(body) > self._webhooks.max_body_bytes:
+                        break  # it will be refused, so the rest need not be read
+        except TimeoutError:
+            code, reply = self._answers.late(request.path, self._webhooks.body_timeout)
+        else:
+            code, reply = await self._answers(request.path, bytes(body))
         kind = "application/json" if code == 200 else "text/plain"
         return web.Response(status=code, body=reply, content_type=kind)
