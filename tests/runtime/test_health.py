@@ -114,22 +114,26 @@ async def test_callers_who_say_nothing_do_not_keep_the_kubelet_out() -> None:
     await server.start()
     port = server.ports["health"]
     silent: list[socket.socket] = []
-    for _ in range(2):
-        # The loop does not run meanwhile, so it meets all of them in one turn.
-        silent += [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
-        assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 200 OK")
-        writer.close()
 
     async def connected() -> list[int]:
         return [place for place, caller in enumerate(silent) if is_open(caller)]
 
-    at_most = 128
-    left = await eventually(connected, lambda left: len(left) <= at_most, "the rest to be cut off", seconds=5)
-    assert left == list(range(200 - len(left), 200)), "the first to come is the first to go"
-    assert len(left) > at_most - 5, "and only as many as there are too many"
-    await asyncio.wait_for(server.stop(), 5)
+    try:
+        for _ in range(2):
+            # The loop does not run meanwhile, so it meets all of them in one turn.
+            silent += [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 200 OK")
+            writer.close()
+        most = 128
+        left = await eventually(
+            connected, lambda left: len(left) <= most, "the rest to be cut off", seconds=5
+        )
+        assert left == list(range(200 - len(left), 200)), "the first to come is the first to go"
+        assert len(left) > most - 5, "and only as many as there are too many"
+    finally:
+        await asyncio.wait_for(server.stop(), 5)
     assert await eventually(connected, lambda left: not left, "the last to be cut off", seconds=5) == []
     for caller in silent:
         caller.close()
