@@ -34,6 +34,12 @@ def recorder(harness: Harness, counts: dict[str, int] | None = None) -> EventRec
     return made
 
 
+async def repeat(events: EventRecorder, harness: Harness, *, times: int, every: float) -> None:
+    for _ in range(times):
+        events.event(WEB, "Warning", "Failed", "again")
+        await harness.clock.sleep(every)
+
+
 async def test_an_event_tells_who_did_what_to_which_object(harness: Harness) -> None:
     await harness.install(App)
 
@@ -52,17 +58,13 @@ async def test_an_event_tells_who_did_what_to_which_object(harness: Harness) -> 
 
 async def test_repetitions_become_one_series(harness: Harness, faults: FaultPlan) -> None:
     events = recorder(harness)
-    for _ in range(50):
-        events.event(WEB, "Warning", "Failed", "again")
-        await harness.clock.sleep(1)
+    await repeat(events, harness, times=50, every=1)
     (event,) = await harness.events(reason="Failed")
     assert event["series"]["count"] == 2, "the first repetition shows it, the rest waits"
     assert faults.count(resource="events", verb="create") == 1
     assert faults.count(resource="events", verb="patch") == 1
     await harness.clock.sleep(SERIES_SECONDS - 60)
-    for _ in range(10):
-        events.event(WEB, "Warning", "Failed", "again")
-        await harness.clock.sleep(10)
+    await repeat(events, harness, times=10, every=10)
     (event,) = await harness.events(reason="Failed")
     assert event["series"]["count"] > 50
     await harness.clock.sleep(SERIES_SECONDS + 1)
@@ -96,18 +98,14 @@ async def test_a_series_that_goes_on_is_written_every_six_minutes(
     harness: Harness, faults: FaultPlan
 ) -> None:
     events = recorder(harness)
-    for _ in range(121):
-        events.event(WEB, "Warning", "Failed", "again")
-        await harness.clock.sleep(30)
+    await repeat(events, harness, times=121, every=30)
     assert faults.count(resource="events", verb="patch") == 3600 // SERIES_SECONDS
     await events.stop()
 
 
 async def test_stopping_writes_what_was_counted_last(harness: Harness, faults: FaultPlan) -> None:
     events = recorder(harness)
-    for _ in range(50):
-        events.event(WEB, "Warning", "Failed", "again")
-        await harness.clock.sleep(1)
+    await repeat(events, harness, times=50, every=1)
     await events.stop()
     (event,) = await harness.events(reason="Failed")
     assert event["series"]["count"] == 50
@@ -118,9 +116,7 @@ async def test_stopping_does_not_wait_for_a_server_that_does_not_answer(
     harness: Harness, faults: FaultPlan
 ) -> None:
     events = recorder(harness)
-    for _ in range(50):
-        events.event(WEB, "Warning", "Failed", "again")
-        await harness.clock.sleep(1)
+    await repeat(events, harness, times=50, every=1)
     faults.add(Rule(action=Delay(600), verb="patch", resource="events", times=0))
     started = harness.clock.monotonic()
     await events.stop()
@@ -131,9 +127,7 @@ async def test_stopping_does_not_wait_for_a_server_that_does_not_answer(
 
 async def test_a_crash_writes_nothing_more(harness: Harness, faults: FaultPlan) -> None:
     events = recorder(harness)
-    for _ in range(50):
-        events.event(WEB, "Warning", "Failed", "again")
-        await harness.clock.sleep(1)
+    await repeat(events, harness, times=50, every=1)
     await events.stop(seconds=0)
     await harness.clock.sleep(3600)
     assert faults.count(resource="events", verb="patch") == 1
