@@ -460,6 +460,12 @@ async def test_apply_sends_field_manager_force_and_dry_run() -> None:
     }  # fmt: skip
 
 
+async def test_apply_has_the_server_parse_its_text_once() -> None:
+    script = Script(ok(APP))
+    await client_of(script).apply(APP)
+    assert script.sent[0].query == {"fieldManager": "tester", "fieldValidation": "Ignore"}
+
+
 async def test_delete_carries_its_preconditions_grace_and_propagation() -> None:
     script = Script(ok({"status": "Success"}))
     deleted = await client_of(script).delete(

@@ -207,3 +207,9 @@ async def test_what_the_server_warns_of_is_logged_once(client: Client) -> None:
     warned = [(line["warning"], line["request"]) for line in logs if line["event"] == "the API server warns"]
     path = f"POST /api/v1/namespaces/{client.namespace}/configmaps"
     assert sorted(warned) == [('unknown field "dta"', path), ('unknown field "immutabel"', path)]
+
+
+async def test_an_apply_refuses_a_field_that_the_server_does_not_know(client: Client) -> None:
+    with pytest.raises(errors.ApiError, match="dta: field not declared in schema"):
+        await client.apply({**config_map("a"), "dta": {"x": "1"}})
+    assert (await client.list(KIND, namespace=client.namespace, field_selector="metadata.name=a")).items == []

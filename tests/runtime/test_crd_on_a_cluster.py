@@ -247,6 +247,8 @@ async def test_fields_beyond_the_model_are_pruned_or_refused(wholes: Client) -> 
         await wholes.create(manifest("strict", surprise=1), field_validation="Strict")
     made = await wholes.create(manifest("pruned", surprise=1))
     assert "surprise" not in made["spec"]
+    with pytest.raises(ApiError, match="surprise: field not declared in schema"):
+        await wholes.apply(manifest("applied", surprise=1))
 
 
 async def test_status_is_a_subresource_of_its_own(wholes: Client) -> None:

@@ -30,6 +30,7 @@ var (
 	authority   = flag.String("ca", "", "file of the CA certificate")
 	certificate = flag.String("cert", "", "file of the client certificate")
 	key         = flag.String("key", "", "file of the client key")
+	tokenFile   = flag.String("token", "", "file of a bearer token, instead of a client certificate")
 	operation   = flag.String("op", "create", "create, get, list, watch, owned (two children and a status), or a status write: done, status, status-put, status-apply")
 	count       = flag.Int("n", 1000, "how many requests")
 	connections = flag.Int("c", 32, "how many at once")
@@ -59,11 +60,30 @@ func newClient() *http.Client {
 		must(err)
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(pem)
-		pair, err := tls.LoadX509KeyPair(*certificate, *key)
-		must(err)
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+		if *certificate != "" {
+			pair, err := tls.LoadX509KeyPair(*certificate, *key)
+			must(err)
+			transport.TLSClientConfig.Certificates = []tls.Certificate{pair}
+		}
 	}
-	return &http.Client{Transport: transport}
+	if *tokenFile == "" {
+		return &http.Client{Transport: transport}
+	}
+	token, err := os.ReadFile(*tokenFile)
+	must(err)
+	return &http.Client{Transport: bearer{"Bearer " + string(token), transport}}
+}
+
+// bearer shows a token with each request.
+type bearer struct {
+	authorization string
+	next          http.RoundTripper
+}
+
+func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
+	request.Header.Set("Authorization", b.authorization) // every request is ours alone
+	return b.next.RoundTrip(request)
 }
 
 func requests(client *http.Client) map[string]any {
@@ -122,7 +142,7 @@ func send(client *http.Client, operation string, i int64) bool {
 }
 
 func apply(client *http.Client, path, body string) bool {
-	return call(client, "PATCH", path+"?fieldManager=load&force=true", "application/apply-patch+yaml", body)
+	return call(client, "PATCH", path+"?fieldManager=load&fieldValidation=Ignore&force=true", "application/apply-patch+yaml", body)
 }
 
 // known are the samples as they were before the first write: a PUT sends the whole object with its version, and a child

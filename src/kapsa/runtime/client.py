@@ -37,6 +37,9 @@ _PATCH: dict[PatchType, dict[str, str]] = {
 }
 # JSON is YAML, and the API server takes it under this name since the first version of server-side apply.
 _APPLY = {"Accept": "application/json", "Content-Type": "application/apply-patch+yaml"}
+# An apply with a field that the server does not know is refused under any validation. For the others it parses the
+# text again to find keys that are there twice, which an encoded object never has.
+_PARSED_ONCE = ("fieldValidation", "Ignore")
 
 
 class WriteOptions(TypedDict, total=False):
@@ -51,7 +54,7 @@ class WriteOptions(TypedDict, total=False):
     dry_run: bool
     """Have the server do all but keep the result."""
     field_validation: Literal["Ignore", "Warn", "Strict"]
-    """What the server does about fields it does not know."""
+    """What the server does about fields it does not know; it warns unless said, and refuses them in an apply."""
 
 
 class DeleteOptions(TypedDict, total=False):
@@ -243,6 +246,8 @@ class Client(Reader):
         namespace = self._namespace(binding, options.get("namespace") or identity.namespace)
         subresource = options.get("subresource", "")
         query = self._write_query(options)
+        if not options.get("field_validation"):
+            query = (*query, _PARSED_ONCE)
         if force:
             query = (*query, ("force", "true"))
         response = await self._dispatcher.send(
