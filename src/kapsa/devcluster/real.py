@@ -243,7 +243,11 @@ class RealControlPlane:
     async def _run(self, name: str, arguments: Sequence[str], files: Files) -> Component:
         assert self._supervisor is not None
         # A home of its own: no component may read or leave anything in the user's.
-        env = {"PATH": os.environ.get("PATH", ""), "HOME": str(files.directory)}
+        env = {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": str(files.directory),
+            **components.environment(name),
+        }
         component = await self._supervisor.run(name, [str(self._binaries[name]), *arguments], env)
         self._components[name] = component
         return component
