@@ -86,7 +86,7 @@ class Bench(msgspec.Struct):
             f"-n={n}",
         ]
         command += [f"-{name}={value}" for name, value in options.items()]
-        command += self._tls_flags()
+        command += self._access_flags()
         before = self.server_cpu()
         process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
         output, _ = await process.communicate()
@@ -97,19 +97,21 @@ class Bench(msgspec.Struct):
             raise RuntimeError(f"{outcome['failed']} of {n} {operation} requests were refused")
         return {**outcome, "server_cpu": self.server_cpu() - before}
 
-    def _tls_flags(self) -> list[str]:
+    def _access_flags(self) -> list[str]:
         cluster = self._config["clusters"][0]["cluster"]
         user = self._config["users"][0]["user"]
         if not cluster["server"].startswith("https"):
             return []
+        files = {"ca": b64decode(cluster["certificate-authority-data"])}
+        if "token" in user:
+            files["token"] = user["token"].encode()
+        else:
+            files["cert"] = b64decode(user["client-certificate-data"])
+            files["key"] = b64decode(user["client-key-data"])
         flags = []
-        for flag, value in (
-            ("ca", cluster["certificate-authority-data"]),
-            ("cert", user["client-certificate-data"]),
-            ("key", user["client-key-data"]),
-        ):
+        for flag, content in files.items():
             path = self.directory / flag
-            path.write_bytes(b64decode(value))
+            path.write_bytes(content)
             flags.append(f"-{flag}={path}")
         return flags
 
