@@ -187,6 +187,19 @@ def test_progress_of_the_watch_retires_our_writes_even_without_their_own_event()
     assert store.ahead == 0
 
 
+def test_what_we_wrote_is_not_read_again_when_the_watch_tells_of_it() -> None:
+    store = Store()
+    store.upsert(stored(version=1))
+    assert store.echo(wire(version=3)) is None
+    store.note_write(written := stored(version=3))
+    assert store.echo(wire(version=2)) is None
+    assert store.echo(wire("db", version=3)) is None
+    assert store.echo(wire(version=3)) is written
+    store.upsert(written)
+    assert store.seen(WEB) is written
+    assert store.echo(wire(version=3)) is None
+
+
 def test_a_write_that_changed_nothing_takes_no_place() -> None:
     store = Store()
     store.upsert(stored(version=5))

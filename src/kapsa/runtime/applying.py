@@ -67,7 +67,18 @@ class _Record(msgspec.Struct, gc=False):
     uid: str
     version: str
     fields: bytes
-    projection: bytes
+    state: bytes
+    """The object as it was then, which the cache has, too, as long as nobody writes to it; empty once projected."""
+    _projection: bytes = b""
+
+    @property
+    def projection(self) -> bytes:
+        """Our fields as they were then. Worked out when somebody has written to the object: mostly nobody does."""
+        if self.state:
+            then = msgspec.json.decode(self.state)
+            self._projection = digest(projection(parse_fields(self.fields), then))
+            self.state = b""
+        return self._projection
 
 
 class Applier:
@@ -115,15 +126,15 @@ class Applier:
         )
         stored = self._cache.note_write(gvk, raw) if watched else None
         if stored is not None and self._cache.keeps_all_of(gvk):
-            answer, fields = stored.to_dict(), stored.owned_fields
+            answer, fields, state = stored.to_dict(), stored.owned_fields, stored.raw
             if manager != self.manager:
                 fields = owned_fields(raw, manager)
         else:
             answer = msgspec.json.decode(raw)
             answer["metadata"].pop("managedFields", None)
-            fields = owned_fields(raw, manager)
+            fields, state = owned_fields(raw, manager), b""  # there is nothing whole to compare it with
         if watched:
-            self._remember(place, wanted, fields, answer)
+            self._remember(place, wanted, fields, state, answer["metadata"])
         changed = live is None or live.resource_version != answer["metadata"]["resourceVersion"]
         return Applied(answer, changed=changed, drift=drift)
 
@@ -164,9 +175,7 @@ class Applier:
             return False
         if not live.owned_fields or place[2] != self.manager or not self._cache.keeps_all_of(place[0]):
             return False
-        fields = parse_fields(live.owned_fields)
-        state = live.to_dict()
-        if not holds(fields, desired, state):
+        if not holds(parse_fields(live.owned_fields), desired, live.to_dict()):
             return False
         self._keep(
             place,
@@ -175,7 +184,7 @@ class Applier:
                 uid=live.uid,
                 version=live.resource_version,
                 fields=live.owned_fields,
-                projection=digest(projection(fields, state)),
+                state=live.raw,
             ),
         )
         return True
@@ -205,12 +214,12 @@ class Applier:
         place: tuple[GroupVersionKind, Key, str],
         wanted: bytes,
         fields: bytes,
-        answer: dict[str, Any],
+        state: bytes,
+        metadata: dict[str, Any],
     ) -> None:
         if not fields:  # nothing tells what is ours
             self._records.pop(place, None)
             return
-        metadata = answer["metadata"]
         self._keep(
             place,
             _Record(
@@ -218,7 +227,7 @@ class Applier:
                 uid=metadata["uid"],
                 version=metadata["resourceVersion"],
                 fields=fields,
-                projection=digest(projection(parse_fields(fields), answer)),
+                state=state,
             ),
         )
 

@@ -364,7 +364,7 @@ class Informer:
     def _parse(self, raw: bytes) -> StoredObject | None:
         """One object. One that cannot be read is left out and said: the others go on."""
         try:
-            return self.parse(raw)
+            return self.store.echo(raw) or self.parse(raw)
         except Exception as error:
             _log.exception(
                 "object left out of the cache",

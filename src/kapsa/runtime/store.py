@@ -14,6 +14,7 @@ from kapsa.runtime.stored import (
     OwnerReference,
     StoredObject,
     Transform,
+    identified,
     version_number,
 )
 
@@ -273,6 +274,14 @@ class Store:
         if known is not None and known.uid == written.uid and known.version >= written.version:
             return
         self._written[written.key] = written
+
+    def echo(self, raw: bytes) -> StoredObject | None:
+        """Our own write, if this is what the watch has to say of it: it need not be read twice."""
+        if not self._written:
+            return None
+        key, resource_version = identified(raw)
+        written = self._written.get(key)
+        return written if written is not None and written.resource_version == resource_version else None
 
     def note_delete(self, key: Key, uid: str) -> None:
         """The server said the object is gone: readers see that at once."""

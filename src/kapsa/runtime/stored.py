@@ -18,6 +18,7 @@ __all__ = [
     "OwnerReference",
     "StoredObject",
     "Transform",
+    "identified",
     "owned_fields",
     "version_number",
 ]
@@ -170,6 +171,16 @@ class _ManagedEntry(msgspec.Struct, rename="camel"):
     fields_v1: msgspec.Raw = msgspec.field(name="fieldsV1", default=msgspec.Raw(b"{}"))
 
 
+class _IdentifyingMetadata(msgspec.Struct, gc=False, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Identified(msgspec.Struct, gc=False):
+    metadata: _IdentifyingMetadata
+
+
 class _AnnotatedMetadata(msgspec.Struct):
     annotations: dict[str, str] | None = None
 
@@ -179,6 +190,7 @@ class _Annotated(msgspec.Struct):
 
 
 _ANNOTATED = msgspec.json.Decoder(_Annotated)
+_IDENTIFIED = msgspec.json.Decoder(_Identified)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _METADATA = msgspec.json.Decoder(_Metadata)
 _MANAGED = msgspec.json.Decoder(list[_ManagedEntry])
@@ -187,6 +199,12 @@ _ENCODER = msgspec.json.Encoder()
 # Objects of one kind share namespaces, the kinds of their owners and the shape of what their operator owns: each is
 # kept once. The bound only matters to a kind where nothing is shared.
 _KEPT_ONCE = 4096
+
+
+def identified(raw: bytes) -> tuple[Key, str]:
+    """Which object the JSON is about, and in which version."""
+    metadata = _IDENTIFIED.decode(raw).metadata
+    return Key(metadata.namespace, metadata.name), metadata.resource_version
 
 
 def owned_fields(raw: bytes, manager: str) -> bytes:
