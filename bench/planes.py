@@ -113,8 +113,7 @@ async def control_plane(engine: str, directory: Path, store: Store = KIND) -> As
 async def account_kubeconfig(bench: Bench) -> Path:
     """For whoever is measured: with the token of a service account, as operators have it in their Pods.
 
-    The administrator's certificate would not do: its signature is verified at each request, which costs the server as
-    much as a tenth of a write.
+    The administrator's certificate would not do: its signature is verified at each request (NOTES.md).
     """
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = await bench.client.create_subresource(

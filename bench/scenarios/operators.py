@@ -306,7 +306,7 @@ SCENARIOS = (
     Scenario(
         name="owned-children",
         about="n custom resources, each owning a Deployment and a Service, from operator start to all done, on the real "
-        "control plane; controller-runtime with CreateOrUpdate, and with server-side apply as Kapsa does it; kopf with its "
+        "control plane; controller-runtime with CreateOrUpdate, and with server-side apply; kopf with its "
         "children watched, as the others do it, and blind",
         sizes=(500, 2000, 8000),
         alone=500,

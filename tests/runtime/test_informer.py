@@ -299,6 +299,56 @@ async def test_metadata_only_keeps_no_content(harness: Harness) -> None:
     await bench.informer.stop()
 
 
+async def test_metadata_only_keeps_no_content_of_what_we_write_either(harness: Harness) -> None:
+    cache = Cache(harness.connect("informer"), namespaces=["default"])
+    (informer,) = cache.watch("v1/Secret", metadata_only=True)
+    cache.start()
+    await informer.synced.wait()
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "default"}}
+    raw = await harness.client.apply({**secret, "stringData": {"password": "hidden"}}, into=bytes)
+    for watched in (False, True):
+        if watched:
+            await harness.clock.sleep(1)
+        else:
+            cache.note_write(informer.scope.gvk, raw)
+        found = cache.get(informer.scope.gvk, Key("default", "a"))
+        assert found is not None
+        assert found.to_dict().keys() == {"apiVersion", "kind", "metadata"}
+        assert found.to_dict()["kind"] == "Secret"
+    await cache.stop()
+
+
+async def test_what_we_wrote_is_not_read_again_when_the_watch_tells_of_it(bench: Bench) -> None:
+    await bench.start()
+    made = config_map("a", labels={"test": "1"}, namespace="default")
+    raw = await bench.harness.client.apply(made, into=bytes)
+    written = bench.informer.store.note_write(bench.informer.parse(raw))
+    await bench.wait()
+    assert bench.told == ["Added a"]
+    assert bench.informer.store.seen(Key("default", "a")) is written
+
+
+async def test_a_list_that_brings_nothing_new_leaves_every_object_where_it_is(
+    bench: Bench, faults: FaultPlan
+) -> None:
+    await bench.make("a", "b")
+    await bench.start()
+    before = list(bench.informer.store)
+    faults.add(Rule(action=Expire(), verb="watch", resource="configmaps", client="informer"))
+    await bench.change("a", "httpd")
+    await bench.wait(60)
+    assert bench.informer.relists == 1
+    after = list(bench.informer.store)
+    assert [new is old for old, new in zip(before, after, strict=True)] == [False, True]
+
+
+async def test_a_write_in_one_of_several_namespaces_is_returned_as_it_is_kept(harness: Harness) -> None:
+    cache = Cache(harness.connect("informer"), namespaces=["default", "kube-public"])
+    cache.watch("v1/ConfigMap")
+    raw = await harness.client.apply(config_map("a", namespace="default"), into=bytes)
+    assert cache.note_write(CONFIG_MAP, raw) is cache.get(CONFIG_MAP, Key("default", "a"))
+
+
 async def test_equal_watches_are_shared_and_different_ones_are_not(harness: Harness) -> None:
     cache = Cache(harness.connect("informer"), namespaces=["default"])
     (first,) = cache.watch("v1/ConfigMap", labels={"a": "b"})

@@ -97,7 +97,8 @@ def api_server(files: Files, port: int) -> list[str]:
 
 
 def environment(component: str) -> dict[str, str]:
-    # A third more memory under load for a tenth less CPU (bench/NOTES.md): who waits for tests waits for CPU.
+    """What a component finds in its environment beside the path."""
+    # Memory for CPU (bench/NOTES.md): who waits for tests waits for CPU.
     return {"GOGC": "200"} if component == API_SERVER else {}
 
 

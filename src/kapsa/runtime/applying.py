@@ -2,7 +2,7 @@
 
 What was applied is remembered with the version of the object it led to. As long as the desired object is the same,
 and our fields on the server are, no request is made: that is one comparison while the object's version stands still,
-and one reading of our own fields when others have written to it. After a restart the memory is empty; then the
+and a reading of our own fields when others have written to it. After a restart the memory is empty; then the
 ownership that the server keeps tells as much, as long as the server spells the values as we do: a field that we want
 and have lost to another manager was changed while we were away.
 """
@@ -68,17 +68,16 @@ class _Record(msgspec.Struct, gc=False):
     version: str
     fields: bytes
     state: bytes
-    """The object as it was then, which the cache has, too, as long as nobody writes to it; empty once projected."""
-    _projection: bytes = b""
+    """The object as it was then, as long as the cache has the same; empty once our fields have been taken from it."""
+    _ours: bytes = b""
 
-    @property
-    def projection(self) -> bytes:
-        """Our fields as they were then. Worked out when somebody has written to the object: mostly nobody does."""
+    def ours(self) -> bytes:
+        """Our fields as they were then. Mostly nobody asks: only when somebody has written to the object."""
         if self.state:
             then = msgspec.json.decode(self.state)
-            self._projection = digest(projection(parse_fields(self.fields), then))
+            self._ours = digest(projection(parse_fields(self.fields), then))
             self.state = b""
-        return self._projection
+        return self._ours
 
 
 class Applier:
@@ -169,7 +168,7 @@ class Applier:
             if not self._cache.keeps_all_of(place[0]):
                 return False
             now = digest(projection(parse_fields(record.fields), live.to_dict()))
-            if now == record.projection:
+            if now == record.ours():
                 record.version = live.resource_version
                 return True
             return False
@@ -205,6 +204,9 @@ class Applier:
         return not any(drifted_paths(parse_fields(live.owned_fields), desired, live.to_dict()))
 
     def _keep(self, place: tuple[GroupVersionKind, Key, str], record: _Record) -> None:
+        cached = self._cache.get(place[0], place[1])
+        if cached is None or cached.raw is not record.state:
+            record.ours()  # or the whole text would be held for this alone
         self._records[place] = record
         self._managers.add(place[2])
         self._follow(place[0])
@@ -245,7 +247,7 @@ class Applier:
             holders = held_by_others(managed, desired, live, ours=self.manager)
             return Drift(gvk, key, holders) if holders else None
         fields = parse_fields(record.fields)
-        if digest(projection(fields, live)) == record.projection:
+        if digest(projection(fields, live)) == record.ours():
             return None  # somebody put it back meanwhile
         paths = list(drifted_paths(fields, desired, live))
         return Drift(gvk, key, who_changed(managed, paths, ours=self.manager))

@@ -157,17 +157,21 @@ class Cache:
     # -- our own writes ----------------------------------------------------------------------------------------
 
     def note_write(self, gvk: GroupVersionKind, raw: bytes) -> StoredObject | None:
-        """The server's answer to a write: all who read from here see it from now on."""
-        parsed: StoredObject | None = None
+        """The server's answer to a write: all who read from here see it from now on.
+
+        Returns the object: as it is kept here, if it is. None if the kind is not watched.
+        """
+        found: StoredObject | None = None
+        kept: StoredObject | None = None
         for informer in self._by_kind.get(gvk, ()):
             scope = informer.scope
-            parsed = informer.parse(raw)
-            if scope.namespace not in ("", parsed.namespace) or scope.fields:
+            found = informer.parse(raw)
+            if scope.namespace not in ("", found.namespace) or scope.fields:
                 continue
             matches = matcher(scope.labels)
-            if matches is None or matches(parsed.labels):
-                informer.store.note_write(parsed)
-        return parsed
+            if matches is None or matches(found.labels):
+                kept = informer.store.note_write(found)
+        return kept or found
 
     def note_delete(self, gvk: GroupVersionKind, key: Key, uid: str) -> None:
         """The server took a delete of ours: all who read from here see it from now on."""

@@ -37,8 +37,8 @@ _PATCH: dict[PatchType, dict[str, str]] = {
 }
 # JSON is YAML, and the API server takes it under this name since the first version of server-side apply.
 _APPLY = {"Accept": "application/json", "Content-Type": "application/apply-patch+yaml"}
-# An apply with a field that the server does not know is refused under any validation. For the others it parses the
-# text again to find keys that are there twice, which an encoded object never has.
+# An apply with a field that the server does not know is refused under any validation. Under Warn and Strict it parses
+# the text again to find keys that are there twice, which an encoded object never has.
 _PARSED_ONCE = ("fieldValidation", "Ignore")
 
 

@@ -122,7 +122,11 @@ class Informer:
         self.restarts = 0
         """How often a silent watch was restarted."""
         self.parse = ObjectParser(
-            scope.gvk.api_version, scope.gvk.kind, follow_manager=follow_manager, transform=transform
+            scope.gvk.api_version,
+            scope.gvk.kind,
+            follow_manager=follow_manager,
+            transform=transform,
+            metadata_only=scope.metadata_only,
         )
         self._client = client
         self._clock = client.clock

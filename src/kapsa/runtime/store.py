@@ -205,6 +205,9 @@ class Store:
         changes = []
         for key, old in self._objects.items():
             new = fresh.get(key)
+            if new == old:
+                fresh[key] = old  # others may hold it, and it need not be there twice
+                continue
             if new is None:
                 changes.append(Change(old, None, initial=True))
             elif new.uid != old.uid:
@@ -266,14 +269,17 @@ class Store:
 
     # -- what we write -----------------------------------------------------------------------------------------
 
-    def note_write(self, written: StoredObject) -> None:
-        """The response of a write: readers see it at once, unless the watch has told of it, or of more, already."""
-        if written.version <= self._told:
-            return
+    def note_write(self, written: StoredObject) -> StoredObject:
+        """The response of a write: readers see it at once, unless the watch has told of it, or of more, already.
+
+        Returns the object as readers get it, if it still is at this version, else as it was written.
+        """
         known = self.get(written.key)
         if known is not None and known.uid == written.uid and known.version >= written.version:
-            return
-        self._written[written.key] = written
+            return known if known.resource_version == written.resource_version else written
+        if written.version > self._told:
+            self._written[written.key] = written
+        return written
 
     def echo(self, raw: bytes) -> StoredObject | None:
         """Our own write, if this is what the watch has to say of it: it need not be read twice."""

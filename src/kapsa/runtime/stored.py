@@ -230,7 +230,8 @@ def _made_of(text: bytes, transform: Transform) -> bytes:
 class ObjectParser:
     """Turns the JSON of one kind's objects into `StoredObject`s.
 
-    The items of a list of built-in kinds carry no apiVersion and kind; the parser puts them in. It takes managedFields
+    The items of a list of built-in kinds carry no apiVersion and kind, and metadata alone those of another; the parser
+    puts them in. It takes managedFields
     out, and keeps the fields that `follow_manager` owns by server-side apply: they tell whether what an operator
     applied is still all there, without a request.
     """
@@ -242,11 +243,13 @@ class ObjectParser:
         *,
         follow_manager: str = "",
         transform: Transform | None = None,
+        metadata_only: bool = False,
     ) -> None:
         self._api_version = msgspec.Raw(_ENCODER.encode(api_version))
         self._kind = msgspec.Raw(_ENCODER.encode(kind))
         self._follow_manager = follow_manager
         self._transform = transform
+        self._metadata_only = metadata_only
         self._failures_told: set[type[Exception]] = set()
         self._shapes: dict[bytes, bytes] = {}
         self._strings: dict[str, str] = {}
@@ -262,6 +265,8 @@ class ObjectParser:
             fields["metadata"] = msgspec.Raw(_ENCODER.encode(inner))
             if self._follow_manager:
                 owned = self._owned_fields(managed)
+        if self._metadata_only:  # the answer to a write of ours has more than the watch asks for
+            fields = {"metadata": fields["metadata"]}
         if "kind" not in fields:
             fields = {"apiVersion": self._api_version, "kind": self._kind, **fields}
         text = _ENCODER.encode(fields)
