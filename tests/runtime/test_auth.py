@@ -208,7 +208,9 @@ print(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": sta
 class Plugin:
     """An exec plugin in a directory, with a kubeconfig that names it by a relative path."""
 
-    def __init__(self, directory: Path, server: str = "https://api", **exec_options: Any) -> None:
+    def __init__(
+        self, directory: Path, server: str = "https://api", authority: str = "", **exec_options: Any
+    ) -> None:
         self.directory = directory
         script = directory / "plugin"
         script.write_text(f"#!{sys.executable}\n{PLUGIN}")
@@ -220,10 +222,12 @@ class Plugin:
             "interactiveMode": "IfAvailable",
             **exec_options,
         }
-        cluster = {
+        cluster: dict[str, Any] = {
             "server": server,
             "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}],
         }
+        if authority:
+            cluster["certificate-authority"] = authority
         document = {
             "current-context": "x",
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
@@ -275,6 +279,22 @@ async def test_a_plugin_that_asks_for_it_is_told_about_the_cluster(tmp_path: Pat
         "server": "https://api",
         "config": {"audience": "a"},
     }
+
+
+async def test_a_plugin_is_told_the_authority_that_the_kubeconfig_names_by_its_file(tmp_path: Path) -> None:
+    authority = make_authority("test", now=datetime.now(UTC), lifetime=timedelta(days=1)).certificate
+    (tmp_path / "ca.pem").write_bytes(authority)
+    plugin = Plugin(tmp_path, authority="ca.pem", provideClusterInfo=True)
+    await plugin.access().authorize()
+    told = plugin.read("info.json")["spec"]["cluster"]["certificate-authority-data"]
+    assert base64.b64decode(told) == authority
+
+
+def test_an_authority_that_cannot_be_read_for_a_plugin_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").mkdir()
+    plugin = Plugin(tmp_path, authority="ca.pem", provideClusterInfo=True)
+    with pytest.raises(CredentialError, match=r"cluster.certificate-authority can't be read: .*ca\.pem"):
+        plugin.access()
 
 
 async def test_an_expired_exec_token_is_refreshed_once_for_many_callers(tmp_path: Path) -> None:

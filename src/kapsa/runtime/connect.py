@@ -104,7 +104,7 @@ def from_kubeconfig(
         )
     access = ClusterAccess(
         cluster.server,
-        _credentials(chosen, clock),
+        _credentials(chosen, authority, clock),
         authority=authority,
         insecure=cluster.insecure_skip_tls_verify,
         server_name=cluster.tls_server_name or None,
@@ -116,10 +116,10 @@ def from_kubeconfig(
     return Target(access, chosen.namespace or "default", chosen.describe())
 
 
-def _credentials(chosen: Selected, clock: Clock) -> CredentialSource:
+def _credentials(chosen: Selected, authority: bytes | RereadFile | None, clock: Clock) -> CredentialSource:
     user = chosen.user
     if user.exec_config is not None:
-        return _exec_plugin(chosen, clock)
+        return _exec_plugin(chosen, authority, clock)
     if user.auth_provider is not None:
         return _auth_provider(chosen, clock)
     token_file = None
@@ -145,7 +145,7 @@ def _credentials(chosen: Selected, clock: Clock) -> CredentialSource:
     )
 
 
-def _exec_plugin(chosen: Selected, clock: Clock) -> ExecPlugin:
+def _exec_plugin(chosen: Selected, authority: bytes | RereadFile | None, clock: Clock) -> ExecPlugin:
     config = chosen.user.exec_config
     assert config is not None
     if config.api_version not in VERSIONS:
@@ -157,11 +157,11 @@ def _exec_plugin(chosen: Selected, clock: Clock) -> ExecPlugin:
         raise ConfigError(
             f"{chosen.describe('user.exec.interactiveMode')}: the plugin needs a terminal, and an operator has none"
         )
-    cluster = _cluster_info(chosen) if config.provide_cluster_info else None
+    cluster = _cluster_info(chosen, authority) if config.provide_cluster_info else None
     return ExecPlugin(config, directory=chosen.user_file.parent, cluster=cluster, clock=clock)
 
 
-def _cluster_info(chosen: Selected) -> dict[str, Any]:
+def _cluster_info(chosen: Selected, authority: bytes | RereadFile | None) -> dict[str, Any]:
     """What a plugin with `provideClusterInfo` is told about the cluster."""
     cluster = chosen.cluster
     info: dict[str, Any] = {"server": cluster.server}
@@ -171,11 +171,9 @@ def _cluster_info(chosen: Selected) -> dict[str, Any]:
         info["insecure-skip-tls-verify"] = True
     if cluster.proxy_url:
         info["proxy-url"] = cluster.proxy_url
-    if cluster.certificate_authority_data:
-        info["certificate-authority-data"] = cluster.certificate_authority_data
-    elif cluster.certificate_authority:
-        path = _resolve(chosen.cluster_file, cluster.certificate_authority)
-        info["certificate-authority-data"] = path.read_bytes()  # msgspec writes bytes as base64
+    if authority is not None:  # msgspec writes bytes as base64
+        content = authority if isinstance(authority, bytes) else authority.read()
+        info["certificate-authority-data"] = content
     for extension in cluster.extensions or ():
         if extension.get("name") == _EXEC_EXTENSION:
             info["config"] = extension.get("extension")
