@@ -148,11 +148,11 @@ class ClusterAccess:
         declared = self._credentials if isinstance(self._credentials, DeclaredCredentials) else None
         certificate, key = declared.pair() if declared is not None else (None, None)
         if self._authority is not None or certificate is not None:
-            self._tls(Credential((), certificate, key), _content(self._authority))
+            self._tls(Credential((), certificate, key), content_of(self._authority))
 
     async def authorize(self) -> Authorization:
         credential = await self._credentials.current()
-        authority = _content(self._authority)
+        authority = content_of(self._authority)
         if self._made is not None and self._made[0] is credential and self._made[1] is authority:
             return self._made[2]
         authorization = Authorization(
@@ -266,7 +266,7 @@ class DeclaredCredentials:
 
     def pair(self) -> tuple[bytes | None, bytes | None]:
         """The client certificate and its key, if that is how we prove who we are."""
-        return _content(self._certificate), _content(self._key)
+        return content_of(self._certificate), content_of(self._key)
 
     def _read_token(self) -> str | None:
         """The file's token goes before the written one, which stands in until the file can be read."""
@@ -280,7 +280,8 @@ class DeclaredCredentials:
             return self._token
 
 
-def _content(part: bytes | RereadFile | None) -> bytes | None:
+def content_of(part: bytes | RereadFile | None) -> bytes | None:
+    """What was given as a value or as a file."""
     return part.read() if isinstance(part, RereadFile) else part
 
 

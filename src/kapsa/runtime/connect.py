@@ -15,6 +15,7 @@ from kapsa.runtime.auth import (
     DeclaredCredentials,
     Headers,
     RereadFile,
+    content_of,
 )
 from kapsa.runtime.clock import Clock, SystemClock
 from kapsa.runtime.connecting import Place
@@ -171,9 +172,8 @@ def _cluster_info(chosen: Selected, authority: bytes | RereadFile | None) -> dic
         info["insecure-skip-tls-verify"] = True
     if cluster.proxy_url:
         info["proxy-url"] = cluster.proxy_url
-    if authority is not None:  # msgspec writes bytes as base64
-        content = authority if isinstance(authority, bytes) else authority.read()
-        info["certificate-authority-data"] = content
+    if authority is not None:
+        info["certificate-authority-data"] = content_of(authority)  # msgspec writes bytes as base64
     for extension in cluster.extensions or ():
         if extension.get("name") == _EXEC_EXTENSION:
             info["config"] = extension.get("extension")

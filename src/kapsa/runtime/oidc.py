@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 import structlog
 
-from kapsa.runtime.auth import Credential, RereadFile, basic_header, bearer_header
+from kapsa.runtime.auth import Credential, RereadFile, basic_header, bearer_header, content_of
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.errors import ConfigError, CredentialError
 from kapsa.runtime.tls import client_context
@@ -133,7 +133,7 @@ class OidcProvider:
             self._told_of_loss = True
 
     def _tls(self) -> ssl.SSLContext | bool:
-        authority = self._authority.read() if isinstance(self._authority, RereadFile) else self._authority
+        authority = content_of(self._authority)
         if not authority:
             return True
         try:

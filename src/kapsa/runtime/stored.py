@@ -230,10 +230,9 @@ def _made_of(text: bytes, transform: Transform) -> bytes:
 class ObjectParser:
     """Turns the JSON of one kind's objects into `StoredObject`s.
 
-    The items of a list of built-in kinds carry no apiVersion and kind, and metadata alone those of another; the parser
-    puts them in. It takes managedFields
-    out, and keeps the fields that `follow_manager` owns by server-side apply: they tell whether what an operator
-    applied is still all there, without a request.
+    The items of a list of built-in kinds carry no apiVersion and kind, and bare metadata carries those of another kind;
+    the parser puts in the right ones. It takes managedFields out, and keeps the fields that `follow_manager` owns by
+    server-side apply: they tell whether what an operator applied is still all there, without a request.
     """
 
     def __init__(
