@@ -7,7 +7,7 @@ import logging
 
 import pytest
 import pytest_asyncio
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kapsa.devcluster.embedded import Server
@@ -214,6 +214,7 @@ JSON = st.recursive(
         [CONFIGMAPS, "/api/v1/namespaces/default/pods", "/apis/apps/v1/namespaces/default/deployments", CRDS]
     ),
 )
+@example(fields={}, metadata={"name": "a", "managedFields": [None]}, path=CONFIGMAPS)
 def test_no_body_makes_the_server_fail(fields: dict[str, object], metadata: object, path: str):
     """Whatever is sent, the answer is a client error or success, never a 500 of ours."""
 

@@ -107,6 +107,8 @@ def _managed_of_write(live: Object, new: Object, subresource: str) -> tuple[Mana
     """
     before = _entries(live)
     entries = (new.get("metadata") or {}).get("managedFields")
+    if isinstance(entries, list):
+        entries = [{} if entry is None else entry for entry in entries]  # as Go reads a null
     if subresource or entries is None or entries == before:
         return managedfields.decode(before, trusted=True), True
     if managedfields.is_reset(entries):
