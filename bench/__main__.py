@@ -22,8 +22,8 @@ from bench.page import write_page
 from bench.plan import Budget, Cell, Step, shortfalls, whole_run
 from bench.results import Measurement, Run, tables
 from bench.scenarios import Scenario, scenarios
-from kapsa.devcluster.build import ensure_binaries
-from kapsa.runtime import logs
+from kapsa.devcluster.real.build import ensure_binaries
+from kapsa.runtime.telemetry import logs
 
 
 def arguments(known: dict[str, Scenario]) -> argparse.Namespace:

@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from kapsa.adapters.testing import GitRepository, GitServer, RegistryServer
+from kapsa.adapters.testing.loopback_tls import loopback_tls
 from kapsa.cli.demo.builder import Builder, SimulatedPods
 from kapsa.devcluster import DevCluster, FaultPlan
 from kapsa.environments.resources import KINDS, DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
-from kapsa.environments.testing import GitRepository, GitServer, RegistryServer
-from kapsa.environments.testing.loopback_tls import loopback_tls
 from kapsa.runtime import Client, Condition, custom_resource_definitions
 from kapsa.runtime.testing import InProcessTransport
 

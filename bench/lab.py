@@ -22,9 +22,9 @@ import yaml
 
 import kapsa
 from bench.processes import Usage, usage
-from kapsa.devcluster.binaries import pinned_versions
+from kapsa.adapters.process.tools import cache_directory
+from kapsa.devcluster.real.binaries import pinned_versions
 from kapsa.runtime import Client
-from kapsa.tools import cache_directory
 
 HERE = Path(__file__).resolve().parent
 PEERS = HERE / "peers"

@@ -14,9 +14,9 @@ import uvloop
 from hypothesis import HealthCheck, settings
 
 from kapsa.devcluster import DevCluster, VirtualClock, VirtualTimeLoop
-from kapsa.runtime.client import Client
+from kapsa.runtime.client.client import Client
 from kapsa.runtime.testing.background import background_loop
-from tests.devcluster.conformance.report import ConformanceRecorder
+from tests.behaviour.conformance.report import ConformanceRecorder
 from tests.leftovers import remove_kinds, remove_objects
 
 # How long an example takes says more about the machine's other work than about the code.

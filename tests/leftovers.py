@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from kapsa.runtime.client import Client
+from kapsa.runtime.client.client import Client
 from kapsa.runtime.errors import NotFound
 from tests.eventually import eventually
 

@@ -25,12 +25,12 @@ WIDTH = 100
 
 MODULES: tuple[tuple[str, str], ...] = (
     ("kapsa.runtime", "What an operator's author needs: `from kapsa.runtime import ...`."),
-    ("kapsa.runtime.client", "What the client's calls take as `**options`."),
-    ("kapsa.runtime.reader", "What the client's reading calls take as `**options`."),
-    ("kapsa.runtime.webhook_server", "What answers an operator's webhooks, made from its `Webhooks`."),
+    ("kapsa.runtime.client.client", "What the client's calls take as `**options`."),
+    ("kapsa.runtime.client.reader", "What the client's reading calls take as `**options`."),
+    ("kapsa.runtime.webhooks.server", "What answers an operator's webhooks, made from its `Webhooks`."),
     ("kapsa.runtime.errors", ""),
-    ("kapsa.runtime.audit", ""),
-    ("kapsa.runtime.untrusted", ""),
+    ("kapsa.runtime.generate.audit", ""),
+    ("kapsa.runtime.client.auth.untrusted", ""),
     ("kapsa.runtime.testing", ""),
     ("kapsa.devcluster", ""),
     ("kapsa.devcluster.faults", ""),
@@ -39,9 +39,9 @@ MODULES: tuple[tuple[str, str], ...] = (
 """The modules of the page, in order, and what to say instead of a module's own docstring."""
 
 INTERNAL = {
-    "kapsa.runtime.client": {"Client", "PatchType", "Propagation"},
-    "kapsa.runtime.reader": {"Reader"},
-    "kapsa.runtime.webhook_server": {"Route"},
+    "kapsa.runtime.client.client": {"Client", "PatchType", "Propagation"},
+    "kapsa.runtime.client.reader": {"Reader"},
+    "kapsa.runtime.webhooks.server": {"Route"},
     "kapsa.runtime.errors": {"error_from_response", "error_from_status"},
     "kapsa.devcluster.faults": {"OpenWatch", "Target"},
     "kapsa.devcluster.embedded.controllers.workloads": {"Behaviour"},

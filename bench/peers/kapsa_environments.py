@@ -1,12 +1,12 @@
 """The environments operator as it is, but allowed to talk to servers on this machine. Set up by KAPSA_* variables.
 
-`python -m kapsa.runtime.process bench/peers/kapsa_environments.py:operator`
+`python -m kapsa.runtime.operator.entrypoint bench/peers/kapsa_environments.py:operator`
 """
 
 from __future__ import annotations
 
+from kapsa.adapters.http.outgoing import OutgoingHttp
 from kapsa.environments.operator import Outside, make_operator
-from kapsa.environments.outgoing import OutgoingHttp
 from kapsa.environments.settings import Settings
 
 settings = Settings.from_environment()

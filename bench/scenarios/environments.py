@@ -32,7 +32,7 @@ async def environments(n: int, directory: Path) -> list[Measurement]:
     with tempfile.TemporaryDirectory(prefix="environments-", dir=directory) as own:
         async with World.running(Path(own), n) as world:
             first = await world.progress()
-            command = [sys.executable, "-m", "kapsa.runtime.process"]
+            command = [sys.executable, "-m", "kapsa.runtime.operator.entrypoint"]
             target = f"{PEERS / 'kapsa_environments.py'}:operator"
             started = time.monotonic()
             with running(

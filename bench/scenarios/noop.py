@@ -10,8 +10,8 @@ from bench.peers import kapsa_sample
 from bench.results import Measurement
 from bench.scenarios import Scenario
 from kapsa.runtime import Operator
+from kapsa.runtime.controller.workqueue import Reason
 from kapsa.runtime.testing import DevCluster, Harness
-from kapsa.runtime.workqueue import Reason
 
 ROUNDS = 3
 

@@ -21,10 +21,10 @@ from bench.planes import control_plane, samples
 from bench.processes import running, stolen_seconds, usage
 from bench.results import Measurement
 from bench.scenarios import Extra, Scenario
-from kapsa.runtime.connect import load_config
-from kapsa.runtime.reader import WatchOptions
-from kapsa.runtime.transport import HttpTransport
-from kapsa.runtime.watch import Bookmark
+from kapsa.runtime.client.config import load_config
+from kapsa.runtime.client.http.transport import HttpTransport
+from kapsa.runtime.client.reader import WatchOptions
+from kapsa.runtime.client.watch import Bookmark
 
 Values = dict[str, float]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from bench.environments_world import answer_for_hosts
-from kapsa.environments.outgoing import OutgoingHttp
-from kapsa.environments.probing import HttpProber
+from kapsa.adapters.http.outgoing import OutgoingHttp
+from kapsa.adapters.http.probe import HttpProber
 
 
 async def test_every_host_is_answered_as_the_operator_asks_for_it() -> None:

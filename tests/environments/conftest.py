@@ -1,62 +1,14 @@
-"""The tests of the operator run on either engine: on virtual time where the cluster is embedded."""
+"""The fixtures of the operator's own tests."""
 
-from __future__ import annotations
+from tests.adapters.servers.fixtures import git_repository, git_server, registry_server
+from tests.environments.fixtures import faults, pytest_asyncio_loop_factories, stage, team
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-
-import pytest
-import pytest_asyncio
-
-from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
-from kapsa.runtime.clock import SystemClock
-from kapsa.runtime.testing import Harness
-from tests.environments.servers.fixtures import git_repository, git_server, registry_server  # noqa: F401 - fixtures
-from tests.environments.stage import Stage
-from tests.environments.team import Team
-
-
-def pytest_asyncio_loop_factories(
-    config: pytest.Config, item: pytest.Item
-) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]] | None:
-    """A test that asks for a stage runs on virtual time, unless that is a real one."""
-    if "stage" in getattr(item, "fixturenames", ()) and config.getoption("--engine") == "embedded":
-        return {"virtual": VirtualTimeLoop}
-    return None
-
-
-@pytest.fixture
-def faults() -> FaultPlan:
-    """What goes wrong on the embedded engine, and a record of every request."""
-    return FaultPlan()
-
-
-@pytest_asyncio.fixture
-async def stage(request: pytest.FixtureRequest, engine: str, faults: FaultPlan) -> AsyncIterator[Stage]:
-    """A cluster with the kinds, and a namespace of its own on it."""
-    if engine == "real":
-        async for made in _on(request.getfixturevalue("real_cluster")):
-            yield made
-        return
-    async with DevCluster(clock=VirtualClock(), faults=faults, http=False, seed=1) as cluster:
-        async for made in _on(cluster):
-            yield made
-
-
-@pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    """The operator at work for a team of its own."""
-    made = Team(stage)
-    await made.start()
-    return made
-
-
-async def _on(cluster: DevCluster) -> AsyncIterator[Stage]:
-    clock = VirtualClock() if cluster.engine == "embedded" else SystemClock()
-    harness = Harness(cluster, clock=clock)
-    try:
-        stage = Stage(harness)
-        await stage.prepare()
-        yield stage
-    finally:
-        await harness.close()
+__all__ = [
+    "faults",
+    "git_repository",
+    "git_server",
+    "pytest_asyncio_loop_factories",
+    "registry_server",
+    "stage",
+    "team",
+]

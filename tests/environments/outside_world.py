@@ -6,6 +6,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
+from kapsa.adapters.errors import OutsideError, Refused
+from kapsa.adapters.git.command import Refs
+from kapsa.adapters.git.credentials import GitCredentials
+from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.dependencies import (
     BuildProgress,
     BuildRequest,
@@ -14,10 +18,6 @@ from kapsa.environments.dependencies import (
     Rendered,
     RenderRequest,
 )
-from kapsa.environments.git import Refs
-from kapsa.environments.git_credentials import GitCredentials
-from kapsa.environments.image_reference import ImageReference
-from kapsa.environments.outside import OutsideError, Refused
 from kapsa.environments.resources import Environment, Project
 from kapsa.runtime import Context
 

@@ -12,7 +12,7 @@ from kapsa.devcluster import DevCluster
 from kapsa.environments.manifests import NAME
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Operator, rbac_manifests
-from kapsa.runtime.client import Client
+from kapsa.runtime.client.client import Client
 from kapsa.runtime.errors import AlreadyExists
 
 __all__ = ["act_as_service_account", "kubeconfig_of"]

@@ -10,7 +10,7 @@ from typing import Any
 from kapsa.environments.resources import KINDS
 from kapsa.runtime import Operator
 from kapsa.runtime.errors import ClientError
-from kapsa.runtime.resource import CustomResource
+from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.testing import Harness, RecordedCall
 
 __all__ = ["Stage"]

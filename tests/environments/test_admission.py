@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from kapsa.adapters.process.tools import find_tool
 from kapsa.devcluster import DevCluster
 from kapsa.environments.admission import validators
 from kapsa.environments.names import OWNER, OWNER_UID
 from kapsa.environments.resources import KINDS, DomainPool, Environment, PreviewEnvironment, Project
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Webhooks, custom_resource_definitions
-from kapsa.runtime.client import Client
+from kapsa.runtime.client.client import Client
 from kapsa.runtime.errors import ClientError, Forbidden, NotFound
-from kapsa.runtime.webhook_server import WebhookServer
-from kapsa.tools import find_tool
+from kapsa.runtime.webhooks.server import WebhookServer
 from tests.eventually import eventually
 
 OPERATOR = "kapsa-admission-test"

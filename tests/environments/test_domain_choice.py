@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from kapsa.adapters.errors import OutsideError
 from kapsa.environments.domain_choice import BUILT_IN, DEFAULT_POOL, HostRequest, choose, shared_domains
-from kapsa.environments.outside import OutsideError
 from kapsa.environments.resources import DomainPool, Environment, Project
 
 

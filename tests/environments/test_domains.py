@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from kapsa.adapters.errors import OutsideError
 from kapsa.devcluster import FaultPlan
 from kapsa.devcluster.faults import Answer, Delay, Drop, Rule
 from kapsa.environments.controllers.domain_pool import DomainPoolController
 from kapsa.environments.domain_choice import BUILT_IN
 from kapsa.environments.domains import DomainPools
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.outside import OutsideError
 from kapsa.environments.resources import KINDS, DomainPool, Environment, Project
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Context, Controller, Operator, Requeue, rule_for

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from kapsa.environments.image_reference import ImageReference
-from kapsa.environments.image_registry import ImageRegistry
+from kapsa.adapters.errors import OutsideError, Refused
+from kapsa.adapters.oci.credentials import RegistryCredentials
+from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.adapters.oci.registry import ImageRegistry
+from kapsa.adapters.testing import RegistryServer
 from kapsa.environments.images import RegistryImages
-from kapsa.environments.outside import OutsideError, Refused
-from kapsa.environments.registry_credentials import RegistryCredentials
 from kapsa.environments.resources import Environment, Registry
-from kapsa.environments.testing import RegistryServer
 from tests.environments.outside_world import commit_of
 from tests.environments.stage import Stage
 from tests.environments.team import Team

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kapsa.environments.metrics import BoundedCounter
-from tests.environments.everything import Everything
+from tests.behaviour.environments.everything import Everything
 from tests.environments.outside_world import commit_of
 from tests.environments.stage import Stage
 from tests.environments.team import Team

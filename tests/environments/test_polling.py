@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime, timedelta
 
-from kapsa.environments.outside import Unreachable
+from kapsa.adapters.errors import Unreachable
 from kapsa.environments.polling import PollSchedule
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapsa.environments.git import Refs
+from kapsa.adapters.git.command import Refs
 from kapsa.environments.previews import Tracking, plan, preview_name, track
 from kapsa.environments.resources import Project, TrackedBranch
 from tests.environments.outside_world import commit_of

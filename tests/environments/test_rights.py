@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kapsa.runtime.audit import Audit
-from kapsa.runtime.rbac import grants
-from tests.environments.everything import Everything
+from kapsa.runtime.generate.audit import Audit
+from kapsa.runtime.generate.rbac import grants
+from tests.behaviour.environments.everything import Everything
 from tests.environments.stage import Stage
 
 pytestmark = pytest.mark.virtual_time

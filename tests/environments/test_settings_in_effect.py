@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kapsa.environments.git import Git
+from kapsa.adapters.errors import Refused, TooLarge
+from kapsa.adapters.git.command import Git
+from kapsa.adapters.git.repository import Repositories
+from kapsa.adapters.http.outgoing import OutgoingHttp
+from kapsa.adapters.testing.git_server import GitRepository, GitServer
 from kapsa.environments.operator import Outside, make_operator
-from kapsa.environments.outgoing import OutgoingHttp
-from kapsa.environments.outside import Refused, TooLarge
-from kapsa.environments.repository import Repositories
 from kapsa.environments.settings import Settings
-from kapsa.environments.testing.git_server import GitRepository, GitServer
 from tests.environments.stage import Stage
 from tests.environments.team import Team
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kapsa.runtime.crd import custom_resource_definitions
-from kapsa.runtime.manifest import to_yaml
-from kapsa.runtime.rbac import rbac_manifests
+from kapsa.runtime.generate.crd import custom_resource_definitions
+from kapsa.runtime.generate.manifest import to_yaml
+from kapsa.runtime.generate.rbac import rbac_manifests
 from tests.examples.world import World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

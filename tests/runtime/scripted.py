@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from kapsa.runtime.client import Client
-from kapsa.runtime.resource import CustomResource, Spec, Status
-from kapsa.runtime.transport import Response
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.client.http.transport import Response
+from kapsa.runtime.resources.resource import CustomResource, Spec, Status
 
 
 class AppSpec(Spec):

@@ -16,7 +16,7 @@ def main() -> None:
     """Entry point."""
     if sys.argv[1:2] == ["run"]:
         gc.disable()  # until the operator is loaded: nothing of what is loaded ever becomes garbage
-        from kapsa.runtime.process import main as run
+        from kapsa.runtime.operator.entrypoint import main as run
 
         sys.exit(run(sys.argv[2:]))
     from kapsa.cli.commands import main as command

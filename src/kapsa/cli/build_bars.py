@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from kapsa.devcluster.build import BuildProgress, describe
+from kapsa.devcluster.real.build import BuildProgress, describe
 
 __all__ = ["BuildBars"]
 

@@ -15,7 +15,7 @@ from kapsa import __version__
 __all__ = ["app", "main"]
 
 # name -> (module under kapsa.cli, one line of help). A module holds either `app` (a group) or `command` (a function).
-# `run` has no module: it is a program of its own, `kapsa.runtime.process`, and never comes here.
+# `run` has no module: it is a program of its own, `kapsa.runtime.operator.entrypoint`, and never comes here.
 COMMANDS = {
     "demo": ("demo", "Run the main job end to end on the embedded devcluster."),
     "doctor": ("doctor", "Tell what is found, in which version, what is missing and how to get it."),

@@ -34,9 +34,9 @@ def command(
 ) -> None:
     """Write the CustomResourceDefinitions of a module's resource classes as YAML."""
     from kapsa.cli.output import write
-    from kapsa.runtime.crd import custom_resource_definitions
-    from kapsa.runtime.manifest import to_yaml
-    from kapsa.runtime.schema import SchemaError
+    from kapsa.runtime.generate.crd import custom_resource_definitions
+    from kapsa.runtime.generate.manifest import to_yaml
+    from kapsa.runtime.generate.schema import SchemaError
 
     if output and directory:
         raise TargetError("give --output or --directory, not both")
@@ -55,7 +55,7 @@ def command(
 
 
 def _resource_classes(target: str, module: ModuleType, found: Any) -> list[Any]:
-    from kapsa.runtime.resource import CustomResource
+    from kapsa.runtime.resources.resource import CustomResource
 
     def is_kind(value: Any) -> bool:
         return isinstance(value, type) and issubclass(value, CustomResource) and "definition" in vars(value)

@@ -19,7 +19,7 @@ import typer
 if TYPE_CHECKING:
     from kapsa.cli.running import Claim
     from kapsa.devcluster import DevCluster
-    from kapsa.devcluster.build import Progress
+    from kapsa.devcluster.real.build import Progress
 
 __all__ = ["app"]
 
@@ -109,8 +109,8 @@ def down(
 @app.command()
 def build() -> None:
     """Make sure that the real engine's executables are present: find them, or build them once with Go."""
-    from kapsa.devcluster.binaries import find_binaries
-    from kapsa.devcluster.build import ensure_binaries
+    from kapsa.devcluster.real.binaries import find_binaries
+    from kapsa.devcluster.real.build import ensure_binaries
 
     with _build_progress() as progress:
         asyncio.run(ensure_binaries(progress=progress))

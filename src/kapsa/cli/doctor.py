@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from kapsa.tools import ToolNotFound, cache_directory, find_tool
+from kapsa.adapters.process.tools import ToolNotFound, cache_directory, find_tool
 
 __all__ = ["command"]
 
@@ -112,8 +112,8 @@ def _go() -> Finding:
 
 
 def _control_plane() -> Iterator[Finding]:
-    from kapsa.devcluster.binaries import find_binaries, version_of
-    from kapsa.devcluster.components import EVERYTHING
+    from kapsa.devcluster.real.binaries import find_binaries, version_of
+    from kapsa.devcluster.real.components import EVERYTHING
 
     found = find_binaries()
     for name in EVERYTHING:
@@ -127,9 +127,9 @@ def _control_plane() -> Iterator[Finding]:
 
 async def examine_cluster() -> Finding:
     """Whether the cluster of the current kubeconfig answers."""
-    from kapsa.runtime.connect import load_config
+    from kapsa.runtime.client.config import load_config
+    from kapsa.runtime.client.http.transport import HttpTransport
     from kapsa.runtime.errors import ClientError
-    from kapsa.runtime.transport import HttpTransport
 
     advice = "`kapsa devcluster up` starts one here"
     try:

@@ -43,7 +43,7 @@ def run(
     target = "kapsa.environments.operator:operator"
     # As `kapsa run` does: the command line's machinery would stay in the operator's memory for months.
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "kapsa.runtime.process", target, *arguments])  # noqa: S606
+    os.execv(sys.executable, [sys.executable, "-m", "kapsa.runtime.operator.entrypoint", target, *arguments])  # noqa: S606
 
 
 @app.command()
@@ -76,7 +76,7 @@ def manifests(
     from kapsa.cli.target import TargetError
     from kapsa.environments.manifests import crds, installation
     from kapsa.environments.settings import Settings
-    from kapsa.runtime.manifest import to_yaml
+    from kapsa.runtime.generate.manifest import to_yaml
 
     if check and output is None:
         raise TargetError("--check needs the file to look at: give --output")

@@ -22,7 +22,7 @@ def command(
     ] = None,
 ) -> None:
     """Write a working operator project: resource, controller, tests, Dockerfile and manifests."""
-    from kapsa.runtime.scaffold import Project, create_project
+    from kapsa.runtime.generate.scaffold import Project, create_project
 
     target = directory or Path(name)
     for path in create_project(Project(name=name, group=group, kind=kind or ""), target):

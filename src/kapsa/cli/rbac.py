@@ -49,9 +49,9 @@ def command(
 ) -> None:
     """Write a service account, its least roles and their bindings as YAML."""
     from kapsa.cli.output import write
-    from kapsa.runtime.manifest import to_yaml
-    from kapsa.runtime.process import load_operator
-    from kapsa.runtime.rbac import rbac_manifests
+    from kapsa.runtime.generate.manifest import to_yaml
+    from kapsa.runtime.generate.rbac import rbac_manifests
+    from kapsa.runtime.operator.entrypoint import load_operator
 
     if check and output is None:
         raise TargetError("--check needs the file to look at: give --output")

@@ -18,7 +18,7 @@ from typing import IO
 
 import msgspec
 
-from kapsa.tools import cache_directory
+from kapsa.adapters.process.tools import cache_directory
 
 __all__ = [
     "KUBECONFIG_MARK",

@@ -16,7 +16,7 @@ def show(context: typer.Context) -> None:
     """Show which programs are found, and where."""
     if context.invoked_subcommand is not None:
         return
-    from kapsa.tools import ToolNotFound, find_tool, tool_names
+    from kapsa.adapters.process.tools import ToolNotFound, find_tool, tool_names
 
     missing = False
     for name in tool_names():
@@ -37,7 +37,7 @@ def install(
     ] = None,
 ) -> None:
     """Fetch programs that are missing or too old into the cache directory."""
-    from kapsa.tools import find_tool, tool_names
+    from kapsa.adapters.process.tools import find_tool, tool_names
 
     for name in names or tool_names():
         if name not in tool_names():

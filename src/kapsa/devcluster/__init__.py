@@ -1,7 +1,7 @@
 """A Kubernetes control plane for development and tests: embedded in Python, or real."""
 
-from .clock import Clock, SystemClock, VirtualClock, VirtualTimeLoop
-from .cluster import DevCluster
-from .faults import FaultPlan, Rule
+from kapsa.devcluster.clock import Clock, SystemClock, VirtualClock, VirtualTimeLoop
+from kapsa.devcluster.cluster import DevCluster
+from kapsa.devcluster.faults.plan import FaultPlan, Rule
 
 __all__ = ["Clock", "DevCluster", "FaultPlan", "Rule", "SystemClock", "VirtualClock", "VirtualTimeLoop"]

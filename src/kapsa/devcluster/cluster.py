@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import yaml
 
-from .clock import Clock
-from .errors import PortBusy
-from .faults import FaultPlan
+from kapsa.devcluster.clock import Clock
+from kapsa.devcluster.errors import PortBusy
+from kapsa.devcluster.faults.plan import FaultPlan
 
 if TYPE_CHECKING:
     from kapsa.devcluster.embedded.backend import Policy
     from kapsa.devcluster.embedded.controllers import Workloads
     from kapsa.devcluster.embedded.server import Server
-
-    from .build import Progress
-    from .real import RealControlPlane
+    from kapsa.devcluster.real.build import Progress
+    from kapsa.devcluster.real.control_plane import RealControlPlane
 
 __all__ = ["DevCluster", "EngineName"]
 
@@ -190,7 +189,7 @@ class DevCluster:
             await controllers.start()
             self._workloads = controllers.workloads
         if self._http:
-            from kapsa.devcluster.embedded.http_front import HttpFront
+            from kapsa.devcluster.wire.listener import HttpFront
 
             front = HttpFront(self._server, port=self._port, tls=identity.context if identity else None)
             self._stack.push_async_callback(front.close)
@@ -201,7 +200,7 @@ class DevCluster:
             self._listen_at(front.url, identity.authority if identity else b"")
 
     async def _start_real(self) -> None:
-        from .real import RealControlPlane
+        from kapsa.devcluster.real.control_plane import RealControlPlane
 
         real = RealControlPlane(
             binaries=self._binaries,
@@ -217,7 +216,7 @@ class DevCluster:
         self._kubeconfig_data = real.kubeconfig_data
         self._kubeconfig = real.kubeconfig
         if self.faults is not None:
-            from .proxy import FaultProxy
+            from kapsa.devcluster.real.proxy import FaultProxy
 
             proxy = FaultProxy(real.url, real.kubeconfig_data, self.faults)
             self._stack.push_async_callback(proxy.close)

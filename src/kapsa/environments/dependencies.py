@@ -7,10 +7,10 @@ from typing import Any, Literal, Protocol, TypedDict, Unpack
 
 import msgspec
 
-from kapsa.environments.git import Refs
-from kapsa.environments.git_credentials import GitCredentials
-from kapsa.environments.image_reference import ImageReference
-from kapsa.environments.registry_credentials import RegistryCredentials
+from kapsa.adapters.git.command import Refs
+from kapsa.adapters.git.credentials import GitCredentials
+from kapsa.adapters.oci.credentials import RegistryCredentials
+from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.resources import Environment, Project
 from kapsa.runtime import Context
 
@@ -32,13 +32,13 @@ __all__ = [
 
 
 class ListsRefs(Protocol):
-    """Tells what a repository shows: `kapsa.environments.git.Git`."""
+    """Tells what a repository shows: `kapsa.adapters.git.command.Git`."""
 
     async def ls_remote(self, url: str, credentials: GitCredentials | None = None) -> Refs: ...
 
 
 class ResolvesCommits(Protocol):
-    """Completes shortened commits: `kapsa.environments.repository.Repositories`."""
+    """Completes shortened commits: `kapsa.adapters.git.repository.Repositories`."""
 
     async def complete(
         self,

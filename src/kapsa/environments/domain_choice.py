@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from kapsa.adapters.errors import NotFound, Refused
 from kapsa.environments.names import MANAGED_BY, OPERATOR, bounded, host_label, host_name
-from kapsa.environments.outside import NotFound, Refused
 from kapsa.environments.resources import (
     Allocation,
     DomainCount,

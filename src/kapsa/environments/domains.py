@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from kapsa.adapters.errors import Failed, OutsideError
 from kapsa.environments.dependencies import Grant
 from kapsa.environments.domain_choice import (
     BUILT_IN,
@@ -24,13 +25,12 @@ from kapsa.environments.domain_choice import (
     kept_choice,
 )
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.outside import Failed, OutsideError
 from kapsa.environments.resources import Allocation, DomainPool, Environment, IssuerReference, Project
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Context
 from kapsa.runtime.errors import AlreadyExists, Conflict
 from kapsa.runtime.errors import NotFound as ObjectNotFound
-from kapsa.runtime.model import to_wire
+from kapsa.runtime.resources.model import to_wire
 
 __all__ = ["DomainPools"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from kapsa.environments.git_address import RepositoryAddress
-from kapsa.environments.outside import Refused
+from kapsa.adapters.errors import Refused
+from kapsa.adapters.git.address import RepositoryAddress
 from kapsa.environments.polling import POLL_REQUESTED
 from kapsa.environments.resources import Project
 from kapsa.runtime import Client

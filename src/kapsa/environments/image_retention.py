@@ -6,9 +6,9 @@ takes an image along. A registry that deletes nothing, or is away, is told of an
 
 from __future__ import annotations
 
+from kapsa.adapters.errors import OutsideError
+from kapsa.adapters.oci.image_reference import ImageReference, split_endpoint
 from kapsa.environments.dependencies import Images
-from kapsa.environments.image_reference import ImageReference, split_endpoint
-from kapsa.environments.outside import OutsideError
 from kapsa.environments.registry_access import access_to
 from kapsa.environments.resources import Environment, Registry
 from kapsa.runtime import Context

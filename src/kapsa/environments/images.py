@@ -11,11 +11,11 @@ from typing import Unpack
 
 import msgspec
 
+from kapsa.adapters.http.outgoing import Outgoing
+from kapsa.adapters.oci.credentials import RegistryCredentials
+from kapsa.adapters.oci.image_reference import ImageReference, split_endpoint
+from kapsa.adapters.oci.registry import ImageRegistry
 from kapsa.environments.dependencies import Images, RegistryAccess
-from kapsa.environments.image_reference import ImageReference, split_endpoint
-from kapsa.environments.image_registry import ImageRegistry
-from kapsa.environments.outgoing import Outgoing
-from kapsa.environments.registry_credentials import RegistryCredentials
 from kapsa.runtime.clock import Clock
 
 __all__ = ["RegistryImages", "RememberedImages"]

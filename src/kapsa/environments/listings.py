@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
+from kapsa.adapters.errors import OutsideError
+from kapsa.adapters.git.command import Refs
 from kapsa.environments.dependencies import ListsRefs
-from kapsa.environments.git import Refs
 from kapsa.environments.interests import Interests
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.outside import OutsideError
 from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.resources import Project
 from kapsa.runtime import Context

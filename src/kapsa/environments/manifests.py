@@ -17,8 +17,8 @@ from kapsa.environments.operator import make_operator
 from kapsa.environments.resources import KINDS
 from kapsa.environments.settings import PREFIX, Settings
 from kapsa.runtime import custom_resource_definitions, rbac_manifests
-from kapsa.runtime.manifest import to_yaml
-from kapsa.runtime.rbac import Grant, grants
+from kapsa.runtime.generate.manifest import to_yaml
+from kapsa.runtime.generate.rbac import Grant, grants
 
 __all__ = ["NAME", "chart_files", "crds", "installation"]
 

@@ -13,7 +13,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 
-from kapsa.environments.address_guard import AddressGuard, no_inner_address
+from kapsa.adapters.git.command import Git
+from kapsa.adapters.git.repository import Repositories
+from kapsa.adapters.http.address_guard import AddressGuard, no_inner_address
+from kapsa.adapters.http.outgoing import Outgoing, OutgoingHttp
+from kapsa.adapters.http.probe import HttpProber
 from kapsa.environments.admission import validators
 from kapsa.environments.build import BuildEngines
 from kapsa.environments.controllers.domain_pool import DomainPoolController
@@ -23,17 +27,13 @@ from kapsa.environments.controllers.project import ProjectController
 from kapsa.environments.controllers.registry import RegistryController
 from kapsa.environments.dependencies import Builds, Images, ListsRefs, Prober, Renders, ResolvesCommits
 from kapsa.environments.domains import DomainPools
-from kapsa.environments.git import Git
 from kapsa.environments.git_webhook import GitWebhook
 from kapsa.environments.git_webhook_server import GitWebhookServer
 from kapsa.environments.images import RegistryImages
 from kapsa.environments.listings import Listings
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import OPERATOR
-from kapsa.environments.outgoing import Outgoing, OutgoingHttp
-from kapsa.environments.probing import HttpProber
 from kapsa.environments.render import EnvironmentRenderer, Renderer
-from kapsa.environments.repository import Repositories
 from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Client, LeaderElection, Operator, Webhooks

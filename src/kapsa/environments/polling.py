@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from kapsa.environments.outside import OutsideError
+from kapsa.adapters.errors import OutsideError
 
 __all__ = ["POLL_REQUESTED", "PollSchedule"]
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from kapsa.environments.listings import Listing
 from kapsa.environments.resources import Environment, EnvironmentSummary, Project, Registry
 from kapsa.runtime import Context
-from kapsa.runtime.mismatch import ModelMismatch
+from kapsa.runtime.resources.mismatch import ModelMismatch
 
 __all__ = ["is_readable", "report"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kapsa.adapters.errors import AuthFailed
+from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.environments.dependencies import RegistryAccess
-from kapsa.environments.outside import AuthFailed
-from kapsa.environments.registry_credentials import RegistryCredentials
 from kapsa.environments.resources import Registry
 from kapsa.runtime import Client
 from kapsa.runtime.errors import NotFound

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.environments.git_credentials import GitCredentials
+from kapsa.adapters.errors import AuthFailed
+from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.environments.interests import Interests
-from kapsa.environments.outside import AuthFailed
 from kapsa.environments.resources import Project
 from kapsa.runtime import Context
 from kapsa.runtime.errors import NotFound

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from kapsa.environments.outside import Refused
+from kapsa.adapters.errors import Refused
 from kapsa.environments.render.routing import annotation_refusal, path_refusal
 from kapsa.environments.resources.environment import EnvironmentIngress
 

@@ -16,29 +16,17 @@ Running          operator is the declaration, running what it is made of, proces
 Trying           testing (needs kapsa[devcluster], and is the only part that does)
 """
 
-from kapsa.runtime import logs  # first: it decides how structlog is loaded
+from kapsa.runtime.telemetry import logs
 
 # isort: split
-from kapsa.runtime.admission import (
-    AdmissionRequest,
-    AdmissionResponse,
-    MutatingWebhook,
-    ValidatingWebhook,
-    allow,
-    deny,
-)
-from kapsa.runtime.cache import Cache
-from kapsa.runtime.certificates import Lifetimes
-from kapsa.runtime.client import Client
-from kapsa.runtime.context import Context
-from kapsa.runtime.controller import Controller, Owns, Reads, Requeue, TerminalError, Watch
-from kapsa.runtime.conversion import Converter
-from kapsa.runtime.crd import custom_resource_definitions
-from kapsa.runtime.election import LeaderElection
-from kapsa.runtime.events import EventRecorder, ObjectReference
-from kapsa.runtime.informer import Informer
-from kapsa.runtime.operator import Operator
-from kapsa.runtime.predicates import (
+from kapsa.runtime.cache.cache import Cache
+from kapsa.runtime.cache.informer import Informer
+from kapsa.runtime.cache.store import Change, Key, StoredObject, by_label
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.controller.context import Context
+from kapsa.runtime.controller.controller import Controller, Owns, Reads, Requeue, TerminalError, Watch
+from kapsa.runtime.controller.events import EventRecorder, ObjectReference
+from kapsa.runtime.controller.predicates import (
     all_of,
     annotation_changed,
     any_of,
@@ -47,9 +35,14 @@ from kapsa.runtime.predicates import (
     label_changed,
     negate,
 )
-from kapsa.runtime.quantity import IntOrString, Quantity
-from kapsa.runtime.rbac import PolicyRule, rbac_manifests, rule_for
-from kapsa.runtime.resource import (
+from kapsa.runtime.controller.workqueue import Backoff, WorkQueue
+from kapsa.runtime.generate.crd import custom_resource_definitions
+from kapsa.runtime.generate.rbac import PolicyRule, rbac_manifests, rule_for
+from kapsa.runtime.operator.election import LeaderElection
+from kapsa.runtime.operator.lifecycle import RunningOperator
+from kapsa.runtime.operator.operator import Operator
+from kapsa.runtime.resources.quantity import IntOrString, Quantity
+from kapsa.runtime.resources.resource import (
     Condition,
     CustomResource,
     Field,
@@ -66,10 +59,17 @@ from kapsa.runtime.resource import (
     printer_column,
     rule,
 )
-from kapsa.runtime.running import RunningOperator
-from kapsa.runtime.store import Change, Key, StoredObject, by_label
-from kapsa.runtime.webhook import Webhooks
-from kapsa.runtime.workqueue import Backoff, WorkQueue
+from kapsa.runtime.webhooks.admission import (
+    AdmissionRequest,
+    AdmissionResponse,
+    MutatingWebhook,
+    ValidatingWebhook,
+    allow,
+    deny,
+)
+from kapsa.runtime.webhooks.certificates import Lifetimes
+from kapsa.runtime.webhooks.conversion import Converter
+from kapsa.runtime.webhooks.webhooks import Webhooks
 
 __all__ = [
     "AdmissionRequest",

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from kapsa.devcluster import DevCluster
 from kapsa.devcluster.certificates import Authority
-from kapsa.devcluster.embedded.errors import ApiError
+from kapsa.devcluster.wire.status_errors import ApiError
 
 Object = dict[str, Any]
 Answer = Callable[[Object], Object]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kapsa.devcluster.embedded.apply.fieldset import contains, from_paths
 from kapsa.devcluster.embedded.apply.server_side import ApplyConflict, apply, track_update
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.schemas.schema import Schema
 
 VERSION = "example.com/v1"
 SCHEMA = Schema.from_crd(

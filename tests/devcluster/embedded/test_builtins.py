@@ -5,8 +5,8 @@ import pytest
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.definitions import definitions, load
 from kapsa.devcluster.embedded.kinds.registry import Registry
-from kapsa.devcluster.embedded.schemas.pruning import unknown_fields
-from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.schemas.pruning import unknown_fields
+from kapsa.schemas.schema import Schema
 
 
 @pytest.fixture(scope="module")

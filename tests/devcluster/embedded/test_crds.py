@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kapsa.devcluster.embedded.exchange import Request
 from kapsa.devcluster.embedded.server import Server
+from kapsa.devcluster.wire.exchange import Request
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"

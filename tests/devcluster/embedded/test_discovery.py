@@ -8,10 +8,10 @@ import pytest
 from kapsa.devcluster.embedded.custom.resources import resources_of
 from kapsa.devcluster.embedded.documents.discovery import Discovery, version_priority
 from kapsa.devcluster.embedded.documents.paths import Documents
-from kapsa.devcluster.embedded.errors import ApiError, PlainError
-from kapsa.devcluster.embedded.exchange import Reply, Request
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import Registry
+from kapsa.devcluster.wire.exchange import Reply, Request
+from kapsa.devcluster.wire.status_errors import ApiError, PlainError
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 WIDGETS = {

@@ -7,10 +7,10 @@ import pytest
 
 from kapsa.devcluster.embedded.custom.resources import resources_of
 from kapsa.devcluster.embedded.documents.openapi import OpenApi
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.exchange import Reply, Request
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import Registry
+from kapsa.devcluster.wire.exchange import Reply, Request
+from kapsa.devcluster.wire.status_errors import ApiError
 
 WIDGET = "com.example.v1.Widget"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster.embedded.apply.json_patch import MAXIMUM_OPERATIONS, json_patch, merge_patch
-from kapsa.devcluster.embedded.errors import ApiError
+from kapsa.devcluster.wire.status_errors import ApiError
 
 DOC: dict[str, Any] = {"a": {"b": [1, 2, {"c": 3}]}, "x/y": 1, "m~n": 2, "n": None}
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster.embedded.apply.json_patch import strategic_merge_patch
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.schemas.schema import Schema
 
 TEXT = Schema(type="string")
 ITEM = Schema(

@@ -9,7 +9,7 @@ import pytest
 from kapsa.devcluster.embedded.apply.server_side import ApplyConflict, apply, track_update
 from kapsa.devcluster.embedded.apply.versioned import converter
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
-from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.schemas.schema import Schema
 
 
 def edition(version: str, *fields: str) -> ResourceInfo:

@@ -8,8 +8,8 @@ import pytest
 
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
-from kapsa.devcluster.embedded.schemas.schema import Schema
 from kapsa.devcluster.embedded.writing.written_form import write_as_go, zero_object
+from kapsa.schemas.schema import Schema
 
 REGISTRY = Registry(builtin_resources())
 

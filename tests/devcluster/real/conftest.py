@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kapsa.devcluster import processes
-from kapsa.devcluster.components import EVERYTHING
+from kapsa.devcluster.real import processes
+from kapsa.devcluster.real.components import EVERYTHING
 from tests.devcluster.real.watching import is_empty, program
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kapsa.devcluster.binaries import build_directory, find_binaries, pinned_versions, recipe
-from kapsa.devcluster.components import BARE, EVERYTHING, KUBERNETES
+from kapsa.devcluster.real.binaries import build_directory, find_binaries, pinned_versions, recipe
+from kapsa.devcluster.real.components import BARE, EVERYTHING, KUBERNETES
 from tests.devcluster.real.watching import program
 
 PRINTS = {"etcd": "etcd Version: {}", "kwok": "kwok version v{} go1.26 (linux/amd64)"}

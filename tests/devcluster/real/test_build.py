@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kapsa.devcluster.binaries import build_directory
-from kapsa.devcluster.build import BuildProgress, PlainProgress, ensure_binaries
-from kapsa.devcluster.components import BARE, EVERYTHING
 from kapsa.devcluster.errors import BinaryNotFound, BuildFailed
+from kapsa.devcluster.real.binaries import build_directory
+from kapsa.devcluster.real.build import BuildProgress, PlainProgress, ensure_binaries
+from kapsa.devcluster.real.components import BARE, EVERYTHING
 from tests.devcluster.real.watching import program, until, until_gone
 
 GO = """#!/bin/sh
@@ -133,9 +133,7 @@ async def test_a_cancelled_build_leaves_no_process_and_no_scratch_directory(tmp_
 
 def test_a_killed_build_leaves_no_process_and_no_scratch_directory(tmp_path: Path) -> None:
     _go(tmp_path, f"echo $$ > {tmp_path}/pid; sleep 600")
-    build = (
-        "import asyncio; from kapsa.devcluster.build import ensure_binaries; asyncio.run(ensure_binaries())"
-    )
+    build = "import asyncio; from kapsa.devcluster.real.build import ensure_binaries; asyncio.run(ensure_binaries())"
     with subprocess.Popen([sys.executable, "-c", build], stderr=subprocess.PIPE) as builder:
         until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
         builder.kill()

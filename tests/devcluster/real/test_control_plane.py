@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from kapsa.adapters.process.tools import find_tool
 from kapsa.devcluster import DevCluster
 from kapsa.devcluster.errors import ComponentFailed, DevClusterError, PortBusy
-from kapsa.devcluster.real import RealControlPlane
-from kapsa.tools import find_tool
+from kapsa.devcluster.real.control_plane import RealControlPlane
 from tests.devcluster.real.watching import is_running, until_gone
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]

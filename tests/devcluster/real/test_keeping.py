@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from kapsa.devcluster.errors import DevClusterError
-from kapsa.devcluster.real import RealControlPlane
+from kapsa.devcluster.real.control_plane import RealControlPlane
 from tests.devcluster.real.watching import is_empty, program, until
 
 STORE = """#!/bin/sh

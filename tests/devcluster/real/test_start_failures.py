@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kapsa.devcluster import certificates, processes
+from kapsa.devcluster import certificates
 from kapsa.devcluster.certificates import KeyPair
 from kapsa.devcluster.errors import ComponentFailed, DevClusterError, PortBusy
-from kapsa.devcluster.real import RealControlPlane
+from kapsa.devcluster.real import processes
+from kapsa.devcluster.real.control_plane import RealControlPlane
 from tests.devcluster.real.watching import program
 
 

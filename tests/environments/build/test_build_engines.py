@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
+from kapsa.adapters.errors import Refused
+from kapsa.adapters.git.credentials import GitCredentials
+from kapsa.adapters.oci.credentials import RegistryCredentials
+from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.adapters.testing.git_server import GitRepository, Link
 from kapsa.environments.build import BuildEngines
 from kapsa.environments.build.source import SOURCE_SCRIPT
 from kapsa.environments.dependencies import BuildRequest
-from kapsa.environments.git_credentials import GitCredentials
-from kapsa.environments.image_reference import ImageReference
-from kapsa.environments.outside import Refused
-from kapsa.environments.registry_credentials import RegistryCredentials
 from kapsa.environments.resources import Project
 from kapsa.environments.settings import Settings
-from kapsa.environments.testing.git_server import GitRepository, Link
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ENGINES = BuildEngines(Settings())

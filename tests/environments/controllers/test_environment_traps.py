@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kapsa.adapters.errors import AuthFailed, Refused, Unreachable
 from kapsa.environments.names import APPROVED_COMMIT, OWNER_UID
-from kapsa.environments.outside import AuthFailed, Refused, Unreachable
 from kapsa.environments.resources import Environment, Project, Registry
 from kapsa.environments.settings import Settings
 from tests.environments.outside_world import commit_of, deployment, service

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kapsa.adapters.errors import AuthFailed, Unreachable
 from kapsa.devcluster.faults import Answer, FaultPlan, Rule
-from kapsa.environments.outside import AuthFailed, Unreachable
 from kapsa.environments.polling import POLL_REQUESTED
 from kapsa.environments.previews import ALLOW_MASS_DELETION
 from kapsa.environments.resources import Environment, Project

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.environments.controllers.registry import RegistryController
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.resources import Registry
 from kapsa.environments.settings import Settings
-from kapsa.environments.testing.registry_server import RegistryServer
 from kapsa.runtime import Operator
-from kapsa.runtime.audit import Audit
-from kapsa.runtime.rbac import grants
+from kapsa.runtime.generate.audit import Audit
+from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.testing import RecordedCall
 from tests.environments.stage import Stage
 

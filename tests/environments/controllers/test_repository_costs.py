@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kapsa.environments.outside import AuthFailed
+from kapsa.adapters.errors import AuthFailed
 from kapsa.environments.resources import Environment
 from tests.environments.outside_world import commit_of
 from tests.environments.team import Team

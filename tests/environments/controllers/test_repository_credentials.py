@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.environments.outside import AuthFailed
+from kapsa.adapters.errors import AuthFailed
 from kapsa.environments.resources import Project
 from tests.environments.team import REPOSITORY, Team
 

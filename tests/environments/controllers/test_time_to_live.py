@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kapsa.environments.outside import Unreachable
+from kapsa.adapters.errors import Unreachable
 from kapsa.environments.resources import Environment, Project
 from tests.environments.outside_world import commit_of
 from tests.environments.team import Team

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from kapsa.environments.checkout import Checkout
+from kapsa.adapters.git.checkout import Checkout
 from kapsa.environments.render import Renderer
 
 Writes = Callable[[Mapping[str, str]], Checkout]

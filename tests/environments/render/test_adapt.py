@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kapsa.environments.checkout import Checkout
+from kapsa.adapters.git.checkout import Checkout
+from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.adapters.process.tools import find_tool
 from kapsa.environments.dependencies import Rendered
-from kapsa.environments.image_reference import ImageReference
 from kapsa.environments.render import FilterRules, Injected, Renderer, filter_objects
 from kapsa.environments.resources import Deployment
-from kapsa.tools import find_tool
 from tests.environments.render.conftest import Writes
 
 IMAGE = ImageReference.parse("registry.example.com/team/app:v1@sha256:" + "a" * 64)

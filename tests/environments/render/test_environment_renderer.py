@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from kapsa.adapters.errors import NotFound, OutsideError, Unreachable
+from kapsa.adapters.git.command import Git
+from kapsa.adapters.git.credentials import GitCredentials
+from kapsa.adapters.git.repository import Repositories
+from kapsa.adapters.testing.git_server import GitRepository, GitServer
 from kapsa.environments.dependencies import Rendered, RenderRequest
-from kapsa.environments.git import Git
-from kapsa.environments.git_credentials import GitCredentials
-from kapsa.environments.outside import NotFound, OutsideError, Unreachable
 from kapsa.environments.render import EnvironmentRenderer, ObjectsRefused, RenderCache, Renderer, RenderFailed
-from kapsa.environments.repository import Repositories
 from kapsa.environments.resources import Environment, Project
 from kapsa.environments.settings import Settings
-from kapsa.environments.testing.git_server import GitRepository, GitServer
 from kapsa.runtime.clock import SystemClock
 
 NAMESPACE = "team-app-pr-7"

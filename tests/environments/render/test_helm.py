@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from kapsa.adapters.errors import NotFound, Refused
+from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.dependencies import Rendered
-from kapsa.environments.image_reference import ImageReference
-from kapsa.environments.outside import NotFound, Refused
 from kapsa.environments.render import Injected, Renderer, RenderFailed
 from kapsa.environments.resources import Deployment, EnvVar
 from tests.environments.render.conftest import Writes

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.devcluster import DevCluster
-from kapsa.environments.image_reference import ImageReference
 from kapsa.environments.render import FilterRules, Injected, Renderer, RenderFailed, filter_objects
 from kapsa.environments.resources import (
     Autoscaling,

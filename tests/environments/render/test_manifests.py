@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kapsa.environments.checkout import Checkout
+from kapsa.adapters.errors import NotFound, Refused, TooLarge
+from kapsa.adapters.git.checkout import Checkout
+from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.dependencies import Rendered
-from kapsa.environments.image_reference import ImageReference
-from kapsa.environments.outside import NotFound, Refused, TooLarge
 from kapsa.environments.render import Injected, Renderer, RenderFailed
 from kapsa.environments.resources import Deployment, EnvVar
 from tests.environments.render.conftest import Writes

@@ -22,9 +22,9 @@ from kapsa.environments.resources import (
     Registry,
 )
 from kapsa.runtime import custom_resource_definitions
-from kapsa.runtime.client import Client
+from kapsa.runtime.client.client import Client
 from kapsa.runtime.errors import ClientError, Invalid
-from tests.environments.seed_examples import ENVIRONMENT, PREVIEW, PROJECT
+from tests.behaviour.environments.seed_examples import ENVIRONMENT, PREVIEW, PROJECT
 from tests.eventually import eventually
 
 IDS = ["Project", "Environment", "PreviewEnvironment"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.environments.outside import Refused
+from kapsa.adapters.errors import Refused
 from tests.environments.outside_world import deployment, service
 from tests.environments.stage import Stage
 from tests.environments.team import Team

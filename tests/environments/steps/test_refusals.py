@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kapsa.adapters.errors import Refused
 from kapsa.devcluster.faults import Answer, FaultPlan, Rule
-from kapsa.environments.outside import Refused
 from kapsa.environments.resources import Environment
 from tests.environments.outside_world import deployment, service
 from tests.environments.stage import Stage

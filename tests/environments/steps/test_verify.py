@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kapsa.environments.outside import Unreachable
+from kapsa.adapters.errors import Unreachable
 from kapsa.environments.resources import Environment
 from kapsa.environments.settings import Settings
 from tests.environments.stage import Stage

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.adapters.testing import RegistryServer
 from kapsa.devcluster.embedded.controllers import Workloads
-from kapsa.environments.image_reference import ImageReference
-from kapsa.environments.testing import RegistryServer
 from kapsa.runtime import Client
-from kapsa.runtime.watch import Bookmark
+from kapsa.runtime.client.watch import Bookmark
 
 __all__ = ["BuildPods", "Builder", "SimulatedPods"]
 

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from kapsa.tools import find_tool
+from kapsa.adapters.process.tools import find_tool
 
 __all__ = ["Developer"]
 

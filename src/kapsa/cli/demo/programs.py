@@ -6,8 +6,8 @@ import asyncio
 import importlib.util
 from functools import partial
 
+from kapsa.adapters.process.tools import find_tool
 from kapsa.cli.demo.screen import Screen
-from kapsa.tools import find_tool
 
 __all__ = ["PackagesMissing", "check_programs"]
 

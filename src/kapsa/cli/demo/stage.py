@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from kapsa.adapters.http.outgoing import OutgoingHttp
+from kapsa.adapters.testing import GitRepository, GitServer, RegistryServer
 from kapsa.cli.demo import push_hook
 from kapsa.cli.demo.builder import Builder, SimulatedPods
 from kapsa.cli.demo.developer import Developer
@@ -22,12 +24,10 @@ from kapsa.devcluster import DevCluster
 from kapsa.environments.git_webhook import GitWebhook
 from kapsa.environments.git_webhook_server import PATH, GitWebhookServer
 from kapsa.environments.operator import Outside, make_operator
-from kapsa.environments.outgoing import OutgoingHttp
 from kapsa.environments.resources import KINDS, DomainPool, Registry
 from kapsa.environments.settings import Settings
-from kapsa.environments.testing import GitRepository, GitServer, RegistryServer
 from kapsa.runtime import Client, custom_resource_definitions
-from kapsa.runtime.certificates import issue, make_authority
+from kapsa.runtime.webhooks.certificates import issue, make_authority
 
 __all__ = ["DOMAIN", "REGISTRY", "Stage", "set_up"]
 

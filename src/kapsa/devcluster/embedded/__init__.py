@@ -4,7 +4,7 @@
 ``http_front`` puts a socket before it; simulations call it directly.
 """
 
-from kapsa.devcluster.embedded.exchange import ADMIN, Reply, Request, UserInfo
 from kapsa.devcluster.embedded.server import Server
+from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, UserInfo
 
 __all__ = ["ADMIN", "Reply", "Request", "Server", "UserInfo"]

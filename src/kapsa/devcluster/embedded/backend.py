@@ -8,7 +8,6 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kapsa.devcluster.clock import Clock, SystemClock
-from kapsa.devcluster.embedded.exchange import Reply, UserInfo
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Change, Collection, Store
@@ -16,6 +15,7 @@ from kapsa.devcluster.embedded.storage.stored_form import decode
 from kapsa.devcluster.embedded.strategies import Addresses, strategy_for
 from kapsa.devcluster.embedded.writing.metadata import timestamp
 from kapsa.devcluster.embedded.writing.strategy import Strategy
+from kapsa.devcluster.wire.exchange import Reply, UserInfo
 
 if TYPE_CHECKING:
     from kapsa.devcluster.embedded.writing.deletion import Deletion

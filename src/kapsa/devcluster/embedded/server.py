@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from kapsa.devcluster.embedded import errors
 from kapsa.devcluster.embedded.admission.namespace_lifecycle import NamespaceLifecycle
 from kapsa.devcluster.embedded.admission.plugins import DefaultStorageClass, ServiceAccounts
 from kapsa.devcluster.embedded.admission.webhooks import WebhookAdmission
@@ -12,15 +11,16 @@ from kapsa.devcluster.embedded.backend import Attributes, Backend
 from kapsa.devcluster.embedded.bootstrap import bootstrap
 from kapsa.devcluster.embedded.custom.resources import CustomResources
 from kapsa.devcluster.embedded.documents.paths import Documents
-from kapsa.devcluster.embedded.endpoints import routes
 from kapsa.devcluster.embedded.endpoints.resources import ResourceRequest, verb_of
-from kapsa.devcluster.embedded.endpoints.routes import Route
-from kapsa.devcluster.embedded.errors import ApiError, PlainError
-from kapsa.devcluster.embedded.exchange import ADMIN, ConnectionDroppedError, Reply, Request
 from kapsa.devcluster.embedded.verbs import Verbs
 from kapsa.devcluster.embedded.writing.go_yaml import TOO_DEEP
-from kapsa.devcluster.fault_gate import FaultGate
-from kapsa.devcluster.faults import FaultPlan
+from kapsa.devcluster.faults.gate import FaultGate
+from kapsa.devcluster.faults.plan import FaultPlan
+from kapsa.devcluster.wire import routes
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.exchange import ADMIN, ConnectionDroppedError, Reply, Request
+from kapsa.devcluster.wire.routes import Route
+from kapsa.devcluster.wire.status_errors import ApiError, PlainError
 
 __all__ = ["Server"]
 

@@ -1,7 +1,7 @@
 """The server's verbs for code in its own process: controllers, with Python objects instead of bytes.
 
 Writes go the same way as a client's: admission, validation, strategies and revisions included. An error is an
-:class:`~kapsa.devcluster.embedded.errors.ApiError` with the code and reason a client would get.
+:class:`~kapsa.devcluster.wire.status_errors.ApiError` with the code and reason a client would get.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import msgspec
 
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.endpoints.options import ListOptions, WriteOptions
-from kapsa.devcluster.embedded.errors import expired, not_found
-from kapsa.devcluster.embedded.exchange import UserInfo
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.reading.selection import Selection, selection
 from kapsa.devcluster.embedded.storage.store import CompactedError
@@ -22,6 +20,8 @@ from kapsa.devcluster.embedded.storage.stored_form import decode
 from kapsa.devcluster.embedded.writing import deletion, writes
 from kapsa.devcluster.embedded.writing.deletion import DeleteOptions, Deletion, Preconditions
 from kapsa.devcluster.embedded.writing.writes import Write
+from kapsa.devcluster.wire.exchange import UserInfo
+from kapsa.devcluster.wire.status_errors import expired, not_found
 
 __all__ = ["Event", "Verbs"]
 

@@ -6,8 +6,8 @@ import hashlib
 
 import msgspec
 
-from kapsa.environments.git_address import check_commit
-from kapsa.environments.image_reference import ImageReference
+from kapsa.adapters.git.address import check_commit
+from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.names import bounded
 from kapsa.environments.resources import Build, Project
 

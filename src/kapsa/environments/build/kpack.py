@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from kapsa.environments.checkout import check_path
+from kapsa.adapters.git.address import SAFE_PROTOCOLS, RepositoryAddress, check_commit
+from kapsa.adapters.git.checkout import check_path
+from kapsa.adapters.git.credentials import GitCredentials
+from kapsa.adapters.oci.credentials import docker_config
 from kapsa.environments.dependencies import BuildProgress, BuildRequest
-from kapsa.environments.git_address import SAFE_PROTOCOLS, RepositoryAddress, check_commit
-from kapsa.environments.git_credentials import GitCredentials
 from kapsa.environments.names import sanitize
-from kapsa.environments.registry_credentials import docker_config
 from kapsa.environments.settings import Settings
 
 __all__ = ["builder_name", "kpack_objects", "kpack_progress"]

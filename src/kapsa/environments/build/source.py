@@ -8,11 +8,11 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from kapsa.environments.checkout import check_path
+from kapsa.adapters.git.address import SAFE_PROTOCOLS, RepositoryAddress, check_commit
+from kapsa.adapters.git.checkout import check_path
+from kapsa.adapters.git.command import HARDENED
+from kapsa.adapters.oci.credentials import docker_config
 from kapsa.environments.dependencies import BuildRequest
-from kapsa.environments.git import HARDENED
-from kapsa.environments.git_address import SAFE_PROTOCOLS, RepositoryAddress, check_commit
-from kapsa.environments.registry_credentials import docker_config
 
 __all__ = [
     "CONTEXT",

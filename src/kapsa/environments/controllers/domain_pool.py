@@ -22,9 +22,9 @@ from kapsa.runtime import (
     generation_changed,
     rule_for,
 )
-from kapsa.runtime.cache import Cache
+from kapsa.runtime.cache.cache import Cache
+from kapsa.runtime.controller.predicates import any_of
 from kapsa.runtime.errors import NotFound
-from kapsa.runtime.predicates import any_of
 
 __all__ = ["DomainPoolController"]
 

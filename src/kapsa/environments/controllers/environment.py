@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from kapsa.adapters.errors import OutsideError
+from kapsa.adapters.git.address import is_commit
 from kapsa.environments.belonging import PROJECT_MISSING, is_home_of, project_key, project_missing
 from kapsa.environments.deletion import Deletion
 from kapsa.environments.dependencies import Builds, Domains, Images, Prober, Renders, ResolvesCommits
-from kapsa.environments.git_address import is_commit
 from kapsa.environments.image_retention import ImageRetention
 from kapsa.environments.images import RememberedImages
 from kapsa.environments.interests import Interests
@@ -17,7 +18,6 @@ from kapsa.environments.listings import Listings
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import FINALIZER, OWNER_UID
 from kapsa.environments.namespaces import NAMESPACE, owners
-from kapsa.environments.outside import OutsideError
 from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
 from kapsa.environments.routes import CERTIFICATE, HTTP_ROUTE

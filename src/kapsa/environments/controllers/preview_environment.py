@@ -25,7 +25,7 @@ from kapsa.environments.preview_children import MANAGED_LABELS, PreviewChildren,
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Context, Controller, Key, Requeue, StoredObject, Watch, rule_for
-from kapsa.runtime.cache import Cache
+from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.errors import ClientError
 
 __all__ = ["PreviewEnvironmentController"]

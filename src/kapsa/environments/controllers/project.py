@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kapsa.adapters.errors import OutsideError
 from kapsa.environments.interests import Interests
 from kapsa.environments.listings import Listing, Listings
 from kapsa.environments.metrics import EnvironmentMetrics
@@ -33,7 +34,6 @@ from kapsa.environments.namespaces import (
     owners,
     release,
 )
-from kapsa.environments.outside import OutsideError
 from kapsa.environments.polling import POLL_REQUESTED, PollSchedule
 from kapsa.environments.previews import ALLOW_MASS_DELETION, Plan, Tracking, plan, track
 from kapsa.environments.project_status import is_readable, report

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kapsa.environments.image_registry import ImageRegistry
+from kapsa.adapters.errors import AuthFailed, OutsideError
+from kapsa.adapters.http.outgoing import Outgoing
+from kapsa.adapters.oci.credentials import RegistryCredentials
+from kapsa.adapters.oci.registry import ImageRegistry
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.outgoing import Outgoing
-from kapsa.environments.outside import AuthFailed, OutsideError
-from kapsa.environments.registry_credentials import RegistryCredentials
 from kapsa.environments.resources import Registry
 from kapsa.environments.settings import Settings
 from kapsa.runtime import (
@@ -21,7 +21,7 @@ from kapsa.runtime import (
     generation_changed,
     rule_for,
 )
-from kapsa.runtime.cache import Cache
+from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.errors import NotFound
 
 __all__ = ["RegistryController"]

@@ -6,6 +6,8 @@ What comes from a repository is nobody's word: yaml_documents reads it within li
 network or a home, and the filter lets through only what may be in the environment's namespace.
 """
 
+from kapsa.adapters.errors import RenderFailed
+from kapsa.adapters.manifests.manifest import Manifest
 from kapsa.environments.render.cache import RenderCache
 from kapsa.environments.render.environment_renderer import EnvironmentRenderer
 from kapsa.environments.render.filter import (
@@ -15,7 +17,7 @@ from kapsa.environments.render.filter import (
     Refusal,
     filter_objects,
 )
-from kapsa.environments.render.inputs import Injected, Manifest, RenderFailed
+from kapsa.environments.render.inputs import Injected
 from kapsa.environments.render.renderer import Renderer
 
 __all__ = [

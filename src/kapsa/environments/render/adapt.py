@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kapsa.environments.render.inputs import Injected, Manifest, shown
-from kapsa.environments.render.pod_templates import entries, pod_spec
+from kapsa.adapters.manifests.manifest import Manifest, display_name
+from kapsa.adapters.manifests.pod_templates import entries, pod_spec
+from kapsa.environments.render.inputs import Injected
 
 __all__ = ["adapt"]
 
@@ -29,12 +30,12 @@ def _without_token(manifest: Manifest) -> Iterator[str]:
     """Nothing in an environment has business with the API server, and a token is mounted unless somebody says no."""
     if manifest.get("kind") == "ServiceAccount":
         if manifest.get("automountServiceAccountToken"):
-            yield f"no token of {shown(manifest)} is mounted"
+            yield f"no token of {display_name(manifest)} is mounted"
         manifest["automountServiceAccountToken"] = False
     spec = pod_spec(manifest)
     if spec is not None and spec.get("automountServiceAccountToken"):
         spec["automountServiceAccountToken"] = False
-        yield f"no token is mounted in pods of {shown(manifest)}"
+        yield f"no token is mounted in pods of {display_name(manifest)}"
 
 
 def _staying(manifest: Manifest) -> Iterator[str]:
@@ -42,7 +43,7 @@ def _staying(manifest: Manifest) -> Iterator[str]:
     spec = manifest.get("spec")
     if manifest.get("kind") == "Job" and isinstance(spec, dict) and "ttlSecondsAfterFinished" in spec:
         del spec["ttlSecondsAfterFinished"]
-        yield f"{shown(manifest)} stays when it is done: ttlSecondsAfterFinished is left out"
+        yield f"{display_name(manifest)} stays when it is done: ttlSecondsAfterFinished is left out"
 
 
 def _pulling(manifest: Manifest, secret: str) -> None:

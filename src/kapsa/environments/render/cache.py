@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from kapsa.adapters.errors import OutsideError, Refused, TimedOut
 from kapsa.environments.dependencies import Rendered
-from kapsa.environments.outside import OutsideError, Refused, TimedOut
 from kapsa.runtime.clock import Clock, SystemClock
 
 __all__ = ["RenderCache"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from kapsa.environments.outside import Refused
-from kapsa.environments.render.inputs import Manifest, shown
-from kapsa.environments.render.pod_security import Level, pod_violations
-from kapsa.environments.render.pod_templates import pod_metadata, pod_spec
+from kapsa.adapters.errors import Refused
+from kapsa.adapters.manifests.manifest import Manifest, display_name
+from kapsa.adapters.manifests.pod_security import Level, pod_violations
+from kapsa.adapters.manifests.pod_templates import pod_metadata, pod_spec
 from kapsa.environments.render.routing import routing_refusals
 
 __all__ = ["ALLOWED_KINDS", "FilterRules", "ObjectsRefused", "Refusal", "filter_objects"]
@@ -115,7 +115,7 @@ def filter_objects(objects: Sequence[Manifest], rules: FilterRules) -> list[Mani
         total += size
         if size > _LARGEST_OBJECT:
             problems.append(f"it is larger than {_LARGEST_OBJECT // 1024} KB")
-        refusals += [Refusal(shown(each), problem) for problem in dict.fromkeys(problems)]
+        refusals += [Refusal(display_name(each), problem) for problem in dict.fromkeys(problems)]
         kept.append(_placed(each, rules.namespace))
     if len(objects) > rules.objects or total > _LARGEST_TOTAL:
         what = f"more than {rules.objects} objects, or {_LARGEST_TOTAL // 1024 // 1024} MB of them"

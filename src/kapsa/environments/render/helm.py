@@ -16,16 +16,17 @@ from typing import Any
 
 import msgspec
 
+from kapsa.adapters.errors import Refused, RenderFailed
+from kapsa.adapters.manifests.manifest import Manifest, display_name
+from kapsa.adapters.manifests.pod_templates import containers, entries, pod_spec
+from kapsa.adapters.manifests.yaml_documents import load_documents, load_objects
+from kapsa.adapters.process.program import Limits, private_environment, run_program
+from kapsa.adapters.process.tools import find_tool
+from kapsa.adapters.redaction import printable, redact
 from kapsa.environments.dependencies import Rendered
 from kapsa.environments.names import RELEASE_LIMIT
-from kapsa.environments.outside import Refused
-from kapsa.environments.program import Limits, private_environment, run_program
-from kapsa.environments.redaction import printable, redact
-from kapsa.environments.render.inputs import Injected, Manifest, RenderFailed, shown
-from kapsa.environments.render.pod_templates import containers, entries, pod_spec
+from kapsa.environments.render.inputs import Injected
 from kapsa.environments.render.transform import pin
-from kapsa.environments.render.yaml_documents import load_documents, load_objects
-from kapsa.tools import find_tool
 
 __all__ = ["merge_values", "render_chart", "values_of"]
 
@@ -223,7 +224,7 @@ def _without_hooks(objects: list[Manifest]) -> tuple[list[Manifest], list[str]]:
     for each in objects:
         annotations = each["metadata"].get("annotations")
         if isinstance(annotations, dict) and _HOOK in annotations:
-            hooks.append(shown(each))
+            hooks.append(display_name(each))
         else:
             kept.append(each)
     return kept, hooks

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
-from kapsa.environments.render.inputs import Injected, Manifest, RenderFailed
+from kapsa.adapters.errors import RenderFailed
+from kapsa.adapters.manifests.manifest import Manifest
+from kapsa.environments.render.inputs import Injected
 from kapsa.environments.resources import Autoscaling, Port, Probe
 
 __all__ = ["image_objects"]

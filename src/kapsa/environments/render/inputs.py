@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
-from kapsa.environments.image_reference import ImageReference
-from kapsa.environments.outside import Refused
+from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.resources import EnvironmentRuntime, EnvVar, ServiceTarget
 
-__all__ = ["Injected", "Manifest", "RenderFailed", "shown"]
-
-Manifest: TypeAlias = dict[str, Any]
-"""An object as YAML has it."""
-
-
-class RenderFailed(Refused):
-    """The objects cannot be made from what the repository holds. The message is what a developer needs to change it."""
-
-    default_reason = "RenderFailed"
+__all__ = ["Injected"]
 
 
 class Injected(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,10 +38,3 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
     """Whether what the operator makes itself keeps the restricted Pod Security standard."""
     service: ServiceTarget | None = None
     """What the Service is called that requests go to, for what the operator makes itself."""
-
-
-def shown(manifest: Mapping[str, Any]) -> str:
-    """An object by kind and name, for people."""
-    metadata = manifest.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    return f"{manifest.get('kind') or 'object'} {name or '(unnamed)'}"

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kapsa.environments.program import Limits, private_environment, run_program
-from kapsa.environments.redaction import printable, redact
-from kapsa.environments.render.inputs import Manifest, RenderFailed
-from kapsa.environments.render.yaml_documents import load_documents, load_objects
-from kapsa.tools import find_tool
+from kapsa.adapters.errors import RenderFailed
+from kapsa.adapters.manifests.manifest import Manifest
+from kapsa.adapters.manifests.yaml_documents import load_documents, load_objects
+from kapsa.adapters.process.program import Limits, private_environment, run_program
+from kapsa.adapters.process.tools import find_tool
+from kapsa.adapters.redaction import printable, redact
 
 __all__ = ["build_kustomization", "kustomization_file"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kapsa.environments.outside import TooLarge
-from kapsa.environments.render.inputs import Manifest, RenderFailed
+from kapsa.adapters.errors import RenderFailed, TooLarge
+from kapsa.adapters.manifests.manifest import Manifest
+from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
 from kapsa.environments.render.kustomize import kustomization_file
-from kapsa.environments.render.yaml_documents import YamlLimits, load_objects
 
 __all__ = ["read_manifests"]
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from kapsa.environments.checkout import Checkout
+from kapsa.adapters.errors import RenderFailed, TimedOut
+from kapsa.adapters.git.checkout import Checkout
+from kapsa.adapters.manifests.manifest import Manifest
+from kapsa.adapters.process.program import Limits
 from kapsa.environments.dependencies import Rendered
-from kapsa.environments.outside import TimedOut
-from kapsa.environments.program import Limits
 from kapsa.environments.render.adapt import adapt
 from kapsa.environments.render.helm import render_chart
 from kapsa.environments.render.image import image_objects
-from kapsa.environments.render.inputs import Injected, Manifest, RenderFailed
+from kapsa.environments.render.inputs import Injected
 from kapsa.environments.render.kustomize import build_kustomization
 from kapsa.environments.render.manifests import read_manifests
 from kapsa.environments.render.transform import inject

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kapsa.environments.image_reference import ImageReference
-from kapsa.environments.outside import Refused
-from kapsa.environments.render.inputs import Injected, Manifest, RenderFailed, shown
-from kapsa.environments.render.pod_templates import containers, main_containers, pod_spec
+from kapsa.adapters.errors import Refused, RenderFailed
+from kapsa.adapters.manifests.manifest import Manifest, display_name
+from kapsa.adapters.manifests.pod_templates import containers, main_containers, pod_spec
+from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.environments.render.inputs import Injected
 
 __all__ = ["inject", "pin"]
 
@@ -60,7 +61,7 @@ def _with_image(
     )
     if not closest and len(mains) > 1:
         images = ", ".join(sorted({str(container.get("image")) for container in mains}))
-        where = ", ".join(shown(each) for each, _ in workloads)
+        where = ", ".join(display_name(each) for each, _ in workloads)
         raise RenderFailed(
             f"it is not clear which container runs {image.repository}: {where} run {images}",
             hint=f"Name the image {image.path.rpartition('/')[2]} (any tag) in the container that should run it",

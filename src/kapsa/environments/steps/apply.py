@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from kapsa.environments.health import Health, health
+from kapsa.adapters.manifests.health import Health, health
 from kapsa.environments.resources import Rollout
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.apply_set import members, membership, parent

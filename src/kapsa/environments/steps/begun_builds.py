@@ -18,7 +18,7 @@ from kapsa.environments.settings import Settings
 from kapsa.environments.steps.children import BUILD_KINDS, JOB, KPACK_IMAGE
 from kapsa.environments.steps.step import Manifest, Visit
 from kapsa.runtime import Context, StoredObject
-from kapsa.runtime.cache import Cache
+from kapsa.runtime.cache.cache import Cache
 
 __all__ = ["BUILD", "BUILT_COMMIT", "COMMIT_INDEX", "BegunBuilds", "commits_of", "engine_of", "waiting_for"]
 

@@ -12,14 +12,14 @@ import asyncio
 import weakref
 from typing import ClassVar
 
+from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.adapters.redaction import tail
 from kapsa.environments.build.identity import build_name, image_tag
 from kapsa.environments.dependencies import BuildProgress, BuildRequest, Builds, RegistryAccess
-from kapsa.environments.image_reference import ImageReference
 from kapsa.environments.image_retention import remember_image
 from kapsa.environments.images import RememberedImages
 from kapsa.environments.names import APPROVED_COMMIT, MANAGED_BY, OPERATOR, OWNER_UID
 from kapsa.environments.namespaces import NAMESPACE
-from kapsa.environments.redaction import tail
 from kapsa.environments.registry_access import access_to
 from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.resources.environment import Phase

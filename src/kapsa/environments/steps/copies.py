@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from kapsa.environments.git_credentials import decoded_secret
+from kapsa.adapters.git.credentials import decoded_secret
 from kapsa.environments.names import MANAGED_BY, OPERATOR
 from kapsa.environments.steps.children import marked
 from kapsa.environments.steps.step import Manifest, Visit

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.environments.redaction import redact, tail
+from kapsa.adapters.redaction import redact, tail
 from kapsa.runtime import Client
 from kapsa.runtime.errors import ClientError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from kapsa.adapters.errors import Refused
 from kapsa.environments.names import MANAGED_BY, OPERATOR
-from kapsa.environments.outside import Refused
 from kapsa.environments.resources import ServiceTarget
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.routes import HTTP_ROUTE, INGRESS, Route, check_ingress

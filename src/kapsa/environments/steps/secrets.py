@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
-from kapsa.environments.registry_credentials import RegistryCredentials, docker_config
+from kapsa.adapters.oci.credentials import RegistryCredentials, docker_config
 from kapsa.environments.resources import Registry
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.copies import CONFIG_MAP, SECRET, Copies, Copy, MissingSourceError

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 import msgspec
 
+from kapsa.adapters.errors import OutsideError
+from kapsa.adapters.redaction import printable, redact
 from kapsa.environments.interests import Interests
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.namespaces import Claim
-from kapsa.environments.outside import OutsideError
-from kapsa.environments.redaction import printable, redact
 from kapsa.environments.resources import Environment, Failure, Project, Registry
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.settings import Settings

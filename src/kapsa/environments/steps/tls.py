@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kapsa.environments.health import health
+from kapsa.adapters.manifests.health import health
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.routes import CERTIFICATE, INGRESS, ISSUER_ANNOTATIONS
 from kapsa.environments.steps.copies import SECRET
 from kapsa.environments.steps.route import ROUTE, WILDCARD_SECRET, rendered_route
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting
-from kapsa.runtime.binding import kind_of
+from kapsa.runtime.client.binding import kind_of
 from kapsa.runtime.errors import UnknownKind
 
 __all__ = ["TlsStep"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from kapsa.adapters.errors import OutsideError
 from kapsa.environments.dependencies import Prober
-from kapsa.environments.outside import OutsideError
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.step import Done, Outcome, Visit, Waiting
 

@@ -12,17 +12,17 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
-from kapsa.runtime.audit import Audit
-from kapsa.runtime.client import Client
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.client.dispatch import Call
+from kapsa.runtime.client.reader import Kind
 from kapsa.runtime.clock import Clock, SystemClock
-from kapsa.runtime.crd import custom_resource_definitions
-from kapsa.runtime.dispatch import Call
 from kapsa.runtime.errors import NotFound
-from kapsa.runtime.operator import Operator
-from kapsa.runtime.rbac import grants
-from kapsa.runtime.reader import Kind
-from kapsa.runtime.resource import Condition, CustomResource
-from kapsa.runtime.running import RunningOperator
+from kapsa.runtime.generate.audit import Audit
+from kapsa.runtime.generate.crd import custom_resource_definitions
+from kapsa.runtime.generate.rbac import grants
+from kapsa.runtime.operator.lifecycle import RunningOperator
+from kapsa.runtime.operator.operator import Operator
+from kapsa.runtime.resources.resource import Condition, CustomResource
 from kapsa.runtime.testing.transport import InProcessTransport
 
 __all__ = ["Harness", "NotSettledError", "RecordedCall"]

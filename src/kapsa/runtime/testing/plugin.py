@@ -15,7 +15,7 @@ import structlog
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
 from kapsa.runtime.clock import SystemClock
-from kapsa.runtime.logs import configure
+from kapsa.runtime.telemetry.logs import configure
 from kapsa.runtime.testing.harness import Harness
 
 __all__ = ["faults", "harness", "plain_logs"]

@@ -15,7 +15,7 @@ import msgspec
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
 from kapsa.devcluster.faults import Record
-from kapsa.runtime.operator import Operator
+from kapsa.runtime.operator.operator import Operator
 from kapsa.runtime.testing.harness import Harness
 
 __all__ = [

@@ -11,7 +11,7 @@ import msgspec
 
 from kapsa.devcluster import FaultPlan
 from kapsa.devcluster.faults import Answer, Compact, Cut, Delay, Drop, Duplicate, Expire, Rule, Silence
-from kapsa.runtime.informer import SILENCE_SECONDS
+from kapsa.runtime.cache.informer import SILENCE_SECONDS
 from kapsa.runtime.testing.harness import Harness
 from kapsa.runtime.testing.scenario import (
     CLIENT,

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 
 from kapsa.devcluster import DevCluster
-from kapsa.devcluster.embedded.exchange import Reply, Request, UserInfo
+from kapsa.devcluster.wire.exchange import Reply, Request, UserInfo
+from kapsa.runtime.client.http.transport import Query, Response
 from kapsa.runtime.errors import NoResponse, TransportError
-from kapsa.runtime.transport import Query, Response
 
 __all__ = ["InProcessTransport"]
 

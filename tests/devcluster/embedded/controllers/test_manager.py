@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kapsa.devcluster import DevCluster, VirtualClock
-from kapsa.devcluster.embedded.exchange import Request
+from kapsa.devcluster.wire.exchange import Request
 from tests.devcluster.embedded.controllers.world import World, template, workload
 
 pytestmark = pytest.mark.virtual_time

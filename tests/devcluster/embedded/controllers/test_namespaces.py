@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kapsa.devcluster.embedded.errors import ApiError
+from kapsa.devcluster.wire.status_errors import ApiError
 from tests.devcluster.embedded.controllers.world import World, condition, workload
 
 pytestmark = pytest.mark.virtual_time

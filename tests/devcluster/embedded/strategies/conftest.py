@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.embedded.errors import ApiError
 from kapsa.devcluster.embedded.server import Server
+from kapsa.devcluster.wire.status_errors import ApiError
 
 Object = dict[str, Any]
 

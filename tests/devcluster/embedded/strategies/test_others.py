@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.strategies.quantities import canonical, parse
+from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.schemas.quantities import canonical, parse
 from tests.devcluster.embedded.strategies.conftest import Desk
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.embedded.errors import ApiError
+from kapsa.devcluster.wire.status_errors import ApiError
 from tests.devcluster.embedded.strategies.conftest import Desk
 
 

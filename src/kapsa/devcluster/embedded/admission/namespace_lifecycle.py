@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded import errors
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.errors import Cause
 from kapsa.devcluster.embedded.storage.stored_form import decode
 from kapsa.devcluster.embedded.writing.deletion import Deletion
 from kapsa.devcluster.embedded.writing.writes import Write
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.status_errors import Cause
 
 __all__ = ["NamespaceLifecycle"]
 

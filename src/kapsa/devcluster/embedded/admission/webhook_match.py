@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.cel.expressions import compile_expression
-from kapsa.devcluster.embedded.errors import forbidden
-from kapsa.devcluster.embedded.exchange import UserInfo
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.strategies.labels import matches
+from kapsa.devcluster.wire.exchange import UserInfo
+from kapsa.devcluster.wire.status_errors import forbidden
+from kapsa.schemas.cel.expressions import compile_expression
 
 __all__ = ["Asked", "Invocation", "in_version", "invocation_of"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from kapsa.devcluster.embedded.apply.fieldset import Path, path_text
 from kapsa.devcluster.embedded.apply.managedfields import Manager
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.field_errors import quote
+from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.schemas.field_errors import quote
 
 __all__ = ["ApplyConflict"]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.field_errors import go_float, quote
+from kapsa.schemas.field_errors import go_float, quote
 
 __all__ = [
     "LEAF",

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.apply.strategic_patch import strategic_merge_patch
-from kapsa.devcluster.embedded.errors import ApiError, bad_request
+from kapsa.devcluster.wire.status_errors import ApiError, bad_request
 
 __all__ = ["MAXIMUM_OPERATIONS", "json_patch", "merge_patch", "strategic_merge_patch"]
 

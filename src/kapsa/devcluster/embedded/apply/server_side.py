@@ -32,9 +32,9 @@ from kapsa.devcluster.embedded.apply.removal import without_given_up
 from kapsa.devcluster.embedded.apply.shape import TypedError
 from kapsa.devcluster.embedded.apply.typecheck import check
 from kapsa.devcluster.embedded.apply.versioned import Convert, Versions
-from kapsa.devcluster.embedded.errors import ApiError, bad_request
-from kapsa.devcluster.embedded.schemas.schema import Schema
 from kapsa.devcluster.embedded.writing.written_form import zero_object
+from kapsa.devcluster.wire.status_errors import ApiError, bad_request
+from kapsa.schemas.schema import Schema
 
 __all__ = ["ApplyConflict", "Convert", "apply", "check_request", "failed", "track_update"]
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from kapsa.devcluster.embedded.apply.fieldset import item_key, item_value
-from kapsa.devcluster.embedded.schemas.schema import RAW_EXTENSION, Schema
+from kapsa.schemas.schema import RAW_EXTENSION, Schema
 
 __all__ = ["DEDUCED", "Shape", "TypedError", "shape_of"]
 

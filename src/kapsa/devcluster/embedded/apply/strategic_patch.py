@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.apply.typecheck import go_value
-from kapsa.devcluster.embedded.errors import ApiError, bad_request
-from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.devcluster.wire.status_errors import ApiError, bad_request
+from kapsa.schemas.schema import Schema
 
 __all__ = ["strategic_merge_patch"]
 

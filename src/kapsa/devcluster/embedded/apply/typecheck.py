@@ -6,7 +6,7 @@ from typing import Any
 
 from kapsa.devcluster.embedded.apply.fieldset import path_text
 from kapsa.devcluster.embedded.apply.shape import Shape, TypedError
-from kapsa.devcluster.embedded.field_errors import go_float, quote
+from kapsa.schemas.field_errors import go_float, quote
 
 __all__ = ["check", "go_syntax", "go_value"]
 

@@ -9,7 +9,7 @@ from kapsa.devcluster.embedded.apply.comparison import Comparison, compare
 from kapsa.devcluster.embedded.apply.fieldset import Fields, recursive_difference
 from kapsa.devcluster.embedded.apply.shape import Shape, shape_of
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
-from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.schemas.schema import Schema
 
 __all__ = ["Convert", "Versions", "converter"]
 

@@ -9,9 +9,9 @@ from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.controllers.kinds import EVENT, Object
 from kapsa.devcluster.embedded.controllers.plan import Note
 from kapsa.devcluster.embedded.controllers.timestamps import render
-from kapsa.devcluster.embedded.errors import ApiError
 from kapsa.devcluster.embedded.storage.stored_form import stored_form
 from kapsa.devcluster.embedded.verbs import Verbs
+from kapsa.devcluster.wire.status_errors import ApiError
 
 _REMEMBERED = 4096
 _MESSAGE_LIMIT = 1024

@@ -7,10 +7,10 @@ from kapsa.devcluster.embedded.controllers.events import Recorder
 from kapsa.devcluster.embedded.controllers.kinds import Kind, Object
 from kapsa.devcluster.embedded.controllers.plan import Action, Create, Delete, Note, Plan, Record, Update
 from kapsa.devcluster.embedded.controllers.queue import Retry
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.exchange import UserInfo
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.verbs import Verbs
+from kapsa.devcluster.wire.exchange import UserInfo
+from kapsa.devcluster.wire.status_errors import ApiError
 
 _AUTHENTICATED = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
 

@@ -13,12 +13,12 @@ import msgspec
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.controllers.kinds import Object
 from kapsa.devcluster.embedded.controllers.queue import Key, Retry, WorkQueue
-from kapsa.devcluster.embedded.errors import ApiError
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Change, Collection, Stored
 from kapsa.devcluster.embedded.storage.stored_form import decode
 from kapsa.devcluster.embedded.verbs import Verbs
 from kapsa.devcluster.embedded.writing.deletion import FOREGROUND, ORPHAN
+from kapsa.devcluster.wire.status_errors import ApiError
 
 Place = tuple[str, str, str]
 """Group, resource, and key of an object."""

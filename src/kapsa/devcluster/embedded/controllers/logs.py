@@ -5,8 +5,8 @@ from __future__ import annotations
 from urllib.parse import parse_qs
 
 from kapsa.devcluster.embedded.controllers.kinds import Object
-from kapsa.devcluster.embedded.errors import bad_request
-from kapsa.devcluster.embedded.exchange import Reply
+from kapsa.devcluster.wire.exchange import Reply
+from kapsa.devcluster.wire.status_errors import bad_request
 
 _MAX_INT = 2**63 - 1
 

@@ -19,10 +19,10 @@ from kapsa.devcluster.embedded.controllers.service_accounts import ServiceAccoun
 from kapsa.devcluster.embedded.controllers.view import View
 from kapsa.devcluster.embedded.controllers.volumes import DEFAULT_CLASS, PROVISIONER
 from kapsa.devcluster.embedded.controllers.workloads import Workloads
-from kapsa.devcluster.embedded.exchange import Reply
 from kapsa.devcluster.embedded.storage.store import Change, Collection
 from kapsa.devcluster.embedded.storage.stored_form import stored_form
 from kapsa.devcluster.embedded.verbs import Verbs
+from kapsa.devcluster.wire.exchange import Reply
 
 __all__ = ["Controllers"]
 

@@ -12,13 +12,13 @@ from kapsa.devcluster.embedded.controllers.conditions import find
 from kapsa.devcluster.embedded.controllers.kinds import NAMESPACE, Object
 from kapsa.devcluster.embedded.controllers.queue import Key, Retry, WorkQueue
 from kapsa.devcluster.embedded.controllers.timestamps import render
-from kapsa.devcluster.embedded.errors import ApiError
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Change, Collection
 from kapsa.devcluster.embedded.storage.stored_form import decode, stored_form, with_revision
 from kapsa.devcluster.embedded.strategies.namespaces import FINALIZER
 from kapsa.devcluster.embedded.verbs import Verbs
 from kapsa.devcluster.embedded.writing.deletion import remove
+from kapsa.devcluster.wire.status_errors import ApiError
 
 _FINE: tuple[tuple[str, str, str], ...] = (
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from kapsa.devcluster.embedded.controllers.kinds import Object
 from kapsa.devcluster.embedded.controllers.podstate import is_finished
-from kapsa.devcluster.embedded.strategies.quantities import parse
+from kapsa.schemas.quantities import parse
 
 HARD = ("NoSchedule", "NoExecute")
 

@@ -43,8 +43,8 @@ from kapsa.devcluster.embedded.controllers.plan import Create, Plan, Update, Upd
 from kapsa.devcluster.embedded.controllers.podstate import is_active, is_finished
 from kapsa.devcluster.embedded.controllers.queue import Key, Retry, WorkQueue
 from kapsa.devcluster.embedded.controllers.view import View
-from kapsa.devcluster.embedded.errors import ApiError
 from kapsa.devcluster.embedded.strategies.labels import matches, matches_map
+from kapsa.devcluster.wire.status_errors import ApiError
 
 
 class Reconciler:

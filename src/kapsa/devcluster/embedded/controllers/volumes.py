@@ -18,8 +18,8 @@ from kapsa.devcluster.embedded.controllers.plan import (
 )
 from kapsa.devcluster.embedded.controllers.podstate import is_finished
 from kapsa.devcluster.embedded.controllers.timestamps import render
-from kapsa.devcluster.embedded.strategies.quantities import parse
 from kapsa.devcluster.embedded.strategies.storage import CLAIM_PROTECTION, VOLUME_PROTECTION
+from kapsa.schemas.quantities import parse
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 PROVISIONER = "devcluster.kapsa.dev/memory"

@@ -22,12 +22,12 @@ from kapsa.devcluster.embedded.custom.conversion import converter_of
 from kapsa.devcluster.embedded.custom.names import CLEANUP, accept_names, set_condition
 from kapsa.devcluster.embedded.documents.discovery import version_priority
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
-from kapsa.devcluster.embedded.schemas.defaulting import apply_defaults
-from kapsa.devcluster.embedded.schemas.pruning import prune
-from kapsa.devcluster.embedded.schemas.schema import Schema
 from kapsa.devcluster.embedded.storage.store import Change, Collection, Stored
 from kapsa.devcluster.embedded.storage.stored_form import decode, stored_form
 from kapsa.devcluster.embedded.writing.deletion import Deletion, advance, remove
+from kapsa.schemas.defaulting import apply_defaults
+from kapsa.schemas.pruning import prune
+from kapsa.schemas.schema import Schema
 
 __all__ = ["CustomResources", "resources_of"]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded import errors, field_errors
 from kapsa.devcluster.embedded.custom.names import CLEANUP, set_condition
-from kapsa.devcluster.embedded.field_errors import FieldError
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.writing.names import label_key
 from kapsa.devcluster.embedded.writing.strategy import Strategy
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.schemas import field_errors
+from kapsa.schemas.field_errors import FieldError
 
 __all__ = ["CustomResourceStrategy", "DefinitionStrategy"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.schemas.schema import TYPE_AND_OBJECT_META, Schema
-from kapsa.devcluster.embedded.schemas.validation import unknown_fields
+from kapsa.schemas.schema import TYPE_AND_OBJECT_META, Schema
+from kapsa.schemas.validation import unknown_fields
 
 __all__ = ["unknown_in_its_version"]
 

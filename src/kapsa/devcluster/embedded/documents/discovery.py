@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.exchange import Reply, Request
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo, Subresource
 from kapsa.devcluster.embedded.reading.negotiation import Form
 from kapsa.devcluster.embedded.reading.replies import encode_document
+from kapsa.devcluster.wire.exchange import Reply, Request
+from kapsa.devcluster.wire.status_errors import ApiError
 
 __all__ = ["Discovery", "version_priority"]
 

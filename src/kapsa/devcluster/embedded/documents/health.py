@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.exchange import Reply, Request
 from kapsa.devcluster.embedded.kinds.definitions import load
 from kapsa.devcluster.embedded.kinds.registry import Registry
+from kapsa.devcluster.wire.exchange import Reply, Request
 
 __all__ = ["health", "paths", "version"]
 

@@ -17,11 +17,11 @@ import msgspec
 from kapsa.devcluster.embedded.documents.openapi_paths import path_items, reference
 from kapsa.devcluster.embedded.documents.openapi_protobuf import ACCEPTED, MEDIA_TYPE, encode_v2
 from kapsa.devcluster.embedded.documents.openapi_v2 import to_v2
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.exchange import Reply, Request
 from kapsa.devcluster.embedded.kinds.builtins import definition_name
 from kapsa.devcluster.embedded.kinds.definitions import DATA_FILE, Definitions, definitions, load
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.wire.exchange import Reply, Request
+from kapsa.devcluster.wire.status_errors import ApiError
 
 __all__ = ["OpenApi", "custom_definition_name"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kapsa.devcluster.embedded import errors
 from kapsa.devcluster.embedded.documents import health
 from kapsa.devcluster.embedded.documents.discovery import Discovery
-from kapsa.devcluster.embedded.exchange import Reply, Request
 from kapsa.devcluster.embedded.kinds.registry import Registry
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.exchange import Reply, Request
 
 if TYPE_CHECKING:
     from kapsa.devcluster.embedded.documents.openapi import OpenApi

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded import errors
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.errors import Cause
 from kapsa.devcluster.embedded.storage.stored_form import decode, stored_form
 from kapsa.devcluster.embedded.strategies.labels import matches
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.status_errors import Cause
 
 __all__ = ["take_from_budget"]
 

@@ -7,9 +7,9 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from kapsa.devcluster.embedded import field_errors
-from kapsa.devcluster.embedded.errors import ApiError, bad_request, invalid
-from kapsa.devcluster.embedded.exchange import Request
+from kapsa.devcluster.wire.exchange import Request
+from kapsa.devcluster.wire.status_errors import ApiError, bad_request, invalid
+from kapsa.schemas import field_errors
 
 __all__ = ["ListOptions", "WriteOptions", "list_options", "parse_query", "write_options"]
 

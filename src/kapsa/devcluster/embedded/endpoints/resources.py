@@ -7,13 +7,9 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded import errors, field_errors
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.endpoints import reviews, subresources
 from kapsa.devcluster.embedded.endpoints.options import ListOptions, list_options, parse_query, write_options
-from kapsa.devcluster.embedded.endpoints.routes import Route
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.exchange import ADMIN, Reply, Request, UserInfo
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.reading import listing
 from kapsa.devcluster.embedded.reading.negotiation import Form, negotiate
@@ -26,6 +22,11 @@ from kapsa.devcluster.embedded.writing.deletion import DeleteOptions, Deletion
 from kapsa.devcluster.embedded.writing.posted_kinds import decode_delete_options
 from kapsa.devcluster.embedded.writing.strict_decoding import duplicate_fields
 from kapsa.devcluster.embedded.writing.writes import Write
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, UserInfo
+from kapsa.devcluster.wire.routes import Route
+from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.schemas import field_errors
 
 __all__ = ["ResourceRequest", "verb_of"]
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded import errors, field_errors
 from kapsa.devcluster.embedded.apply.server_side import track_update
 from kapsa.devcluster.embedded.backend import Attributes, Backend
-from kapsa.devcluster.embedded.exchange import UserInfo
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.exchange import UserInfo
+from kapsa.schemas import field_errors
 
 __all__ = ["REVIEWS", "answer"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded import errors, field_errors
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.schemas import field_errors
 
 __all__ = ["has_replicas", "scale_of", "with_replicas"]
 

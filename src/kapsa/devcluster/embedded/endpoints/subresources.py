@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kapsa.devcluster.embedded import errors
 from kapsa.devcluster.embedded.endpoints.eviction import take_from_budget
 from kapsa.devcluster.embedded.endpoints.scale import scale_of, with_replicas
-from kapsa.devcluster.embedded.exchange import Reply
-from kapsa.devcluster.embedded.field_errors import quote
 from kapsa.devcluster.embedded.kinds.conversion import from_storage
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.reading.negotiation import negotiate
 from kapsa.devcluster.embedded.reading.replies import reply_document
-from kapsa.devcluster.embedded.schemas.schema import Schema
 from kapsa.devcluster.embedded.writing import bodies, deletion, patches, writes
 from kapsa.devcluster.embedded.writing.deletion import DeleteOptions, Deletion
 from kapsa.devcluster.embedded.writing.posted_kinds import BINDING, EVICTION, SCALE, decode_posted
 from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, check_types
 from kapsa.devcluster.embedded.writing.writes import Transform, Write
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.exchange import Reply
+from kapsa.schemas.field_errors import quote
+from kapsa.schemas.schema import Schema
 
 if TYPE_CHECKING:
     from kapsa.devcluster.embedded.endpoints.resources import ResourceRequest

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.schemas.schema import Schema
+from kapsa.schemas.schema import Schema
 
 __all__ = [
     "BuiltinGroup",

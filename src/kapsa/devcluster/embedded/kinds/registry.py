@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kapsa.devcluster.embedded.schemas.schema import Schema
 from kapsa.devcluster.embedded.storage.store import Stored
+from kapsa.schemas.schema import Schema
 
 __all__ = ["Registry", "ResourceInfo", "Subresource", "VersionConverter"]
 

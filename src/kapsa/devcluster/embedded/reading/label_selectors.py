@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from kapsa.devcluster.embedded.field_errors import invalid
 from kapsa.devcluster.embedded.writing.names import label_key, label_value
+from kapsa.schemas.field_errors import invalid
 
 __all__ = ["LabelMatcher", "SelectorError", "parse"]
 

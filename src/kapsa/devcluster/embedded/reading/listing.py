@@ -8,8 +8,6 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.endpoints.options import ListOptions
-from kapsa.devcluster.embedded.errors import ApiError, Cause, bad_request, expired, gateway_timeout
-from kapsa.devcluster.embedded.field_errors import quote
 from kapsa.devcluster.embedded.reading.selection import Selection
 from kapsa.devcluster.embedded.storage.store import (
     Collection,
@@ -20,6 +18,8 @@ from kapsa.devcluster.embedded.storage.store import (
 )
 from kapsa.devcluster.embedded.writing.bodies import json_type
 from kapsa.devcluster.embedded.writing.go_json import syntax_error
+from kapsa.devcluster.wire.status_errors import ApiError, Cause, bad_request, expired, gateway_timeout
+from kapsa.schemas.field_errors import quote
 
 __all__ = [
     "Page",

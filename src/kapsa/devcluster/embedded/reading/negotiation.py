@@ -7,8 +7,8 @@ from functools import lru_cache
 import msgspec
 
 from kapsa.devcluster.embedded.endpoints.options import parse_query
-from kapsa.devcluster.embedded.errors import ApiError
-from kapsa.devcluster.embedded.exchange import Request
+from kapsa.devcluster.wire.exchange import Request
+from kapsa.devcluster.wire.status_errors import ApiError
 
 __all__ = ["Form", "negotiate"]
 

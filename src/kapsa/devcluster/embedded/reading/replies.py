@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import yaml
 
-from kapsa.devcluster.embedded.exchange import Reply
 from kapsa.devcluster.embedded.kinds.conversion import from_storage, reader_of
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.reading.listing import Page
 from kapsa.devcluster.embedded.reading.negotiation import Form
 from kapsa.devcluster.embedded.storage.store import Stored
+from kapsa.devcluster.wire.exchange import Reply
 
 __all__ = ["Writer", "encode_document", "reply_document", "warning_header"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kapsa.devcluster.embedded.endpoints.options import ListOptions
-from kapsa.devcluster.embedded.errors import bad_request
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.reading import field_selectors, label_selectors
 from kapsa.devcluster.embedded.reading.field_selectors import FieldMatcher
 from kapsa.devcluster.embedded.reading.label_selectors import LabelMatcher, SelectorError
 from kapsa.devcluster.embedded.storage.store import Stored
+from kapsa.devcluster.wire.status_errors import bad_request
 
 __all__ = ["Selection", "selection"]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded import field_errors
 from kapsa.devcluster.embedded.kinds.definitions import column_descriptions
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.reading.jsonpath import JsonPathError, find
 from kapsa.devcluster.embedded.reading.printers import Column, Printer, human_duration, printer_of
+from kapsa.schemas import field_errors
 
 __all__ = ["table"]
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 import msgspec
 
 from kapsa.devcluster.embedded.endpoints.options import ListOptions
-from kapsa.devcluster.embedded.errors import ApiError, expired
-from kapsa.devcluster.embedded.field_errors import quote
 from kapsa.devcluster.embedded.reading.selection import Selection
 from kapsa.devcluster.embedded.storage.store import Change, Collection, CompactedError, Store, Stored
 from kapsa.devcluster.embedded.storage.stored_form import with_revision
+from kapsa.devcluster.wire.status_errors import ApiError, expired
+from kapsa.schemas.field_errors import quote
 
 __all__ = ["Watch", "single_event", "too_old", "watch_revision"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import FieldError, invalid, required
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
+from kapsa.schemas.field_errors import FieldError, invalid, required
 
 _CPU_TARGET = 80
 _UP: dict[str, Any] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import FieldError, invalid
 from kapsa.devcluster.embedded.strategies import batch_validation as rules
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 from kapsa.devcluster.embedded.strategies.workloads import default_template
+from kapsa.schemas.field_errors import FieldError, invalid
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"

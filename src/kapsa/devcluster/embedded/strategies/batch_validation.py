@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from kapsa.devcluster.embedded.field_errors import FieldError, invalid, not_supported, required
 from kapsa.devcluster.embedded.strategies import rules
 from kapsa.devcluster.embedded.strategies.labels import matches
 from kapsa.devcluster.embedded.strategies.pod_validation import validate_template
 from kapsa.devcluster.embedded.strategies.schedule import parse
 from kapsa.devcluster.embedded.writing import names
+from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required
 
 Object = dict[str, Any]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import FieldError
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.strategies.addresses import Addresses
 from kapsa.devcluster.embedded.strategies.pod_warnings import name_warnings, pod_spec_warnings
 from kapsa.devcluster.embedded.writing.strategy import Strategy
+from kapsa.schemas.field_errors import FieldError
 
 __all__ = ["BuiltIn", "Object"]
 

@@ -7,8 +7,8 @@ import binascii
 import json
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid, required, too_long
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
+from kapsa.schemas.field_errors import FieldError, forbidden, invalid, required, too_long
 
 _KEY = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid
 from kapsa.devcluster.embedded.strategies import rules
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
+from kapsa.schemas.field_errors import FieldError, forbidden, invalid
 
 
 class Leases(BuiltIn):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.field_errors import FieldError, invalid, not_supported, required
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
+from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required
 
 
 class Endpoints(BuiltIn):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import FieldError, invalid, required
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 from kapsa.devcluster.embedded.writing import names
+from kapsa.schemas.field_errors import FieldError, invalid, required
 
 _LONGEST_LABEL = 128
 _LONGEST_NOTE = 1024

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.field_errors import FieldError, invalid
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
-from kapsa.devcluster.embedded.strategies.quantities import canonical, parse
 from kapsa.devcluster.embedded.writing import names
+from kapsa.schemas.field_errors import FieldError, invalid
+from kapsa.schemas.quantities import canonical, parse
 
 
 class LimitRanges(BuiltIn):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid, not_supported, required
 from kapsa.devcluster.embedded.strategies import rules
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 from kapsa.devcluster.embedded.writing import names
+from kapsa.schemas.field_errors import FieldError, forbidden, invalid, not_supported, required
 
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
 _IN_PATH = ("//", "/./", "/../", "%2f", "%2F")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
-from kapsa.devcluster.embedded.strategies.quantities import canonical
+from kapsa.schemas.quantities import canonical
 
 
 class Nodes(BuiltIn):

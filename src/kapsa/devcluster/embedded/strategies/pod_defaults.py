@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.quantities import canonical
+from kapsa.schemas.quantities import canonical
 
 Object = dict[str, Any]
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import (
+from kapsa.devcluster.embedded.strategies import rules
+from kapsa.devcluster.embedded.strategies.volume_validation import validate_mounts, validate_volumes
+from kapsa.devcluster.embedded.writing import names
+from kapsa.schemas.field_errors import (
     FieldError,
     duplicate,
     forbidden,
@@ -13,10 +16,7 @@ from kapsa.devcluster.embedded.field_errors import (
     not_supported,
     required,
 )
-from kapsa.devcluster.embedded.strategies import rules
-from kapsa.devcluster.embedded.strategies.quantities import parse
-from kapsa.devcluster.embedded.strategies.volume_validation import validate_mounts, validate_volumes
-from kapsa.devcluster.embedded.writing import names
+from kapsa.schemas.quantities import parse
 
 Object = dict[str, Any]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import quote
-from kapsa.devcluster.embedded.strategies.quantities import parse
 from kapsa.devcluster.embedded.writing import names
+from kapsa.schemas.field_errors import quote
+from kapsa.schemas.quantities import parse
 
 __all__ = ["name_warnings", "pod_spec_warnings"]
 

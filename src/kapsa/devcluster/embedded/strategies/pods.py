@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid
 from kapsa.devcluster.embedded.strategies import pod_validation
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 from kapsa.devcluster.embedded.strategies.pod_defaults import containers, default_pod, default_pod_spec
 from kapsa.devcluster.embedded.strategies.pod_warnings import name_warnings, pod_spec_warnings
-from kapsa.devcluster.embedded.strategies.quantities import parse
+from kapsa.schemas.field_errors import FieldError, forbidden, invalid
+from kapsa.schemas.quantities import parse
 
 _COMPUTE = ("cpu", "memory")
 _NOT_READY = "node.kubernetes.io/not-ready"

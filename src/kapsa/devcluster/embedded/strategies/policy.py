@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import FieldError, invalid
 from kapsa.devcluster.embedded.strategies import rules
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
+from kapsa.schemas.field_errors import FieldError, invalid
 
 
 class PodDisruptionBudgets(BuiltIn):

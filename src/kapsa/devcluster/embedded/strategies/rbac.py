@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.field_errors import FieldError, invalid, not_supported, required
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 from kapsa.devcluster.embedded.strategies.rules import printed
+from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required
 
 _GROUP = "rbac.authorization.k8s.io"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import (
+from kapsa.devcluster.embedded.strategies import rules
+from kapsa.schemas.field_errors import (
     FieldError,
     duplicate,
     forbidden,
@@ -13,7 +14,6 @@ from kapsa.devcluster.embedded.field_errors import (
     not_supported,
     required,
 )
-from kapsa.devcluster.embedded.strategies import rules
 
 Object = dict[str, Any]
 

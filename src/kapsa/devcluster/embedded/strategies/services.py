@@ -5,12 +5,12 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Any
 
-from kapsa.devcluster.embedded.errors import ApiError, internal
-from kapsa.devcluster.embedded.errors import invalid as invalid_object
-from kapsa.devcluster.embedded.field_errors import FieldError, invalid
 from kapsa.devcluster.embedded.strategies.addresses import AddressError
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 from kapsa.devcluster.embedded.strategies.service_validation import validate_service
+from kapsa.devcluster.wire.status_errors import ApiError, internal
+from kapsa.devcluster.wire.status_errors import invalid as invalid_object
+from kapsa.schemas.field_errors import FieldError, invalid
 
 _EXTERNAL = ("NodePort", "LoadBalancer")
 _NO_IP = "None"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid, not_supported, required
 from kapsa.devcluster.embedded.strategies import rules
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
-from kapsa.devcluster.embedded.strategies.quantities import canonical, parse
+from kapsa.schemas.field_errors import FieldError, forbidden, invalid, not_supported, required
+from kapsa.schemas.quantities import canonical, parse
 
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION = "kubernetes.io/pv-protection"

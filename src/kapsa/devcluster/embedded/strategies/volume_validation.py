@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import (
+from kapsa.devcluster.embedded.strategies import rules
+from kapsa.schemas.field_errors import (
     NOT_FOUND,
     FieldError,
     duplicate,
@@ -14,8 +15,7 @@ from kapsa.devcluster.embedded.field_errors import (
     not_supported,
     required,
 )
-from kapsa.devcluster.embedded.strategies import rules
-from kapsa.devcluster.embedded.strategies.quantities import parse
+from kapsa.schemas.quantities import parse
 
 __all__ = ["validate_mounts", "validate_volumes"]
 

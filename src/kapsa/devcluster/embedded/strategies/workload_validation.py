@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid, not_supported, required
 from kapsa.devcluster.embedded.strategies import rules
 from kapsa.devcluster.embedded.strategies.labels import matches, matches_map
 from kapsa.devcluster.embedded.strategies.pod_validation import validate_template
+from kapsa.schemas.field_errors import FieldError, forbidden, invalid, not_supported, required
 
 Object = dict[str, Any]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import FieldError, forbidden, invalid, required
 from kapsa.devcluster.embedded.strategies import workload_validation as rules
 from kapsa.devcluster.embedded.strategies.builtin import BuiltIn, Object
 from kapsa.devcluster.embedded.strategies.pod_defaults import default_pod_spec
-from kapsa.devcluster.embedded.strategies.quantities import canonical
 from kapsa.devcluster.embedded.strategies.rules import non_negative
+from kapsa.schemas.field_errors import FieldError, forbidden, invalid, required
+from kapsa.schemas.quantities import canonical
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 

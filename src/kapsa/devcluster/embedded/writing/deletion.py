@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded import errors, field_errors
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.exchange import ADMIN, UserInfo
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.embedded.storage.stored_form import decode, stored_form, with_revision
 from kapsa.devcluster.embedded.writing import metadata
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.exchange import ADMIN, UserInfo
+from kapsa.schemas import field_errors
 
 __all__ = [
     "DeleteOptions",

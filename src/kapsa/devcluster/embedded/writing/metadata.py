@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from kapsa.devcluster.embedded import field_errors
-from kapsa.devcluster.embedded.errors import bad_request
-from kapsa.devcluster.embedded.field_errors import FieldError, GoStruct
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.writing import names
+from kapsa.devcluster.wire.status_errors import bad_request
+from kapsa.schemas import field_errors
+from kapsa.schemas.field_errors import FieldError, GoStruct
 
 __all__ = [
     "canonical",

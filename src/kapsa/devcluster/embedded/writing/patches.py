@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kapsa.devcluster.embedded import errors
 from kapsa.devcluster.embedded.apply import json_patch as patch
 from kapsa.devcluster.embedded.apply import server_side as apply
 from kapsa.devcluster.embedded.apply.versioned import converter
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.endpoints.scale import with_replicas
-from kapsa.devcluster.embedded.exchange import Request
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.schemas.schema import Schema
 from kapsa.devcluster.embedded.writing import bodies
 from kapsa.devcluster.embedded.writing.reset_fields import reset_fields
 from kapsa.devcluster.embedded.writing.strict_decoding import (
@@ -30,6 +27,9 @@ from kapsa.devcluster.embedded.writing.writes import (
     shown_patched,
     tell_of_another_version,
 )
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.exchange import Request
+from kapsa.schemas.schema import Schema
 
 __all__ = ["APPLY", "patch_type", "scale_applying", "scale_change_of", "transform_of"]
 

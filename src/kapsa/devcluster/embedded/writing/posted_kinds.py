@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kapsa.devcluster.embedded.errors import bad_request
-from kapsa.devcluster.embedded.field_errors import quote
 from kapsa.devcluster.embedded.kinds.builtins import definition_name
 from kapsa.devcluster.embedded.kinds.definitions import definitions
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
-from kapsa.devcluster.embedded.schemas.schema import Schema
 from kapsa.devcluster.embedded.writing import bodies
 from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, check_types
+from kapsa.devcluster.wire.status_errors import bad_request
+from kapsa.schemas.field_errors import quote
+from kapsa.schemas.schema import Schema
 
 __all__ = ["BINDING", "EVICTION", "SCALE", "decode_delete_options", "decode_posted"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import go_float
-from kapsa.devcluster.embedded.schemas.schema import RAW_EXTENSION, Schema
 from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, decode_special, zero_value
+from kapsa.schemas.field_errors import go_float
+from kapsa.schemas.schema import RAW_EXTENSION, Schema
 
 __all__ = ["print_as_go", "restore_types"]
 

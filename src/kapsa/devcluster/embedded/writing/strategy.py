@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.apply.comparison import equal
-from kapsa.devcluster.embedded.field_errors import FieldError
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.schemas.field_errors import FieldError
 
 __all__ = ["Strategy"]
 

@@ -11,11 +11,11 @@ import binascii
 import re
 from typing import Any
 
-from kapsa.devcluster.embedded.field_errors import go_float, quote
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.schemas.schema import OBJECT_META, RAW_EXTENSION, Schema
-from kapsa.devcluster.embedded.strategies import quantities
 from kapsa.devcluster.embedded.writing.bodies import json_type
+from kapsa.schemas import quantities
+from kapsa.schemas.field_errors import go_float, quote
+from kapsa.schemas.schema import OBJECT_META, RAW_EXTENSION, Schema
 
 __all__ = ["DecodingError", "check_metadata", "check_types", "decode_special", "zero_value"]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded import errors, field_errors
 from kapsa.devcluster.embedded.apply.managedfields import keep_times_of_unchanged
 from kapsa.devcluster.embedded.apply.server_side import track_update
 from kapsa.devcluster.embedded.apply.versioned import converter
@@ -15,12 +14,8 @@ from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.custom.versions import unknown_in_its_version
 from kapsa.devcluster.embedded.endpoints.options import WriteOptions
 from kapsa.devcluster.embedded.endpoints.scale import has_replicas
-from kapsa.devcluster.embedded.exchange import ADMIN, UserInfo
 from kapsa.devcluster.embedded.kinds.conversion import from_storage, to_storage
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.schemas.defaulting import apply_defaults, fill_defaults
-from kapsa.devcluster.embedded.schemas.pruning import prune
-from kapsa.devcluster.embedded.schemas.validation import unknown_fields, validate, validate_status
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.embedded.storage.stored_form import stored_form, with_revision
 from kapsa.devcluster.embedded.writing import metadata, names
@@ -29,6 +24,12 @@ from kapsa.devcluster.embedded.writing.reset_fields import reset_fields
 from kapsa.devcluster.embedded.writing.restored_types import print_as_go, restore_types
 from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, check_metadata, check_types
 from kapsa.devcluster.embedded.writing.written_form import store_as_go, write_as_go
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.exchange import ADMIN, UserInfo
+from kapsa.schemas import field_errors
+from kapsa.schemas.defaulting import apply_defaults, fill_defaults
+from kapsa.schemas.pruning import prune
+from kapsa.schemas.validation import unknown_fields, validate, validate_status
 
 __all__ = [
     "Transform",

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.schemas.schema import Schema, walk
+from kapsa.schemas.schema import Schema, walk
 
 __all__ = ["store_as_go", "write_as_go", "zero_object"]
 

@@ -1,0 +1,336 @@
+"""git, run hardened: its own configuration only, no hooks, submodules or filters, limits on everything, no secret in sight.
+
+`Git` is the one place that starts git. Addresses and references are judged first (`git_address`), credentials reach git
+through files that only an askpass script reads (`git_credentials`), and whatever git complains about becomes one of the
+types of `outside`, without secrets in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.request import getproxies_environment, proxy_bypass
+
+import msgspec
+
+from kapsa.adapters.errors import NotFound, Refused, Unreachable
+from kapsa.adapters.git.address import SAFE_PROTOCOLS, RepositoryAddress, check_branch, is_commit
+from kapsa.adapters.git.credentials import GitCredentials
+from kapsa.adapters.git.failures import failure, not_written
+from kapsa.adapters.git.hosts import GitHosts
+from kapsa.adapters.http.address_guard import AddressGuard, is_ip
+from kapsa.adapters.process.program import Finished, Limits, private_environment, run_program
+from kapsa.adapters.process.tools import Tool, find_tool, version_tuple
+
+__all__ = ["HARDENED", "Git", "Refs"]
+
+
+_MIB = 1024 * 1024
+_LISTING_LIMIT = 64 * _MIB
+_FILE_MARGIN = 16 * _MIB
+_PINS_ADDRESSES = (2, 37)
+"""The first git that can be told which address a name stands for."""
+
+_PATTERNS = (
+    "HEAD",
+    "refs/heads/*",
+    "refs/pull/*/head",
+    "refs/merge-requests/*/head",
+    "refs/pull-requests/*/from",
+)
+_PULL_REQUEST = re.compile(
+    r"refs/(?:(?:pull|merge-requests)/([1-9][0-9]{0,8})/head|pull-requests/([1-9][0-9]{0,8})/from)"
+)
+
+HARDENED: Mapping[str, str] = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.attributesFile": "/dev/null",
+    "core.excludesFile": "/dev/null",
+    "core.bigFileThreshold": "16m",  # larger files are streamed, and not held in memory
+    "core.protectHFS": "true",
+    "core.protectNTFS": "true",
+    "credential.helper": "",  # resets the list: none is asked
+    "fetch.recurseSubmodules": "false",
+    "fetch.unpackLimit": "1",  # packs are kept as they come, which is what the size limits look at
+    "submodule.recurse": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "http.followRedirects": "false",  # a redirect could carry the credentials, or lead where no guard looked
+    "http.sslVerify": "true",
+    "http.lowSpeedLimit": "1000",
+    "http.lowSpeedTime": "30",
+    "protocol.version": "2",
+    "transfer.fsckObjects": "true",
+    "transfer.bundleURI": "false",
+    # Old mistakes of old tools, harmless and in many histories.
+    "fetch.fsck.zeroPaddedFilemode": "ignore",
+    "fetch.fsck.badTimezone": "ignore",
+    "fetch.fsck.missingSpaceBeforeDate": "ignore",
+    "fetch.fsck.badEmail": "ignore",
+    "fetch.fsck.missingEmail": "ignore",
+    "fetch.fsck.missingNameBeforeEmail": "ignore",
+}  # fmt: skip
+"""The configuration that git runs with, here and in builds: nothing of a repository, a user or a machine has a say."""
+
+
+class Refs(msgspec.Struct, frozen=True):
+    """What a repository shows: its branches and its pull (or merge) requests, each with its commit."""
+
+    branches: Mapping[str, str]
+    pull_requests: Mapping[int, str]
+    head: str = ""
+    """The commit of its default branch."""
+    head_branch: str = ""
+    """The name of its default branch."""
+
+    def complete(self, beginning: str) -> str:
+        """The whole name of the one commit shown here that begins like this.
+
+        :raises NotFound: there is none, or there are several.
+        """
+        wanted = beginning.removesuffix("...").lower()
+        if is_commit(wanted):
+            return wanted
+        commits = {self.head, *self.branches.values(), *self.pull_requests.values()} - {""}
+        found = sorted(commit for commit in commits if commit.startswith(wanted))
+        if len(wanted) >= 4 and len(found) == 1:
+            return found[0]
+        what = "several commits begin" if found else "no branch or pull request is at a commit that begins"
+        raise NotFound(f"{what} with {wanted[:64]!r}", hint="Give all 40 digits of the commit")
+
+
+class Git:
+    """Runs git against repositories that nobody vouches for."""
+
+    def __init__(
+        self,
+        *,
+        protocols: Collection[str] = SAFE_PROTOCOLS,
+        timeout: float = 120.0,
+        max_bytes: int = 2048 * _MIB,
+        concurrency: int = 4,
+        address_guard: AddressGuard | None = None,
+        scratch: Path | None = None,
+    ) -> None:
+        self.protocols = tuple(protocols)
+        self.timeout = timeout
+        self.max_bytes = max_bytes
+        """The greatest size of a repository."""
+        self._hosts = GitHosts(concurrency)
+        self._address_guard = address_guard
+        self._scratch = scratch
+        """Where private directories are made; the system's place for temporary files if None."""
+        self._tool: Tool | None = None
+
+    def address(self, url: str) -> RepositoryAddress:
+        """The address in a URL, if these settings allow it.
+
+        :raises Refused: they do not.
+        """
+        return RepositoryAddress.parse(url, protocols=self.protocols)
+
+    async def ls_remote(self, url: str, credentials: GitCredentials | None = None) -> Refs:
+        """What the repository shows now. Complete or an error, never a part of it.
+
+        :raises OutsideError: whose `retryable` says whether a later try can succeed.
+        """
+        address = self.address(url)
+        arguments = ("ls-remote", "--symref", "--quiet", "--end-of-options", address.url, *_PATTERNS)
+        finished = await self._remote(arguments, address, credentials, output_bytes=_LISTING_LIMIT)
+        return _parse_refs(finished.output.decode("utf-8", "replace"))
+
+    async def fetch(
+        self,
+        repository: Path,
+        url: str,
+        refspecs: Sequence[str],
+        *,
+        credentials: GitCredentials | None = None,
+        depth: int | None = 1,
+        measure: Callable[[], int] | None = None,
+    ) -> None:
+        """Fetch references or commits into a bare repository.
+
+        :raises OutsideError: whose `retryable` says whether a later try can succeed.
+        """
+        address = self.address(url)
+        for refspec in refspecs:
+            if refspec.startswith("-"):
+                raise Refused(f"{refspec[:80]!r} begins with a dash, which git would read as an option")
+        options = [
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--no-recurse-submodules",
+        ]
+        options += ["--no-show-forced-updates", "--force"]
+        if depth is not None:
+            options += [f"--depth={depth}"]
+        arguments = ("fetch", *options, "--end-of-options", address.url, *refspecs)
+        await self._remote(arguments, address, credentials, repository=repository, measure=measure)
+
+    async def local(
+        self,
+        repository: Path,
+        arguments: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        output_file: Path | None = None,
+        output_bytes: int = 64 * _MIB,
+        seconds: float | None = None,
+    ) -> Finished:
+        """Run a git command on a repository that was fetched. The exit code is the caller's to judge."""
+        with self._private_directory() as home:
+            environment = self._environment(home, repository) | {"GIT_ALLOW_PROTOCOL": "none"}
+            return await run_program(
+                await self._command(arguments),
+                environment=environment,
+                directory=home,
+                limits=self._limits(output_bytes, seconds),
+                stdin=stdin,
+                output_file=output_file,
+            )
+
+    async def _remote(
+        self,
+        arguments: Sequence[str],
+        address: RepositoryAddress,
+        credentials: GitCredentials | None,
+        *,
+        repository: Path | None = None,
+        output_bytes: int = _MIB,
+        measure: Callable[[], int] | None = None,
+    ) -> Finished:
+        async with self._hosts.asking(address.host, credentials):
+            configuration = await self._pinned(address)
+            with self._private_directory() as home:
+                environment = self._environment(home, repository, network=True)
+                if credentials is not None:
+                    environment |= credentials.environment(home, address)
+                finished = await run_program(
+                    await self._command(arguments, configuration),
+                    environment=environment,
+                    directory=home,
+                    limits=self._limits(output_bytes),
+                    measure=measure,
+                    measured_limit=self.max_bytes,
+                )
+            if finished.code:
+                secrets = credentials.secrets if credentials is not None else ()
+                raise failure(finished.complaint, address, secrets, with_credentials=credentials is not None)
+        return finished
+
+    async def _pinned(self, address: RepositoryAddress) -> dict[str, str]:
+        """Configuration that holds git to addresses that the guard has seen: a name could lead elsewhere a moment later."""
+        if self._address_guard is None or not address.host or _goes_through_proxy(address):
+            return {}
+        tool = await self._find()
+        if version_tuple(tool.version) < _PINS_ADDRESSES:
+            raise Refused(f"git {tool.version} can't be held to an address", hint="Install git 2.37 or newer")
+        addresses = await _resolve(address)
+        for each in addresses:
+            self._address_guard(each)
+        if address.protocol == "ssh" or is_ip(address.host):
+            return {}  # ssh proves the server's key, which an address elsewhere does not have
+        shown = ",".join(f"[{each}]" if ":" in each else each for each in addresses)
+        return {"http.curloptResolve": f"{address.host}:{address.connects_to}:{shown}"}
+
+    def _environment(self, home: Path, repository: Path | None, *, network: bool = False) -> dict[str, str]:
+        environment = private_environment(home, network=network) | {
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_SYSTEM": "/dev/null",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ASKPASS": "/bin/false",
+            "GIT_SSH": "/bin/false",
+            "GIT_ALLOW_PROTOCOL": ":".join(self.protocols),
+            "GIT_LFS_SKIP_SMUDGE": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TEMPLATE_DIR": "",
+            "GIT_PAGER": "cat",
+            "GIT_CEILING_DIRECTORIES": str(home.parent),
+        }
+        if repository is not None:
+            environment["GIT_DIR"] = str(repository)
+        return environment
+
+    async def _command(self, arguments: Sequence[str], more: Mapping[str, str] | None = None) -> list[str]:
+        tool = await self._find()
+        configuration = {**HARDENED, **(more or {})}
+        options = [part for key, value in configuration.items() for part in ("-c", f"{key}={value}")]
+        return [str(tool.path), "--no-pager", *options, *arguments]
+
+    async def _find(self) -> Tool:
+        if self._tool is None:
+            self._tool = await asyncio.to_thread(find_tool, "git")
+        return self._tool
+
+    def _limits(self, output_bytes: int, seconds: float | None = None) -> Limits:
+        seconds = min(seconds or self.timeout, self.timeout)
+        # A little more than a repository may hold: what passes that is told by its size, not by git's surprise.
+        return Limits(seconds=seconds, output_bytes=output_bytes, file_bytes=self.max_bytes + _FILE_MARGIN)
+
+    @contextlib.contextmanager
+    def _private_directory(self) -> Iterator[Path]:
+        try:
+            home = tempfile.TemporaryDirectory(
+                prefix="kapsa-git-", dir=self._scratch, ignore_cleanup_errors=True
+            )
+        except OSError as error:
+            raise not_written("the directory of temporary files", error) from error
+        with home:
+            yield Path(home.name)
+
+
+def _parse_refs(listing: str) -> Refs:
+    branches: dict[str, str] = {}
+    pull_requests: dict[int, str] = {}
+    head = head_branch = ""
+    for line in listing.split("\n"):
+        value, tab, name = line.partition("\t")
+        if not tab:
+            continue
+        if value.startswith("ref: refs/heads/") and name == "HEAD":
+            head_branch = value.removeprefix("ref: refs/heads/")
+        elif not is_commit(value):
+            continue
+        elif name == "HEAD":
+            head = value
+        elif name.startswith("refs/heads/"):
+            # A server can show any name; one that git itself would not make is not passed on to anybody.
+            with contextlib.suppress(Refused):
+                branches[check_branch(name.removeprefix("refs/heads/"))] = value
+        elif found := _PULL_REQUEST.fullmatch(name):
+            pull_requests[int(next(filter(None, found.groups())))] = value
+    return Refs(branches, pull_requests, head, head_branch if head_branch in branches else "")
+
+
+def _goes_through_proxy(address: RepositoryAddress) -> bool:
+    """Whether a proxy looks the name up, and judges where it leads: often nobody else can."""
+    if is_ip(address.host) or address.protocol not in getproxies_environment():
+        return False
+    return not proxy_bypass(address.host)
+
+
+async def _resolve(address: RepositoryAddress) -> list[str]:
+    if is_ip(address.host):
+        return [address.host]
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            address.host, address.connects_to, type=socket.SOCK_STREAM
+        )
+    except OSError as error:
+        raise Unreachable(
+            f"{address.host} can't be resolved: {error.strerror}", reason="NameNotResolved"
+        ) from error
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))

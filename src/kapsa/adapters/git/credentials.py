@@ -1,0 +1,154 @@
+"""Who we are to a git server: what a Secret holds, and how git gets at it without argv, URL or environment."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kapsa.adapters.errors import AuthFailed
+from kapsa.adapters.git.address import RepositoryAddress
+
+__all__ = ["GitCredentials", "decoded_secret"]
+
+_TOKEN_USER = "git"  # noqa: S105 - the name that servers take along with a token
+_LARGEST = 64 * 1024
+_BAD_SECRET = "The Secret needs username and password, or token, or ssh-privatekey and known_hosts"  # noqa: S105
+
+
+class GitCredentials(msgspec.Struct, frozen=True, kw_only=True):
+    """A name and a password (or token) for https, a key and the server's own keys for ssh."""
+
+    username: str = ""
+    password: str = ""
+    ssh_key: str = ""
+    known_hosts: str = ""
+    authority: str = ""
+    """Certificates of the authority that signed the server's, PEM; the machine's own if empty."""
+
+    @classmethod
+    def from_secret(cls, secret: Mapping[str, Any]) -> GitCredentials:
+        """What a Secret holds, as `kubernetes.io/basic-auth`, `kubernetes.io/ssh-auth` or a plain one with `token`.
+
+        :raises AuthFailed: it holds no credentials.
+        """
+        data = decoded_secret(secret)
+        token = data.get("token") or data.get("bearerToken", "")
+        password = data.get("password", "") or token
+        key = data.get("ssh-privatekey") or data.get("identity", "")
+        if not password and not key:
+            raise AuthFailed("the Secret for git holds no credentials", hint=_BAD_SECRET)
+        if key and not data.get("known_hosts"):
+            raise AuthFailed(
+                "the Secret for git has a key and no known_hosts, so nobody could tell the server from an impostor",
+                hint="Add known_hosts, as ssh-keyscan prints it for the server",
+            )
+        return cls(
+            username=data.get("username", "") or (_TOKEN_USER if password else ""),
+            password=password,
+            ssh_key=f"{key.rstrip()}\n" if key else "",
+            known_hosts=data.get("known_hosts", ""),
+            authority=data.get("ca.crt", ""),
+        )
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must never be shown."""
+        return tuple(secret for secret in (self.password, self.ssh_key) if secret)
+
+    def __repr__(self) -> str:
+        return "GitCredentials(...)"  # they must not get into a log
+
+    def environment(self, directory: Path, address: RepositoryAddress) -> dict[str, str]:
+        """The variables that let git find the credentials, which are written into this private directory."""
+        if address.protocol == "ssh":
+            return self._for_ssh(directory)
+        environment = {}
+        if self.authority:
+            _write(directory / "authority.pem", self.authority)
+            environment["GIT_SSL_CAINFO"] = str(directory / "authority.pem")
+        if self.password:
+            _write(directory / "username", self.username)
+            _write(directory / "password", self.password)
+            _write(directory / "askpass", _askpass(directory, address), mode=0o700)
+            environment["GIT_ASKPASS"] = str(directory / "askpass")
+        return environment
+
+    def _for_ssh(self, directory: Path) -> dict[str, str]:
+        if not self.ssh_key:
+            raise AuthFailed("an ssh repository needs a key", hint=_BAD_SECRET)
+        _write(directory / "key", self.ssh_key)
+        _write(directory / "known_hosts", f"{self.known_hosts.rstrip()}\n")
+        _write(directory / "ssh", _ssh(directory), mode=0o700)
+        return {"GIT_SSH": str(directory / "ssh"), "GIT_SSH_VARIANT": "ssh"}
+
+
+def decoded_secret(secret: Mapping[str, Any]) -> dict[str, str]:
+    """The texts in a Secret object. What is no text is left out.
+
+    :raises AuthFailed: it is broken, or far too large to hold credentials.
+    """
+    decoded: dict[str, str] = {}
+    for key, value in (secret.get("data") or {}).items():
+        try:
+            decoded[key] = base64.b64decode(value, validate=True).decode()
+        except (binascii.Error, TypeError, ValueError):
+            continue
+    decoded |= {key: str(value) for key, value in (secret.get("stringData") or {}).items()}
+    for key in ("username", "password", "token", "bearerToken"):
+        if key in decoded:
+            decoded[key] = decoded[key].strip("\r\n")
+            if "\n" in decoded[key] or "\0" in decoded[key]:
+                raise AuthFailed(f"{key} in the Secret has several lines")
+    if sum(map(len, decoded.values())) > _LARGEST * 16:
+        raise AuthFailed("the Secret is far too large to hold credentials")
+    return decoded
+
+
+def _write(path: Path, content: str, *, mode: int = 0o600) -> None:
+    path.touch(mode=mode)
+    path.chmod(mode)
+    path.write_text(content)
+
+
+def _askpass(directory: Path, address: RepositoryAddress) -> str:
+    """What git asks for a name and a password. It answers for the one server that they are for, whoever else is asked."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    origin = f"{host}:{address.port}" if address.port else host
+    name, password = (shlex.quote(str(directory / part)) for part in ("username", "password"))
+    server = shlex.quote(f"{address.protocol}://{origin}'")
+    with_user = shlex.quote(f"@{origin}'")
+    return (
+        "#!/bin/sh\n"
+        'case "$1" in\n'
+        f'"Username for \'"{server}*) exec cat {name} ;;\n'
+        f'"Password for \'"{shlex.quote(f"{address.protocol}://")}*{with_user}*) exec cat {password} ;;\n'
+        "esac\n"
+        "exit 1\n"
+    )
+
+
+def _ssh(directory: Path) -> str:
+    options = {
+        "BatchMode": "yes",
+        "StrictHostKeyChecking": "yes",
+        "UserKnownHostsFile": str(directory / "known_hosts"),
+        "GlobalKnownHostsFile": "/dev/null",
+        "IdentityFile": str(directory / "key"),
+        "IdentitiesOnly": "yes",
+        "IdentityAgent": "none",
+        "PermitLocalCommand": "no",
+        "ForwardAgent": "no",
+        "ClearAllForwardings": "yes",
+        "UpdateHostKeys": "no",
+        "ConnectTimeout": "15",
+        "ServerAliveInterval": "15",
+        "ServerAliveCountMax": "3",
+    }
+    given = " ".join(f"-o {shlex.quote(f'{name}={value}')}" for name, value in options.items())
+    return f'#!/bin/sh\nexec ssh -F /dev/null {given} "$@"\n'

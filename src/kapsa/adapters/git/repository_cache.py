@@ -1,0 +1,210 @@
+"""The cache of repositories: a bare one for each address and set of credentials, with the commits that were asked for.
+
+A commit is fetched by its name, so it does not matter whether a branch, only a pull request, or since a force-push nothing at
+all leads to it. What was fetched with one set of credentials is never shown to another: a repository's place in the cache
+depends on both. The cache can be lost at any time; its least recently used parts are, when it grows past its limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+
+from kapsa.adapters.errors import Failed, NotFound, TooLarge
+from kapsa.adapters.git.address import check_branch
+from kapsa.adapters.git.command import Git
+from kapsa.adapters.git.credentials import GitCredentials
+from kapsa.adapters.git.failures import not_written
+from kapsa.adapters.process.file_lock import lock, lock_if_free
+
+__all__ = ["RepositoryCache", "Source"]
+
+_KEPT = "refs/kapsa"
+_ALL_HISTORY = 2_147_483_647
+"""The depth that git understands as all of it, also in a shallow repository."""
+_LOOK_AGAIN = 0.05
+
+
+class Source(msgspec.Struct, frozen=True):
+    """What is fetched, and as whom."""
+
+    url: str
+    credentials: GitCredentials | None = None
+    branch: str | None = None
+    pull_request: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Its place in the cache."""
+        who = msgspec.json.encode(self.credentials) if self.credentials is not None else b""
+        return hashlib.sha256(self.url.encode() + b"\0" + who).hexdigest()[:40]
+
+    @property
+    def hints(self) -> list[str]:
+        """References that should lead to the commit, for servers that give out only what a reference leads to."""
+        found = [f"refs/heads/{check_branch(self.branch)}"] if self.branch else []
+        if self.pull_request is not None:
+            found += [f"refs/pull/{self.pull_request}/head", f"refs/merge-requests/{self.pull_request}/head"]
+        return found
+
+
+class RepositoryCache:
+    """Bare repositories in a directory that several processes can share."""
+
+    def __init__(self, directory: Path, git: Git, *, max_bytes: int) -> None:
+        self._directory = directory
+        self._git = git
+        self._max_bytes = max_bytes
+
+    @contextlib.asynccontextmanager
+    async def opened(self, source: Source) -> AsyncIterator[Path]:
+        """The bare repository, held against other processes meanwhile.
+
+        :raises Failed: the disk does not take it.
+        """
+        try:
+            async with self._held(source) as repository:
+                yield repository
+        except OSError as error:
+            raise not_written(f"the cache of repositories in {self._directory}", error) from error
+
+    @contextlib.asynccontextmanager
+    async def _held(self, source: Source) -> AsyncIterator[Path]:
+        repository = self._directory / f"{source.key}.git"
+        self._directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(
+            self._directory / f"{source.key}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            while not lock(descriptor):  # noqa: ASYNC110 - another process holds it, and gives no sign
+                await asyncio.sleep(_LOOK_AGAIN)
+            os.utime(descriptor)  # what was used last is removed last
+            await self._prepare(repository)
+            yield repository
+        except Failed:  # nobody knows why, so the cache may be broken: the next try begins with a new one
+            await asyncio.to_thread(shutil.rmtree, repository, ignore_errors=True)
+            raise
+        finally:
+            os.close(descriptor)
+
+    async def _prepare(self, repository: Path) -> None:
+        if (repository / "HEAD").exists():
+            # With the lock in hand, git's own locks are what a killed process left.
+            for stale in (*repository.glob("*.lock"), *repository.glob("objects/pack/tmp_*")):
+                stale.unlink(missing_ok=True)
+            return
+        await asyncio.to_thread(shutil.rmtree, repository, ignore_errors=True)
+        finished = await self._git.local(
+            repository, ("init", "--quiet", "--bare", "--template=", str(repository))
+        )
+        if finished.code:
+            raise Failed(f"the cache of repositories can't be written: {finished.complaint.strip()[-200:]}")
+
+    async def ensure(self, repository: Path, source: Source, commit: str) -> None:
+        """Have the commit in the repository.
+
+        :raises NotFound: the server does not have it.
+        """
+        if await self._has(repository, commit):
+            return
+        used = any((repository / "objects" / "pack").glob("*.pack"))
+        try:
+            await self._fetch_within_limit(repository, source, commit)
+        except TooLarge:
+            if not used:
+                raise
+            # What earlier commits left counted, too. This one may fit by itself.
+            await self._fetch_within_limit(repository, source, commit)
+        await asyncio.to_thread(self._evict, repository)
+
+    async def _fetch_within_limit(self, repository: Path, source: Source, commit: str) -> None:
+        try:
+            await self._fetch_commit(repository, source, commit)
+        except TooLarge:
+            # What came is more than may be kept, and would be taken for fetched the next time.
+            await asyncio.to_thread(shutil.rmtree, repository, ignore_errors=True)
+            await self._prepare(repository)
+            raise
+
+    async def _fetch_commit(self, repository: Path, source: Source, commit: str) -> None:
+        try:
+            await self._fetch(repository, source, [f"{commit}:{_KEPT}/{commit}"])
+        except NotFound as error:
+            if error.reason != "CommitNotFound":
+                raise
+            await self._search(repository, source, commit)
+
+    async def _search(self, repository: Path, source: Source, commit: str) -> None:
+        """Look for the commit behind references: this server gives out nothing by name, or does not have it."""
+        await self.follow_hints(repository, source)
+        if not await self._has(repository, commit):
+            with contextlib.suppress(NotFound):
+                everything = [
+                    f"+refs/{kind}/*:{_KEPT}/{kind}/*" for kind in ("heads", "pull", "merge-requests")
+                ]
+                await self._fetch(repository, source, everything, depth=_ALL_HISTORY)
+        if not await self._has(repository, commit):
+            raise NotFound(
+                f"{source.url} has no commit {commit}",
+                hint="It may have been on another repository, or removed since: push it, or name another commit",
+                reason="CommitNotFound",
+            )
+
+    async def follow_hints(self, repository: Path, source: Source) -> None:
+        """Fetch the whole history of the references that should lead to the commit."""
+        for hint in source.hints:
+            with contextlib.suppress(NotFound):
+                await self._fetch(repository, source, [f"+{hint}:{_KEPT}/{hint}"], depth=_ALL_HISTORY)
+
+    async def _fetch(self, repository: Path, source: Source, refspecs: list[str], *, depth: int = 1) -> None:
+        await self._git.fetch(
+            repository,
+            source.url,
+            refspecs,
+            credentials=source.credentials,
+            depth=depth,
+            measure=lambda: _disk_usage(repository),
+        )
+
+    async def _has(self, repository: Path, commit: str) -> bool:
+        finished = await self._git.local(
+            repository, ("cat-file", "-e", "--end-of-options", f"{commit}^{{commit}}")
+        )
+        return finished.code == 0
+
+    def _evict(self, current: Path) -> None:
+        """Remove the least recently used repositories until the cache fits, this one excepted."""
+        sizes = {path: _disk_usage(path) for path in self._directory.glob("*.git")}
+        total = sum(sizes.values())
+        for path in sorted(sizes, key=lambda path: _used_at(path.with_suffix(".lock"))):
+            if total <= self._max_bytes:
+                return
+            if path != current and (descriptor := lock_if_free(path.with_suffix(".lock"))) is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(descriptor)
+                total -= sizes[path]
+
+
+def _used_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _disk_usage(directory: Path) -> int:
+    return sum(size for size in _file_sizes(directory))
+
+
+def _file_sizes(directory: Path) -> Iterator[int]:
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            with contextlib.suppress(OSError):
+                yield os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 - many files, and strings are enough

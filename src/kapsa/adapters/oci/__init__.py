@@ -1,0 +1,1 @@
+"""Image registries: references, credentials, and a client of the OCI distribution API."""

@@ -1,0 +1,341 @@
+"""An image registry on loopback, to the OCI distribution specification: pull, push, tags and deletion of manifests and blobs,
+both kinds of login, and ways to make it fail.
+
+    with RegistryServer() as registry:
+        digest = registry.push("team/app", "1.0")                    # an image, as a build leaves it
+        registry.login = ("builder", "secret")                       # asked for by token, or with token_login=False directly
+        registry.fail(503, times=2, path="/v2/team/app/manifests/")  # the next two requests for it
+        await ImageRegistry(registry.endpoint, OutgoingHttp(address_guard=None), insecure=True).digest(...)
+
+`handle` is the whole registry without sockets: `registry.outgoing` takes the place of `OutgoingHttp` in virtual time.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+from aiohttp import web
+
+from kapsa.adapters.http.outgoing import Answer
+from kapsa.runtime.testing.background import background_loop
+
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_LAYER = "application/vnd.oci.image.layer.v1.tar"
+_NAME = r"(?P<name>[a-z0-9]+(?:[._/-][a-z0-9]+)*)"
+_ROUTES = tuple(
+    (re.compile(pattern), handler)
+    for pattern, handler in (
+        (rf"/v2/{_NAME}/manifests/(?P<reference>[^/]+)", "_manifests"),
+        (rf"/v2/{_NAME}/blobs/uploads/(?P<upload>[0-9a-f]*)", "_uploads"),
+        (rf"/v2/{_NAME}/blobs/(?P<digest>[^/]+)", "_blobs"),
+        (rf"/v2/{_NAME}/tags/list", "_tags"),
+    )
+)
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+class SeenRequest(msgspec.Struct, frozen=True):
+    """A request that arrived."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    """Their names in lower case."""
+
+
+class _Failure(msgspec.Struct):
+    status: int
+    times: int
+    path: str
+    method: str
+    headers: Mapping[str, str]
+
+
+class RegistryServer:
+    """A registry in memory."""
+
+    def __init__(self) -> None:
+        self.login: tuple[str, str] | None = None
+        """The name and password that are asked for; None lets everybody in."""
+        self.token_login = True
+        """Whether a login is by token; else name and password come with each request."""
+        self.identity_token = ""
+        """A refresh token that is taken instead of name and password, if there is one."""
+        self.readable = True
+        """Whether whoever is logged in may read."""
+        self.tells_digests = True
+        self.deletes = True
+        """Whether manifests can be deleted."""
+        self.knows_head = True
+        self.redirect_to = ""
+        """Where manifests are redirected to, if anywhere."""
+        self.requests: list[SeenRequest] = []
+        self.port = 0
+        self.outgoing = _InProcess(self)
+        """The registry as something that answers without sockets."""
+        self._manifests_of: dict[str, dict[str, tuple[str, bytes]]] = {}
+        self._tags_of: dict[str, dict[str, str]] = {}
+        self._contents: dict[str, bytes] = {}
+        self._running_uploads: dict[str, bytearray] = {}
+        self._tokens: dict[str, str] = {}
+        self._failures: list[_Failure] = []
+        self._stack = ExitStack()
+
+    @property
+    def endpoint(self) -> str:
+        """Its host and port, as images are named with."""
+        return f"127.0.0.1:{self.port}" if self.port else "registry.test"
+
+    def push(self, repository: str, tag: str, content: bytes = b"layer") -> str:
+        """Put an image there; returns its digest."""
+        config, layer = b"{}", content
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": _MANIFEST,
+            "config": self._describe(_CONFIG, config),
+            "layers": [self._describe(_LAYER, layer)],
+        }
+        body = json.dumps(manifest).encode()
+        digest = _digest(body)
+        self._manifests_of.setdefault(repository, {})[digest] = (_MANIFEST, body)
+        self._tags_of.setdefault(repository, {})[tag] = digest
+        return digest
+
+    def tags(self, repository: str) -> list[str]:
+        """The tags of the images that are there."""
+        return sorted(self._tags_of.get(repository, ()))
+
+    def remove(self, repository: str, tag: str) -> None:
+        """Take a tag away."""
+        self._tags_of[repository].pop(tag)
+
+    def fail(
+        self,
+        status: int,
+        *,
+        times: int = 1,
+        path: str = "/",
+        method: str = "",
+        headers: Mapping[str, str] = _NO_HEADERS,
+    ) -> None:
+        """Answer the next requests whose path begins so with this status."""
+        self._failures.append(_Failure(status, times, path, method, headers))
+
+    def __enter__(self) -> Self:
+        wait = self._stack.enter_context(background_loop())
+        application = web.Application(client_max_size=64 * 1024 * 1024)
+        application.router.add_route("*", "/{path:.*}", self._serve)
+        runner = web.AppRunner(application, shutdown_timeout=0.1)
+        wait(runner.setup())
+        wait(web.TCPSite(runner, "127.0.0.1", 0).start())
+        self.port = runner.addresses[0][1]
+        self._stack.callback(lambda: wait(runner.cleanup()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    async def _serve(self, request: web.Request) -> web.Response:
+        answer = self.handle(request.method, str(request.url), dict(request.headers), await request.read())
+        body = b"" if request.method == "HEAD" else answer.body
+        return web.Response(status=answer.status, headers=dict(answer.headers), body=body)
+
+    def handle(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Answer one request."""
+        parts = urlsplit(url)
+        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        seen = SeenRequest(method, parts.path, {key.lower(): value for key, value in headers.items()})
+        self.requests.append(seen)
+        for failure in self._failures:
+            if failure.times > 0 and parts.path.startswith(failure.path) and failure.method in ("", method):
+                failure.times -= 1
+                return _error(failure.status, "UNAVAILABLE", headers=failure.headers)
+        if parts.path == "/token":
+            return self._issue(method, query, seen, body)
+        if (refused := self._check(seen, f"{parts.scheme}://{parts.netloc}")) is not None:
+            return refused
+        if parts.path == "/v2/":
+            return Answer(200, {"Docker-Distribution-Api-Version": "registry/2.0"}, b"{}")
+        for pattern, handler in _ROUTES:
+            if found := pattern.fullmatch(parts.path):
+                answer: Answer = getattr(self, handler)(seen, query, body, **found.groupdict())
+                return answer
+        return _error(404, "NAME_UNKNOWN")
+
+    def _check(self, seen: SeenRequest, base: str) -> Answer | None:
+        """Who asks; None if they may."""
+        if self.login is None:
+            return None
+        given = seen.headers.get("authorization", "")
+        if not self.token_login:
+            if given == _basic(*self.login):
+                return None if self.readable else _error(403, "DENIED")
+            return _error(401, "UNAUTHORIZED", headers={"WWW-Authenticate": 'Basic realm="registry"'})
+        name = re.match(r"/v2/(.+)/(?:manifests|blobs|tags)/", seen.path)
+        action = {"GET": "pull", "HEAD": "pull", "DELETE": "delete"}.get(seen.method, "pull,push")
+        wanted = f"repository:{name[1]}:{action}" if name else ""
+        granted = self._tokens.get(given.removeprefix("Bearer "))
+        if granted is not None and (granted == wanted or granted == f"{wanted},push"):
+            return None if self.readable else _error(403, "DENIED")
+        challenge = f'Bearer realm="{base}/token",service="registry.test"'
+        if wanted:
+            challenge += f',scope="{wanted}"'
+        return _error(401, "UNAUTHORIZED", headers={"WWW-Authenticate": challenge})
+
+    def _issue(self, method: str, query: Mapping[str, str], seen: SeenRequest, body: bytes) -> Answer:
+        form = (
+            {key: values[0] for key, values in parse_qs(body.decode()).items()} if method == "POST" else query
+        )
+        if method == "POST":
+            known = bool(self.identity_token) and form.get("refresh_token") == self.identity_token
+        else:
+            known = self.login is not None and seen.headers.get("authorization") == _basic(*self.login)
+        if not known or form.get("service") != "registry.test":
+            return _error(401, "UNAUTHORIZED")
+        token = secrets.token_hex(16)
+        self._tokens[token] = form.get("scope", "")
+        return _json(200, {"token": token, "expires_in": 300})
+
+    def forget_tokens(self) -> None:
+        """Make every token that was given out invalid."""
+        self._tokens.clear()
+
+    def _manifests(
+        self, seen: SeenRequest, query: Mapping[str, str], body: bytes, name: str, reference: str
+    ) -> Answer:
+        if self.redirect_to and seen.method in ("GET", "HEAD"):
+            return Answer(307, {"Location": self.redirect_to + seen.path})
+        stored, tags = self._manifests_of.setdefault(name, {}), self._tags_of.setdefault(name, {})
+        if seen.method == "PUT":
+            digest = _digest(body)
+            if reference.startswith("sha256:") and reference != digest:
+                return _error(400, "DIGEST_INVALID")
+            stored[digest] = (seen.headers.get("content-type", _MANIFEST), body)
+            if not reference.startswith("sha256:"):
+                tags[reference] = digest
+            return Answer(
+                201, {"Location": f"/v2/{name}/manifests/{digest}", "Docker-Content-Digest": digest}
+            )
+        digest = tags.get(reference, reference)
+        if digest not in stored:
+            return _error(404, "MANIFEST_UNKNOWN")
+        if seen.method == "DELETE":
+            return self._delete(name, reference, digest)
+        if seen.method == "HEAD" and not self.knows_head:
+            return _error(405, "UNSUPPORTED")
+        media_type, content = stored[digest]
+        headers = {"Content-Type": media_type}
+        if self.tells_digests:
+            headers["Docker-Content-Digest"] = digest
+        return Answer(200, headers, content)
+
+    def _delete(self, name: str, reference: str, digest: str) -> Answer:
+        """A tag goes alone; a manifest by its digest takes all its tags along."""
+        if not self.deletes:
+            return _error(405, "UNSUPPORTED")
+        tags = self._tags_of[name]
+        if reference in tags:
+            del tags[reference]
+        else:
+            del self._manifests_of[name][digest]
+            self._tags_of[name] = {tag: kept for tag, kept in tags.items() if kept != digest}
+        return Answer(202, {})
+
+    def _blobs(
+        self, seen: SeenRequest, query: Mapping[str, str], body: bytes, name: str, digest: str
+    ) -> Answer:
+        if digest not in self._contents:
+            return _error(404, "BLOB_UNKNOWN")
+        if seen.method == "DELETE":
+            del self._contents[digest]
+            return Answer(202, {})
+        return Answer(
+            200,
+            {"Docker-Content-Digest": digest, "Content-Type": "application/octet-stream"},
+            self._contents[digest],
+        )
+
+    def _uploads(
+        self, seen: SeenRequest, query: Mapping[str, str], body: bytes, name: str, upload: str
+    ) -> Answer:
+        if seen.method == "POST":
+            upload = secrets.token_hex(8)
+            self._running_uploads[upload] = bytearray()
+            if "digest" not in query:
+                return Answer(202, {"Location": f"/v2/{name}/blobs/uploads/{upload}", "Range": "0-0"})
+        if upload not in self._running_uploads:
+            return _error(404, "BLOB_UPLOAD_UNKNOWN")
+        content = self._running_uploads[upload]
+        content += body
+        if seen.method == "PATCH":
+            return Answer(
+                202,
+                {"Location": f"/v2/{name}/blobs/uploads/{upload}", "Range": f"0-{max(0, len(content) - 1)}"},
+            )
+        del self._running_uploads[upload]
+        digest = _digest(bytes(content))
+        if query.get("digest") != digest:
+            return _error(400, "DIGEST_INVALID")
+        self._contents[digest] = bytes(content)
+        return Answer(201, {"Location": f"/v2/{name}/blobs/{digest}", "Docker-Content-Digest": digest})
+
+    def _tags(self, seen: SeenRequest, query: Mapping[str, str], body: bytes, name: str) -> Answer:
+        if name not in self._tags_of:
+            return _error(404, "NAME_UNKNOWN")
+        tags = sorted(tag for tag in self._tags_of[name] if tag > query.get("last", ""))
+        limit = int(query.get("n", len(tags)))
+        headers = {}
+        if limit < len(tags):
+            headers["Link"] = f'</v2/{name}/tags/list?n={limit}&last={tags[limit - 1]}>; rel="next"'
+        return _json(200, {"name": name, "tags": tags[:limit]}, headers)
+
+    def _describe(self, media_type: str, content: bytes) -> dict[str, Any]:
+        digest = _digest(content)
+        self._contents[digest] = content
+        return {"mediaType": media_type, "digest": digest, "size": len(content)}
+
+
+class _InProcess:
+    """Takes the place of `OutgoingHttp`: every request goes to the one registry, whatever its host is."""
+
+    def __init__(self, server: RegistryServer) -> None:
+        self._server = server
+
+    async def fetch(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        body: bytes = b"",
+        verify: bool = True,
+        limit: int = 4 * 1024 * 1024,
+    ) -> Answer:
+        answer = self._server.handle(method, url, headers, body)
+        return msgspec.structs.replace(answer, body=b"") if method == "HEAD" else answer
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _json(status: int, content: Any, headers: Mapping[str, str] = _NO_HEADERS) -> Answer:
+    return Answer(status, {"Content-Type": "application/json", **headers}, json.dumps(content).encode())
+
+
+def _error(status: int, code: str, *, headers: Mapping[str, str] = _NO_HEADERS) -> Answer:
+    return _json(status, {"errors": [{"code": code, "message": code.lower().replace("_", " ")}]}, headers)
+
+
+def _basic(name: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()

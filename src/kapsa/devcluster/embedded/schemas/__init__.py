@@ -1,1 +1,0 @@
-"""Schemas: validation, pruning and defaulting of objects."""

@@ -1,0 +1,154 @@
+"""The one place in the dispatch where a fault plan acts, on the embedded server and in the proxy alike."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+import msgspec
+
+from kapsa.devcluster.embedded.reading.watch import json_frame
+from kapsa.devcluster.faults.plan import Answer, Compact, Crash, Delay, Drop, FaultPlan, Freeze, Target
+from kapsa.devcluster.faults.streams import faulty_stream
+from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request
+from kapsa.devcluster.wire.routes import Route
+from kapsa.devcluster.wire.status_errors import MODIFIED, ApiError, PlainError, expired
+
+__all__ = ["FaultGate"]
+
+
+class Serve(Protocol):
+    """How the server answers a request when nothing goes wrong."""
+
+    def __call__(
+        self, request: Request, route: Route, verb: str, frozen: int | None = None
+    ) -> Awaitable[Reply]: ...
+
+
+class Levers(Protocol):
+    """What a plan can do to the server behind it."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    async def compact(self) -> None: ...
+
+    async def revision(self) -> int: ...
+
+
+class FaultGate:
+    """Lets requests through, or not, as the plan says, and writes them down."""
+
+    def __init__(self, levers: Levers, plan: FaultPlan) -> None:
+        self._levers = levers
+        self._plan = plan
+
+    async def serve(self, request: Request, route: Route, verb: str, serve: Serve) -> Reply:
+        """Answer a request under the plan.
+
+        :raises ConnectionDroppedError: when the client gets no answer.
+        """
+        plan = self._plan
+        target = _target(request, route, verb)
+        record = plan.record(target)
+        if plan.is_crashed(request.client):
+            raise ConnectionDroppedError(f"client {request.client!r} has crashed")
+        early = await self._act(target, "before")
+        if early is not None:
+            record.status = early.status
+            return early
+        try:
+            reply = await serve(request, route, verb, plan.frozen_for(request.client))
+        except (ApiError, PlainError) as error:
+            reply = error.reply()
+        late = await self._act(target, "after")
+        reply = late or reply
+        record.status = reply.status
+        if not isinstance(reply.body, bytes):
+            reply.body = faulty_stream(reply.body, plan, target, _EXPIRED)
+        return reply
+
+    async def _act(self, target: Target, when: str) -> Reply | None:
+        """Do what is due now; a reply where the plan gives one itself."""
+        plan = self._plan
+        for action in plan.due(target, "before" if when == "before" else "after"):
+            match action:
+                case Answer():
+                    return answer(action).reply()
+                case Delay(seconds):
+                    await self._levers.sleep(seconds)
+                case Compact():
+                    await self._levers.compact()
+                case Freeze():
+                    plan.freeze(await self._levers.revision(), action.client)
+                case Crash():
+                    plan.crash(target.client)
+                    raise ConnectionDroppedError(f"client {target.client!r} crashes here")
+                case Drop():
+                    raise ConnectionDroppedError("the fault plan drops this connection")
+                case _:
+                    raise AssertionError(f"{action} is for streams")
+        if plan.is_crashed(target.client):
+            raise ConnectionDroppedError(f"client {target.client!r} has crashed")
+        return None
+
+
+def _target(request: Request, route: Route, verb: str) -> Target:
+    resource = f"{route.resource}/{route.subresource}" if route.subresource else route.resource
+    name = route.name
+    if verb == "create" and not name and request.body:
+        name = _name_in(request.body)
+    return Target(
+        verb=verb,
+        group=route.group,
+        resource=resource,
+        namespace=route.namespace,
+        name=name,
+        client=request.client,
+    )
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Body(msgspec.Struct):
+    metadata: _Named = msgspec.field(default_factory=_Named)
+
+
+def _name_in(body: bytes) -> str:
+    """The name a create asks for: a rule can wait for it, and the record tells it."""
+    try:
+        return msgspec.json.decode(body, type=_Body).metadata.name
+    except msgspec.DecodeError:
+        return ""
+
+
+def answer(action: Answer) -> ApiError:
+    """The error that an action answers with."""
+    reason, message = _USUAL.get(action.code, ("InternalError", "the fault plan answers this request"))
+    details: dict[str, int] = {}
+    headers: dict[str, str] = {}
+    if action.retry_after is not None:
+        details["retryAfterSeconds"] = action.retry_after
+        headers["retry-after"] = str(action.retry_after)
+    return ApiError(
+        action.code,
+        action.reason or reason,
+        action.message or message,
+        details=dict(details) or None,
+        headers=headers,
+    )
+
+
+_USUAL = {
+    409: (
+        "Conflict",
+        "Operation cannot be fulfilled: " + MODIFIED,
+    ),
+    410: ("Expired", "The resourceVersion for the provided list is too old."),
+    429: ("TooManyRequests", "too many requests, please try again later"),
+    500: ("InternalError", "Internal error occurred: the fault plan answers this request"),
+    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+    504: ("Timeout", "Timeout: request did not complete within the allotted timeout"),
+}
+_EXPIRED = json_frame("ERROR", msgspec.json.encode(expired("too old resource version: 0 (1)").status()))

@@ -1,0 +1,1 @@
+"""The real engine: the control plane's processes, how they are built, started and supervised."""

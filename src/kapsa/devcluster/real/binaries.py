@@ -1,0 +1,184 @@
+"""The real control plane's executables: where they are, or how they get built, once per machine.
+
+They are looked for in `KUBEBUILDER_ASSETS`, on PATH and in the cache directory, in this order; what is nowhere is built
+with Go from the module that pins their versions (`tools/controlplane` in the repository, shipped with the package).
+"""
+
+import functools
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from kapsa.adapters.process.tools import cache_directory, version_tuple
+from kapsa.devcluster.real.components import (
+    API_SERVER,
+    CONTROLLER_MANAGER,
+    ETCD,
+    EVERYTHING,
+    KUBERNETES,
+    KWOK,
+    SCHEDULER,
+)
+
+__all__ = [
+    "Binary",
+    "Recipe",
+    "build_directory",
+    "find_binaries",
+    "module_directory",
+    "pinned_versions",
+    "recipe",
+]
+
+ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
+
+
+class Binary(msgspec.Struct, frozen=True):
+    """An executable of the control plane that is present."""
+
+    name: str
+    path: Path
+    source: str
+    """Where it was found: `KUBEBUILDER_ASSETS`, `PATH` or `cache`."""
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """How one executable is built."""
+
+    package: str
+    version_variables: Mapping[str, str]
+
+
+_MODULES = {
+    ETCD: "go.etcd.io/etcd/server/v3",
+    API_SERVER: "k8s.io/kubernetes",
+    CONTROLLER_MANAGER: "k8s.io/kubernetes",
+    SCHEDULER: "k8s.io/kubernetes",
+    KWOK: "sigs.k8s.io/kwok",
+}
+_PACKAGES = {
+    ETCD: "go.etcd.io/etcd/server/v3",
+    API_SERVER: "k8s.io/kubernetes/cmd/kube-apiserver",
+    CONTROLLER_MANAGER: "k8s.io/kubernetes/cmd/kube-controller-manager",
+    SCHEDULER: "k8s.io/kubernetes/cmd/kube-scheduler",
+    KWOK: "sigs.k8s.io/kwok/cmd/kwok",
+}
+# What is on PATH by chance must understand the flags of components.py, and etcd the requests of a streamed list.
+_PATH_MINIMUM = {
+    ETCD: "3.5.13",
+    API_SERVER: "1.35",
+    CONTROLLER_MANAGER: "1.35",
+    SCHEDULER: "1.35",
+    KWOK: "0.8",
+}
+
+
+def find_binaries(names: Sequence[str] = EVERYTHING) -> dict[str, Binary]:
+    """Those of the executables that are present already. Builds nothing."""
+    found: dict[str, Binary] = {}
+    for group in _groups(names):
+        for source, search in _SOURCES.items():
+            paths = {name: search(name) for name in group}
+            if all(path is not None for path in paths.values()):
+                found.update(
+                    (name, Binary(name, path, source)) for name, path in paths.items() if path is not None
+                )
+                break
+    return found
+
+
+def _groups(names: Sequence[str]) -> list[list[str]]:
+    """What has to come from one place: Kubernetes' own programs must be of one version, the others go alone."""
+    together = [name for name in names if name in KUBERNETES]
+    alone = [[name] for name in names if name not in KUBERNETES]
+    return [together, *alone] if together else alone
+
+
+def _in_assets(name: str) -> Path | None:
+    directory = os.environ.get(ASSETS_VARIABLE)
+    return _executable(Path(directory) / name) if directory else None
+
+
+def _on_path(name: str) -> Path | None:
+    for directory in os.get_exec_path():
+        found = shutil.which(name, path=directory)
+        if found and version_tuple(version_of(Path(found)) or "") >= version_tuple(_PATH_MINIMUM[name]):
+            return Path(found).absolute()
+    return None
+
+
+def _in_cache(name: str) -> Path | None:
+    return _executable(build_directory() / name)
+
+
+_SOURCES = {ASSETS_VARIABLE: _in_assets, "PATH": _on_path, "cache": _in_cache}
+
+
+def _executable(path: Path) -> Path | None:
+    return path.absolute() if path.is_file() and os.access(path, os.X_OK) else None
+
+
+def version_of(path: Path) -> str | None:
+    """The version an executable tells of itself."""
+    try:
+        answer = subprocess.run(  # noqa: S603 - the program whose version is wanted
+            [path, "--version"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r"[vV]ersion:? v?(\d+\.\d+\.\d+)|Kubernetes v(\d+\.\d+\.\d+)", answer.stdout)
+    return (found[1] or found[2]) if found else None
+
+
+def module_directory() -> Path:
+    """The Go module that pins the control plane: inside an installed package, or in the repository."""
+    shipped = Path(__file__).parent / "controlplane"
+    return shipped if shipped.is_dir() else Path(__file__).parents[4] / "tools" / "controlplane"
+
+
+@functools.cache
+def pinned_versions() -> dict[str, str]:
+    """The version of each executable that a build makes, without the leading v."""
+    text = (module_directory() / "go.mod").read_text()
+    versions = {}
+    for name, module in _MODULES.items():
+        required = re.search(rf"^(?:require )?\s*{re.escape(module)} v(\S+)", text, re.MULTILINE)
+        if required is None:
+            raise LookupError(f"{module_directory() / 'go.mod'} does not require {module}")
+        versions[name] = required[1]
+    return versions
+
+
+def recipe(name: str) -> Recipe:
+    version = pinned_versions()[name]
+    if name not in KUBERNETES:
+        return Recipe(_PACKAGES[name], {})
+    major, minor, _ = version.split(".", 2)
+    told = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return Recipe(
+        _PACKAGES[name], {f"{package}.{key}": value for package in packages for key, value in told.items()}
+    )
+
+
+@functools.cache
+def _fingerprint() -> str:
+    """Everything a build depends on, so that a change of any of it builds anew beside the old."""
+    digest = hashlib.sha256()
+    for file in ("go.mod", "go.sum"):
+        digest.update((module_directory() / file).read_bytes())
+    digest.update(msgspec.json.encode({name: recipe(name) for name in EVERYTHING}, order="sorted"))
+    return digest.hexdigest()[:12]
+
+
+def build_directory() -> Path:
+    """Where built executables of the pinned versions are kept."""
+    machine = f"{platform.system().lower()}-{platform.machine().lower()}"
+    return cache_directory() / "controlplane" / f"v{pinned_versions()[API_SERVER]}-{_fingerprint()}-{machine}"

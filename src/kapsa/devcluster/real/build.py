@@ -1,0 +1,254 @@
+"""Building the real control plane with Go: once per machine, one executable after another, with progress."""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from kapsa.devcluster.errors import BinaryNotFound, BuildFailed
+from kapsa.devcluster.real.binaries import (
+    build_directory,
+    find_binaries,
+    module_directory,
+    pinned_versions,
+    recipe,
+)
+from kapsa.devcluster.real.components import EVERYTHING
+from kapsa.devcluster.real.processes import Component, Supervisor, telling_line
+
+__all__ = ["BuildProgress", "PlainProgress", "Progress", "describe", "ensure_binaries"]
+
+_POLL_SECONDS = 0.2
+_NO_SPACE = "no space left on device"
+
+
+class BuildProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a build is. Sent a few times a second."""
+
+    binary: str
+    version: str
+    number: int
+    """Which of the executables to build this is, counted from 1."""
+    total: int
+    step: str
+    """`waiting` (for another process' build), `resolving` (and downloading modules), `compiling`, `done`."""
+    packages: int = 0
+    """Modules downloaded while resolving, packages compiled while compiling."""
+    packages_total: int = 0
+    """How many packages there are at most: those compiled before are not compiled again. 0 while unknown."""
+    seconds: float
+
+
+Progress = Callable[[BuildProgress], None]
+
+
+class PlainProgress:
+    """Progress as lines, for logs and pipes: one at each step, and one each ten seconds."""
+
+    def __init__(self, write: Callable[[str], object] = sys.stderr.write, *, interval: float = 10.0) -> None:
+        self._write = write
+        self._interval = interval
+        self._last: tuple[str, str] | None = None
+        self._next = 0.0
+
+    def __call__(self, progress: BuildProgress) -> None:
+        current = (progress.binary, progress.step)
+        if current == self._last and progress.seconds < self._next:
+            return
+        self._last, self._next = current, progress.seconds + self._interval
+        self._write(f"{describe(progress)}\n")
+
+
+def describe(progress: BuildProgress) -> str:
+    """One line about a build."""
+    where = f"[{progress.number}/{progress.total}] {progress.binary} {progress.version}"
+    match progress.step:
+        case "waiting":
+            return "Waiting for another process that builds the control plane"
+        case "resolving":
+            downloads = f", {progress.packages} modules downloaded" if progress.packages else ""
+            return f"{where}: resolving modules{downloads} ({progress.seconds:.0f} s)"
+        case "compiling":
+            return f"{where}: compiled {progress.packages} of at most {progress.packages_total} packages ({progress.seconds:.0f} s)"
+        case _:
+            return f"{where}: built in {progress.seconds:.0f} s"
+
+
+async def ensure_binaries(
+    names: Sequence[str] = EVERYTHING, *, progress: Progress | None = None
+) -> dict[str, Path]:
+    """Find the executables, and build those that are nowhere. A second process waits for the first one's build.
+
+    :raises BinaryNotFound: there is no Go to build with.
+    :raises BuildFailed: the build ended with an error.
+    """
+    found = await asyncio.to_thread(find_binaries, names)
+    if len(found) < len(names):
+        go = shutil.which("go")
+        if go is None:
+            missing = ", ".join(name for name in names if name not in found)
+            raise BinaryNotFound(
+                f"{missing}: not in KUBEBUILDER_ASSETS, on PATH or in the cache, and there is no Go to build with. "
+                "Install Go (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a directory that holds them"
+            )
+        report = progress or PlainProgress()
+        try:
+            await _build_missing(go, names, report)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise BuildFailed(_full_disk("the control plane")) from error
+            raise BuildFailed(f"building the control plane failed: {error}") from error
+        found = await asyncio.to_thread(find_binaries, names)
+    return {name: binary.path for name, binary in found.items()}
+
+
+async def _build_missing(go: str, names: Sequence[str], report: Progress) -> None:
+    target = build_directory()
+    target.mkdir(parents=True, exist_ok=True)
+    async with _only_builder(target.with_name(f"{target.name}.lock"), report):
+        found = find_binaries(names)
+        missing = [name for name in names if name not in found and not (target / name).exists()]
+        if not missing:
+            return
+        supervisor = await Supervisor.start(target.parent)
+        try:
+            for number, name in enumerate(missing, start=1):
+                await _Build(go, name, number, len(missing), supervisor, report).run(target)
+        finally:
+            await asyncio.shield(supervisor.close())
+
+
+class _Build:
+    """The build of one executable."""
+
+    def __init__(
+        self, go: str, name: str, number: int, total: int, supervisor: Supervisor, report: Progress
+    ) -> None:
+        self._go = go
+        self._name = name
+        self._number = number
+        self._total = total
+        self._supervisor = supervisor
+        self._report = report
+        self._began = time.monotonic()
+
+    async def run(self, target: Path) -> None:
+        recipe_ = recipe(self._name)
+        packages = await self._go_command(
+            "resolving", ["list", "-deps", recipe_.package], _count_downloads, 0
+        )
+        output = self._supervisor.directory / self._name
+        variables = " ".join(f"-X {key}={value}" for key, value in recipe_.version_variables.items())
+        arguments = [
+            "build",
+            "-v",
+            "-trimpath",
+            "-buildvcs=false",
+            f"-ldflags=-s -w {variables}",
+            "-o",
+            str(output),
+        ]
+        await self._go_command("compiling", [*arguments, recipe_.package], _count_packages, packages)
+        # Renamed into place whole: a build that breaks off leaves nothing that looks like an executable.
+        output.replace(target / self._name)
+        self._tell("done", packages, packages)
+
+    async def _go_command(
+        self, step: str, arguments: Sequence[str], count: Callable[[str], int], packages_total: int
+    ) -> int:
+        """Run Go until it ends well; returns how many packages its output names."""
+        # The module's own directory is read-only in an installed package, and no workspace around it may interfere.
+        env = dict(os.environ, CGO_ENABLED="0", GOWORK="off", GOTMPDIR=str(self._supervisor.directory))
+        command = [self._go, arguments[0], "-C", str(module_directory()), "-mod=readonly", *arguments[1:]]
+        component = await self._supervisor.run(f"{self._name}-{step}", command, env)
+        while component.running:
+            self._tell(step, count(_read(component.log)), packages_total)
+            await asyncio.wait([component.exited], timeout=_POLL_SECONDS)
+        if component.exited.result() != 0:
+            raise self._failure(component)
+        return _count_packages(_read(component.log))
+
+    def _failure(self, component: Component) -> BuildFailed:
+        text = _read(component.log)
+        if _NO_SPACE in text:
+            return BuildFailed(_full_disk(self._name))
+        kept = build_directory().with_name(f"build-{self._name}.log")
+        with contextlib.suppress(OSError):
+            shutil.copyfile(component.log, kept)
+        reason = _last_complaint(text) or telling_line(component.log) or "Go gave no reason"
+        return BuildFailed(f"building {self._name} failed: {reason} (the whole log: {kept})")
+
+    def _tell(self, step: str, packages: int, packages_total: int) -> None:
+        self._report(
+            BuildProgress(
+                binary=self._name,
+                version=pinned_versions()[self._name],
+                number=self._number,
+                total=self._total,
+                step=step,
+                packages=packages,
+                packages_total=packages_total,
+                seconds=time.monotonic() - self._began,
+            )
+        )
+
+
+@contextlib.asynccontextmanager
+async def _only_builder(path: Path, report: Progress) -> AsyncIterator[None]:
+    began = time.monotonic()
+    with path.open("wb") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                report(
+                    BuildProgress(
+                        binary="",
+                        version="",
+                        number=0,
+                        total=0,
+                        step="waiting",
+                        seconds=time.monotonic() - began,
+                    )
+                )
+                await asyncio.sleep(_POLL_SECONDS)
+        yield
+
+
+def _read(log: Path) -> str:
+    with contextlib.suppress(FileNotFoundError):
+        return log.read_text(errors="replace")
+    return ""
+
+
+def _count_downloads(text: str) -> int:
+    return text.count("go: downloading ")
+
+
+def _count_packages(text: str) -> int:
+    return sum(1 for line in text.splitlines() if line and " " not in line)
+
+
+def _last_complaint(text: str) -> str:
+    """The last line that is not progress: Go names packages and downloads as it goes."""
+    complaints = [
+        line.strip() for line in text.splitlines() if " " in line and not line.startswith("go: downloading")
+    ]
+    return complaints[-1] if complaints else ""
+
+
+def _full_disk(what: str) -> str:
+    free = shutil.disk_usage(build_directory().parent).free / 1e9
+    return (
+        f"the disk filled up while building {what} ({free:.1f} GB free in {build_directory().parent}). The first build "
+        "needs about 6 GB, most of it in Go's own caches (`go env GOCACHE GOMODCACHE`); free some and try again"
+    )

@@ -1,0 +1,314 @@
+"""Status errors with the reasons, codes and messages of kube-apiserver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from kapsa.devcluster.wire.exchange import Reply, UserInfo
+from kapsa.schemas.field_errors import quote
+
+__all__ = [
+    "ApiError",
+    "Cause",
+    "FieldProblem",
+    "already_exists",
+    "bad_request",
+    "conflict",
+    "expired",
+    "forbidden",
+    "gateway_timeout",
+    "generate_name_conflict",
+    "internal",
+    "invalid",
+    "method_not_allowed",
+    "method_not_supported",
+    "not_authorized",
+    "not_found",
+    "page_not_found",
+    "resource_not_found",
+    "server_timeout",
+    "too_large",
+    "too_many_requests",
+    "unsupported_media_type",
+]
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+class Named(Protocol):
+    """What an error needs to know of a resource."""
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def resource(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+
+class FieldProblem(Protocol):
+    """One thing wrong with one field, wherever it was found."""
+
+    @property
+    def field(self) -> str: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def message(self) -> str: ...
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One entry of a Status' ``details.causes``."""
+
+    field: str
+    reason: str
+    message: str
+
+
+class ApiError(Exception):
+    """A request that ends in a Status object."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.metadata: dict[str, Any] = {}
+        """The Status' list metadata; an expired continue token puts the next one here."""
+        self.headers = headers or {}
+
+    def status(self) -> dict[str, Any]:
+        """The ``v1`` Status the client reads."""
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
+            status["details"] = self.details
+        status["code"] = self.code
+        return status
+
+    def reply(self) -> Reply:
+        body = msgspec.json.encode(self.status()) + b"\n"
+        return Reply(
+            status=self.code, headers={"content-type": "application/json", **self.headers}, body=body
+        )
+
+
+class PlainError(Exception):
+    """A request that ends in plain text: paths that no API answers for."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+    def reply(self) -> Reply:
+        headers = {
+            "content-type": "text/plain; charset=utf-8",
+            "cache-control": "no-cache, private",
+            "x-content-type-options": "nosniff",
+        }
+        return Reply(status=self.code, headers=headers, body=self.text.encode())
+
+
+def qualified(resource: Named) -> str:
+    """``deployments.apps``; just ``pods`` in the core group."""
+    return f"{resource.resource}.{resource.group}" if resource.group else resource.resource
+
+
+def qualified_kind(resource: Named) -> str:
+    return f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+
+
+def _details(resource: Named, name: str, kind: str = "") -> dict[str, Any]:
+    details: dict[str, Any] = {}
+    if name:
+        details["name"] = name
+    if resource.group:
+        details["group"] = resource.group
+    if kind or resource.resource:
+        details["kind"] = kind or resource.resource
+    return details
+
+
+def not_found(resource: Named, name: str) -> ApiError:
+    message = f"{qualified(resource)} {quote(name)} not found"
+    return ApiError(404, "NotFound", message, details=_details(resource, name))
+
+
+def resource_not_found() -> ApiError:
+    """The group-version is served, the resource in it is not."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", details={})
+
+
+def page_not_found() -> PlainError:
+    return PlainError(404, "404 page not found\n")
+
+
+def already_exists(resource: Named, name: str, *, ends: bool = False) -> ApiError:
+    """The name is taken; ``ends`` when the one who has it is being deleted."""
+    message = f"{qualified(resource)} {quote(name)} already exists"
+    if ends:
+        message = f"object is being deleted: {message}"
+    return ApiError(409, "AlreadyExists", message, details=_details(resource, name))
+
+
+def generate_name_conflict(resource: Named, name: str) -> ApiError:
+    message = f"{qualified(resource)} {quote(name)} already exists, the server was not able to generate a unique name for the object"
+    details = {**_details(resource, name), "retryAfterSeconds": 1}
+    return ApiError(409, "AlreadyExists", message, details=details, headers={"retry-after": "1"})
+
+
+def conflict(resource: Named, name: str, why: str = MODIFIED, *, kind: str = "", path: str = "") -> ApiError:
+    """An update of something that has changed.
+
+    ``kind`` or ``path`` replace the resource where the real server says the kind, or a subresource.
+    """
+    if path:
+        message = f"Operation cannot be fulfilled on {path} {quote(name)}: {why}"
+        return ApiError(409, "Conflict", message, details=_details(resource, name, path))
+    what = (f"{kind}.{resource.group}" if resource.group else kind) if kind else qualified(resource)
+    message = f"Operation cannot be fulfilled on {what} {quote(name)}: {why}"
+    return ApiError(409, "Conflict", message, details=_details(resource, name, kind))
+
+
+def forbidden(
+    resource: Named, name: str, why: str, *, causes: Sequence[Cause] = (), subresource: str = ""
+) -> ApiError:
+    what = qualified(resource)
+    if subresource:
+        what = what.replace(resource.resource, f"{resource.resource}/{subresource}", 1)
+    message = f"{what} {quote(name)} is forbidden: {why}" if name else f"{what} is forbidden: {why}"
+    details = _details(resource, name)
+    if causes:
+        details["causes"] = [_cause(cause) for cause in causes]
+    return ApiError(403, "Forbidden", message, details=details)
+
+
+def not_authorized(asked: Asked) -> ApiError:
+    """What a client is told that may not do this."""
+    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    why = f'User "{asked.user.username}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
+    return forbidden(_Resource(asked.group, asked.resource), asked.name, why, subresource=asked.subresource)
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    group: str
+    resource: str
+    kind: str = ""
+
+
+class Asked(Protocol):
+    """What was asked for, of which an error tells."""
+
+    user: UserInfo
+    verb: str
+    group: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+
+
+def invalid(resource: Named, name: str, problems: Iterable[FieldProblem]) -> ApiError:
+    """422, with one cause a field problem."""
+    problems = list(problems)
+    texts = list(dict.fromkeys(f"{problem.field}: {problem.message}" for problem in problems))
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    message = f"{qualified_kind(resource)} {quote(name)} is invalid"
+    if texts:
+        message += f": {text}"
+    details = _details(resource, name, resource.kind)
+    if problems:
+        details["causes"] = [_cause(problem) for problem in problems]
+    return ApiError(422, "Invalid", message, details=details)
+
+
+def _cause(problem: FieldProblem) -> dict[str, str]:
+    cause = {"reason": problem.reason, "message": problem.message, "field": problem.field}
+    return {key: value for key, value in cause.items() if value}
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def expired(message: str) -> ApiError:
+    return ApiError(410, "Expired", message)
+
+
+def method_not_supported(resource: Named, action: str) -> ApiError:
+    message = f'{action} is not supported on resources of kind "{qualified(resource)}"'
+    return ApiError(405, "MethodNotAllowed", message, details=_details(resource, ""))
+
+
+def method_not_allowed() -> ApiError:
+    return ApiError(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
+    )
+
+
+def unsupported_media_type(message: str) -> ApiError:
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def too_large(limit: int) -> ApiError:
+    message = f"Request entity too large: limit is {limit}"
+    return ApiError(413, "RequestEntityTooLarge", message)
+
+
+def too_many_requests(message: str, retry_after: int, *, causes: Sequence[Cause] = ()) -> ApiError:
+    details: dict[str, Any] = {}
+    if causes:
+        details["causes"] = [_cause(cause) for cause in causes]
+    if retry_after:
+        details["retryAfterSeconds"] = retry_after
+    headers = {"retry-after": str(retry_after)} if retry_after else {}
+    return ApiError(429, "TooManyRequests", message, details=details, headers=headers)
+
+
+def internal(message: str) -> ApiError:
+    return ApiError(
+        500,
+        "InternalError",
+        f"Internal error occurred: {message}",
+        details={"causes": [{"message": message}]},
+    )
+
+
+def server_timeout(resource: Named, operation: str) -> ApiError:
+    message = f"The {operation} operation against {qualified(resource)} could not be completed at this time, please try again."
+    return ApiError(504, "ServerTimeout", message, details=_details(resource, ""))
+
+
+def gateway_timeout(message: str, *, retry_after: int = 0, causes: Sequence[Cause] = ()) -> ApiError:
+    details: dict[str, Any] = {}
+    if causes:
+        details["causes"] = [_cause(cause) for cause in causes]
+    if retry_after:
+        details["retryAfterSeconds"] = retry_after
+    headers = {"retry-after": str(retry_after)} if retry_after else {}
+    return ApiError(504, "Timeout", f"Timeout: {message}", details=details, headers=headers)

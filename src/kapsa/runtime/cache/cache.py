@@ -1,0 +1,193 @@
+"""The cache: all informers of one operator, one watch for each kind, namespace and selector, shared by all who ask."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Hashable, Iterable, Sequence
+
+from kapsa.runtime.cache.informer import Informer, WatchScope
+from kapsa.runtime.cache.store import Key, StoredObject, Transform
+from kapsa.runtime.client.binding import kind_of
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.client.reader import Kind
+from kapsa.runtime.resources.metadata import GroupVersionKind
+from kapsa.runtime.resources.selector import LabelSelector, matcher, selector_text
+
+__all__ = ["Cache", "NotWatchedError"]
+
+
+class NotWatchedError(LookupError):
+    """A kind was read from the cache that nobody declared."""
+
+    def __init__(self, gvk: GroupVersionKind, watched: Iterable[GroupVersionKind]) -> None:
+        known = ", ".join(sorted(map(str, watched))) or "nothing"
+        super().__init__(
+            f"{gvk} is not watched, so it cannot be read from the cache (watched: {known}). Declare it in the "
+            "controller's owns, watches or reads, or read it live with ctx.client."
+        )
+
+
+class Cache:
+    """What an operator knows of its cluster, without asking."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespaces: Sequence[str] = (),
+        follow_manager: str = "",
+        rng: random.Random | None = None,
+    ) -> None:
+        self._client = client
+        self._namespaces = tuple(namespaces) or ("",)
+        self._follow_manager = follow_manager
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._informers: dict[WatchScope, Informer] = {}
+        self._by_kind: dict[GroupVersionKind, list[Informer]] = {}
+        self._started = False
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        labels: LabelSelector = None,
+        fields: str = "",
+        metadata_only: bool = False,
+        transform: Transform | None = None,
+        optional: bool = False,
+    ) -> list[Informer]:
+        """The informers of a kind: one for each namespace the operator looks at, made if there is none yet.
+
+        Whoever asks for an `optional` kind need not wait until the cluster serves it; others still do.
+        """
+        gvk = kind_of(kind)
+        return [
+            self._informer(
+                WatchScope(gvk, namespace, selector_text(labels), fields, metadata_only),
+                kind,
+                transform,
+                optional=optional,
+            )
+            for namespace in self._namespaces
+        ]
+
+    def _informer(
+        self, scope: WatchScope, kind: Kind, transform: Transform | None, *, optional: bool
+    ) -> Informer:
+        informer = self._informers.get(scope)
+        if informer is None:
+            informer = Informer(
+                self._client,
+                scope,
+                kind=kind,
+                transform=transform,
+                follow_manager=self._follow_manager,
+                rng=self._rng,
+            )
+            informer.required = not optional
+            self._informers[scope] = informer
+            self._by_kind.setdefault(scope.gvk, []).append(informer)
+            if self._started:
+                informer.start()
+        elif informer.transform is not transform:
+            raise ValueError(
+                f"two transforms for one watch of {scope}: one object cannot be stored in two forms"
+            )
+        else:
+            informer.required = informer.required or not optional
+        return informer
+
+    @property
+    def informers(self) -> list[Informer]:
+        return list(self._informers.values())
+
+    def of_kind(self, gvk: GroupVersionKind) -> list[Informer]:
+        """The informers of a kind, one a scope; NotWatchedError if nobody declared it."""
+        found = self._by_kind.get(gvk)
+        if not found:
+            raise NotWatchedError(gvk, self._by_kind)
+        return found
+
+    def watches(self, gvk: GroupVersionKind) -> bool:
+        """Whether somebody declared this kind."""
+        return gvk in self._by_kind
+
+    def keeps_all_of(self, gvk: GroupVersionKind) -> bool:
+        """Whether objects of the kind are kept whole: not metadata only, and not cut down by a transform."""
+        return not any(each.scope.metadata_only or each.transform for each in self._by_kind.get(gvk, ()))
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def get(self, gvk: GroupVersionKind, key: Key) -> StoredObject | None:
+        """An object as it was last seen or written; None if there is none."""
+        for informer in self.of_kind(gvk):
+            found = informer.store.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def select(
+        self, gvk: GroupVersionKind, *, namespace: str = "", labels: LabelSelector = None, owner: str = ""
+    ) -> list[StoredObject]:
+        """Objects by namespace, labels and owner's UID, each once."""
+        found: dict[Key, StoredObject] = {}
+        matches = matcher(labels)
+        for informer in self.of_kind(gvk):
+            store = informer.store
+            for each in store.owned_by(owner) if owner else store.select(namespace=namespace):
+                if (matches is None or matches(each.labels)) and namespace in ("", each.namespace):
+                    found.setdefault(each.key, each)
+        return list(found.values())
+
+    def by_index(self, kind: Kind, index: str, value: Hashable) -> list[StoredObject]:
+        """The objects that an index, declared by the kind's controller, files under this value, each once."""
+        found = {
+            each.key: each
+            for informer in self.of_kind(kind_of(kind))
+            if informer.store.has_index(index)
+            for each in informer.store.by_index(index, value)
+        }
+        if not found and not any(each.store.has_index(index) for each in self.of_kind(kind_of(kind))):
+            raise LookupError(
+                f"{kind_of(kind)} has no index {index!r}: declare it in its controller's indexes"
+            )
+        return list(found.values())
+
+    # -- our own writes ----------------------------------------------------------------------------------------
+
+    def note_write(self, gvk: GroupVersionKind, raw: bytes) -> StoredObject | None:
+        """The server's answer to a write: all who read from here see it from now on.
+
+        Returns the object: as it is kept here, if it is. None if the kind is not watched.
+        """
+        found: StoredObject | None = None
+        kept: StoredObject | None = None
+        for informer in self._by_kind.get(gvk, ()):
+            scope = informer.scope
+            found = informer.parse(raw)
+            if scope.namespace not in ("", found.namespace) or scope.fields:
+                continue
+            matches = matcher(scope.labels)
+            if matches is None or matches(found.labels):
+                kept = informer.store.note_write(found)
+        return kept or found
+
+    def note_delete(self, gvk: GroupVersionKind, key: Key, uid: str) -> None:
+        """The server took a delete of ours: all who read from here see it from now on."""
+        for informer in self._by_kind.get(gvk, ()):
+            if informer.scope.namespace in ("", key.namespace):
+                informer.store.note_delete(key, uid)
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start every watch."""
+        self._started = True
+        for informer in self._informers.values():
+            informer.start()
+
+    async def stop(self) -> None:
+        """End every watch."""
+        self._started = False
+        await asyncio.gather(*(informer.stop() for informer in self._informers.values()))

@@ -1,0 +1,396 @@
+"""The informer: one list and one watch of a kind, kept running, feeding a store and whoever listens.
+
+States and their transitions:
+
+    IDLE ──start──▶ LISTING ──whole list swapped in──▶ WATCHING ──stream ends──▶ WATCHING, from where it was
+                      ▲  │                               │  │
+                      │  │ error                   error │  └─410 Gone──▶ LISTING
+                      │  ▼                               ▼
+                      ├── BACKING_OFF ◀──────────────────┘      then LISTING, or WATCHING if the place is known
+                      └── MISSING        the cluster does not serve the kind (yet); then LISTING
+    any ──stop──▶ STOPPED
+
+LISTING streams the initial state over the watch itself where the server can (`sendInitialEvents`), and reads pages
+where it cannot. The store keeps serving the former state until the new list is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import random
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+import structlog
+
+from kapsa.runtime.cache.store import Change, ObjectParser, Store, StoredObject, Transform
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.client.reader import Kind, WatchOptions
+from kapsa.runtime.client.watch import Bookmark, WatchEvent
+from kapsa.runtime.errors import (
+    BadRequest,
+    ClientError,
+    Expired,
+    Invalid,
+    NotFound,
+    TransportError,
+    UnknownKind,
+)
+from kapsa.runtime.resources.metadata import GroupVersionKind
+
+__all__ = ["Informer", "State", "WatchScope"]
+
+_log = structlog.get_logger(__name__)
+
+Handler = Callable[[Change], None]
+
+WATCH_SECONDS = (300.0, 600.0)
+"""A watch is asked to end after a random time between these, so that a fleet's watches do not end together."""
+BACKOFF_SECONDS = (0.8, 30.0)
+"""Each wait is random, the first one too: the watches of a fleet must not come back to a server all at once."""
+SILENCE_SECONDS = 150.0
+"""The API server sends a bookmark about every minute: a stream that had one and is silent for longer is dead."""
+GRACE_SECONDS = 15.0
+"""How long after its own time-out a stream without bookmarks may stay open."""
+RELIST_AFTER_FAILURES = 6
+"""A watch that cannot be resumed so often in a row starts again with a list."""
+LIST_SILENCE_SECONDS = 30.0
+"""A streaming list that stands still for longer is read in pages instead."""
+
+
+class State(enum.Enum):
+    """What the informer does now; the module says how one leads to another."""
+
+    IDLE = "idle"
+    LISTING = "listing"
+    WATCHING = "watching"
+    BACKING_OFF = "backing off"
+    MISSING = "missing"
+    STOPPED = "stopped"
+
+
+class WatchScope(msgspec.Struct, frozen=True):
+    """What one informer watches. Equal scopes share one watch."""
+
+    gvk: GroupVersionKind
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+    metadata_only: bool = False
+
+    def __str__(self) -> str:
+        text = str(self.gvk)
+        if self.namespace:
+            text += f" in {self.namespace}"
+        for selector in (self.labels, self.fields):
+            if selector:
+                text += f" where {selector}"
+        return f"{text} (metadata only)" if self.metadata_only else text
+
+
+class _SilentWatchError(Exception):
+    """Nothing arrived for longer than a living watch stays silent."""
+
+
+class Informer:
+    """Keeps a store in step with the cluster and tells its handlers of every change, in order."""
+
+    def __init__(
+        self,
+        client: Client,
+        scope: WatchScope,
+        *,
+        kind: Kind | None = None,
+        transform: Transform | None = None,
+        follow_manager: str = "",
+        rng: random.Random | None = None,
+    ) -> None:
+        self.scope = scope
+        self.store = Store()
+        self.state = State.IDLE
+        self.transform = transform
+        self.synced = asyncio.Event()
+        """Set once the first whole list is in the store; it stays set."""
+        self.required = True
+        """Whether somebody cannot work without the kind. Else a cluster that does not serve it has simply none."""
+        self.trouble = ""
+        """Why it is not watching, in words; empty while all is well."""
+        self.relists = 0
+        self.restarts = 0
+        """How often a silent watch was restarted."""
+        self.parse = ObjectParser(
+            scope.gvk.api_version,
+            scope.gvk.kind,
+            follow_manager=follow_manager,
+            transform=transform,
+            metadata_only=scope.metadata_only,
+        )
+        self._client = client
+        self._clock = client.clock
+        self._kind: Kind = kind if kind is not None else str(scope.gvk)
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._handlers: list[Handler] = []
+        self._task: asyncio.Task[None] | None = None
+        self._version = ""
+        self._can_stream_lists = True
+        self._failures = 0
+        self._bookmarks = False
+        self.last_progress = self._clock.monotonic()
+        """When the watch last told anything, on the clock's monotonic time."""
+
+    # -- for whoever uses it -----------------------------------------------------------------------------------
+
+    def add_handler(self, handler: Handler) -> None:
+        """Call `handler` for every change from now on, and for what is known already as initial changes."""
+        self._handlers.append(handler)
+        for stored in self.store:
+            self._tell(handler, Change(None, stored, initial=True))
+
+    def start(self) -> None:
+        """Begin to list and watch, in the background."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"informer {self.scope}")
+
+    async def stop(self) -> None:
+        """End the watch. The store keeps what it has."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self.state = State.STOPPED
+
+    @property
+    def resource_version(self) -> str:
+        """Up to where the watch has told everything."""
+        return self._version
+
+    def describe(self) -> str:
+        """One line on how it is doing, for people."""
+        age = self._clock.monotonic() - self.last_progress
+        text = f"{self.state.value}, {len(self.store)} objects, last progress {age:.0f} s ago"
+        return f"{text}: {self.trouble}" if self.trouble else text
+
+    # -- the state machine -------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        state = State.LISTING
+        while True:
+            self.state = state
+            try:
+                state = await self._enter(state)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                state = self._after(error)
+
+    async def _enter(self, state: State) -> State:
+        match state:
+            case State.LISTING:
+                if self._can_stream_lists:
+                    return await self._stream_list()
+                return await self._page_list()
+            case State.WATCHING:
+                return await self._watch()
+            case _:
+                await self._clock.sleep(self._delay())
+                return State.WATCHING if self._version else State.LISTING
+
+    def _after(self, error: Exception) -> State:
+        """The state that follows an error."""
+        if isinstance(error, Expired) and self.state is State.WATCHING:
+            _log.info("watch expired, listing again", watch=str(self.scope))
+            self._version = ""
+            return State.LISTING
+        if isinstance(error, _SilentWatchError):
+            self.restarts += 1
+            _log.warning("silent watch restarted", watch=str(self.scope), silence=str(error))
+            return State.WATCHING if self._version else State.LISTING
+        if self.state is State.LISTING and self._can_stream_lists and isinstance(error, Invalid | BadRequest):
+            _log.debug("server streams no lists, reading pages", watch=str(self.scope), error=str(error))
+            self._can_stream_lists = False
+            return State.LISTING
+        self._failures += 1
+        missing = isinstance(error, UnknownKind) or (isinstance(error, NotFound) and error.resource_missing)
+        if missing:
+            self._version = ""
+            told = self.trouble
+            self.trouble = (
+                f"the cluster serves no {self.scope.gvk}: is its CustomResourceDefinition installed?"
+            )
+            if not self.required:
+                self.synced.set()
+            elif told != self.trouble:
+                _log.warning(
+                    "kind missing, its controllers wait for it", watch=str(self.scope), error=self.trouble
+                )
+            return State.MISSING
+        if self._failures >= RELIST_AFTER_FAILURES:
+            self._version = ""  # a server restored from a backup may never reach the place we ask for
+        trouble = self._words(error)
+        if trouble != self.trouble:
+            _log.warning("watch failed", watch=str(self.scope), error=trouble)
+        self.trouble = trouble
+        return State.BACKING_OFF
+
+    def _words(self, error: Exception) -> str:
+        if isinstance(error, ClientError):
+            return str(error)
+        _log.error("watch failed unexpectedly", watch=str(self.scope), exc_info=error)
+        return f"{type(error).__name__}: {error}"
+
+    def _delay(self) -> float:
+        least, most = BACKOFF_SECONDS
+        base = min(most / 2, least * 2.0 ** min(self._failures - 1, 16))
+        return base * self._rng.uniform(1.0, 2.0)
+
+    # -- listing -----------------------------------------------------------------------------------------------
+
+    async def _stream_list(self) -> State:
+        """The initial state over the watch itself, which then goes on as the watch."""
+        found: list[StoredObject] = []
+        async with aclosing(self._open(send_initial_events=True)) as stream:
+            try:
+                async with asyncio.timeout(LIST_SILENCE_SECONDS) as silence:
+                    async for event in stream:
+                        silence.reschedule(asyncio.get_running_loop().time() + LIST_SILENCE_SECONDS)
+                        if isinstance(event, WatchEvent):
+                            self._collect(found, event.object)
+                        elif event.initial_events_end:
+                            self._swap_in(found, event.resource_version)
+                            break
+                    else:
+                        raise TransportError("the server ended the streaming list before it was complete")
+            except TimeoutError:
+                self._can_stream_lists = False
+                raise TransportError(
+                    f"the streaming list stood still for {LIST_SILENCE_SECONDS:.0f} s; reading pages instead"
+                ) from None
+            self._bookmarks = True
+            self.state = State.WATCHING
+            return await self._follow(stream)
+
+    async def _page_list(self) -> State:
+        found: list[StoredObject] = []
+        page = await self._client.list(self._kind, into=bytes, **self._selection())
+        for item in page.items:
+            self._collect(found, item)
+        self._swap_in(found, page.resource_version)
+        return State.WATCHING
+
+    def _collect(self, found: list[StoredObject], raw: bytes) -> None:
+        parsed = self._parse(raw)
+        if parsed is not None:
+            found.append(parsed)
+
+    def _swap_in(self, found: list[StoredObject], version: str) -> None:
+        if self.synced.is_set():
+            self.relists += 1
+        changes = self.store.replace(found, version)
+        self._version = version
+        self._progressed()
+        self.synced.set()
+        for change in changes:
+            self._tell_all(change)
+
+    # -- watching ----------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> State:
+        started = self._clock.monotonic()
+        before = self._version
+        async with aclosing(self._open(resource_version=self._version)) as stream:
+            state = await self._follow(stream)
+        if self._version == before and self._clock.monotonic() - started < 1.0:
+            raise TransportError("the server ended the watch at once")
+        return state
+
+    async def _follow(self, stream: Any) -> State:
+        """Take in events until the stream ends, fails or falls silent."""
+        loop = asyncio.get_running_loop()
+        limit = SILENCE_SECONDS if self._bookmarks else WATCH_SECONDS[1] + GRACE_SECONDS
+        heard = loop.time()
+        try:
+            async with asyncio.timeout(limit) as silence:
+                async for event in stream:
+                    if (
+                        loop.time() - heard > 1.0
+                    ):  # moving the timer for every event of a burst costs too much
+                        heard = loop.time()
+                        limit = SILENCE_SECONDS if self._bookmarks else limit
+                        silence.reschedule(heard + limit)
+                    self._take(event)
+        except TimeoutError:
+            raise _SilentWatchError(f"nothing arrived for {limit:.0f} s") from None
+        return State.WATCHING
+
+    def _take(self, event: WatchEvent[bytes] | Bookmark) -> None:
+        if isinstance(event, Bookmark):
+            self._bookmarks = True
+            self._version = event.resource_version
+            self.store.caught_up(event.resource_version)
+            self._progressed()
+            return
+        parsed = self._parse(event.object)
+        if parsed is None:
+            return
+        changes = self.store.remove(parsed) if event.type == "DELETED" else self.store.upsert(parsed)
+        self._version = parsed.resource_version
+        self._progressed()
+        for change in changes:
+            self._tell_all(change)
+
+    def _open(self, *, resource_version: str = "", send_initial_events: bool = False) -> Any:
+        """A watch: either the present state first, or on from a known version. Never both."""
+        options: WatchOptions = self._selection()
+        options["timeout_seconds"] = round(self._rng.uniform(*WATCH_SECONDS))
+        if send_initial_events:
+            options["send_initial_events"] = True
+        else:
+            options["resource_version"] = resource_version
+        return self._client.watch(self._kind, into=bytes, **options)
+
+    def _selection(self) -> Any:
+        options: dict[str, Any] = {}
+        if self.scope.namespace:
+            options["namespace"] = self.scope.namespace
+        if self.scope.labels:
+            options["label_selector"] = self.scope.labels
+        if self.scope.fields:
+            options["field_selector"] = self.scope.fields
+        if self.scope.metadata_only:
+            options["metadata_only"] = True
+        return options
+
+    # -- small things ------------------------------------------------------------------------------------------
+
+    def _parse(self, raw: bytes) -> StoredObject | None:
+        """One object. One that cannot be read is left out and said: the others go on."""
+        try:
+            return self.store.echo(raw) or self.parse(raw)
+        except Exception as error:
+            _log.exception(
+                "object left out of the cache",
+                watch=str(self.scope),
+                start=raw[:200].decode("utf-8", "replace"),
+                error=str(error),
+            )
+            return None
+
+    def _progressed(self) -> None:
+        self.last_progress = self._clock.monotonic()
+        if self._failures:
+            _log.info("watch is back", watch=str(self.scope))
+            self._failures = 0
+        self.trouble = ""
+
+    def _tell_all(self, change: Change) -> None:
+        for handler in self._handlers:
+            self._tell(handler, change)
+
+    def _tell(self, handler: Handler, change: Change) -> None:
+        try:
+            handler(change)
+        except (Exception, asyncio.CancelledError):  # it awaits nothing: no cancellation in it is ours
+            _log.exception("a handler failed", watch=str(self.scope), object=str(change.object.key))

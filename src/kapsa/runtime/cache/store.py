@@ -1,0 +1,350 @@
+"""The store: what an informer knows of one kind, with what we have written ourselves laid over it, and its indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+
+import structlog
+
+from kapsa.runtime.resources.selector import LabelSelector, matcher
+from kapsa.runtime.resources.stored_object import (
+    Change,
+    Key,
+    ObjectParser,
+    OwnerReference,
+    StoredObject,
+    Transform,
+    identified,
+    version_number,
+)
+
+__all__ = [
+    "Change",
+    "Index",
+    "Key",
+    "ObjectParser",
+    "OwnerReference",
+    "Store",
+    "StoredObject",
+    "Transform",
+    "by_label",
+]
+
+_log = structlog.get_logger(__name__)
+
+Index = Callable[[StoredObject], Iterable[Hashable]]
+"""The values under which an object is found by `Store.by_index`."""
+
+
+def _by_owner(stored: StoredObject) -> Iterable[Hashable]:
+    return [owner.uid for owner in stored.owners]
+
+
+def _by_namespace(stored: StoredObject) -> Iterable[Hashable]:
+    return (stored.namespace,)
+
+
+def by_label(name: str) -> Index:
+    """An index by the value of one label."""
+
+    def values(stored: StoredObject) -> Iterable[Hashable]:
+        value = stored.labels.get(name)
+        return () if value is None else (value,)
+
+    return values
+
+
+def _guarded(name: str, indexer: Index) -> Index:
+    """An index that files an object it cannot read under nothing, instead of stopping the watch for all others."""
+
+    def values(stored: StoredObject) -> Iterable[Hashable]:
+        try:
+            return tuple(indexer(stored))
+        except Exception as error:
+            _log.error("object not indexed", index=name, object=str(stored.key), error=repr(error))
+            return ()
+
+    return values
+
+
+class _Table:
+    """One index: value to keys. Most values of an owner index have one key, which then costs no set of its own."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self) -> None:
+        self._keys: dict[Hashable, Key | set[Key]] = {}
+
+    @classmethod
+    def of(cls, indexer: Index, objects: dict[Key, StoredObject]) -> _Table:
+        table = cls()
+        for key, stored in objects.items():
+            for value in indexer(stored):
+                table.add(value, key)
+        return table
+
+    def keys(self, value: Hashable) -> Iterable[Key]:
+        found = self._keys.get(value)
+        if found is None:
+            return ()
+        return found if isinstance(found, set) else (found,)
+
+    def add(self, value: Hashable, key: Key) -> None:
+        found = self._keys.get(value)
+        if found is None or found == key:
+            self._keys[value] = key
+        elif isinstance(found, set):
+            found.add(key)
+        else:
+            self._keys[value] = {found, key}
+
+    def discard(self, value: Hashable, key: Key) -> None:
+        found = self._keys.get(value)
+        if isinstance(found, set):
+            found.discard(key)
+            if found:
+                return
+        elif found != key:
+            return
+        del self._keys[value]
+
+
+class Store:
+    """The objects of one kind: what the watch said, and over it what we have written and the watch has not yet said.
+
+    Reading prefers the newer of the two, so a reconcile always sees its own writes, deletes included. The cache never
+    goes back in time: an event older than what is stored is dropped. Only `replace`, a relist, may go back.
+    """
+
+    OWNER = "owner"
+    NAMESPACE = "namespace"
+
+    def __init__(self) -> None:
+        self._objects: dict[Key, StoredObject] = {}
+        self._written: dict[Key, StoredObject] = {}
+        self._deleted: dict[Key, str] = {}
+        self._told = -1
+        """Up to which version the watch has told everything."""
+        self._indexers: dict[str, Index] = {self.OWNER: _by_owner, self.NAMESPACE: _by_namespace}
+        self._given: dict[str, Index] = {}
+        """The indexes of others, as they gave them."""
+        self._indexes: dict[str, _Table] = {self.OWNER: _Table(), self.NAMESPACE: _Table()}
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[StoredObject]:
+        if not self._written and not self._deleted:
+            yield from list(self._objects.values())
+            return
+        for key in [*self._objects, *(key for key in self._written if key not in self._objects)]:
+            found = self.get(key)
+            if found is not None:
+                yield found
+
+    def get(self, key: Key) -> StoredObject | None:
+        """The newest known state of one object; None if there is none, or we deleted it."""
+        stored = self._objects.get(key)
+        if self._written:
+            written = self._written.get(key)
+            if written is not None and (stored is None or written.version > stored.version):
+                stored = written
+        if self._deleted and stored is not None and self._deleted.get(key) == stored.uid:
+            return None
+        return stored
+
+    def seen(self, key: Key) -> StoredObject | None:
+        """What the watch said last about one object, without our own writes."""
+        return self._objects.get(key)
+
+    def select(self, *, namespace: str = "", labels: LabelSelector = None) -> list[StoredObject]:
+        """All objects, or those of a namespace, with these labels."""
+        found: Iterable[StoredObject] = self.by_index(self.NAMESPACE, namespace) if namespace else self
+        matches = matcher(labels)
+        return [each for each in found if matches is None or matches(each.labels)]
+
+    def by_index(self, index: str, value: Hashable) -> list[StoredObject]:
+        """The objects that the index files under this value."""
+        indexer = self._indexers.get(index)
+        if indexer is None:
+            raise KeyError(f"no index {index!r} here; there are {', '.join(sorted(self._indexers))}")
+        keys = self._indexes[index].keys(value)
+        if not self._written and not self._deleted:
+            return [self._objects[key] for key in keys]
+        found = []
+        for key in {*keys, *self._written}:
+            stored = self.get(key)
+            if stored is not None and value in indexer(stored):
+                found.append(stored)
+        return found
+
+    def has_index(self, index: str) -> bool:
+        return index in self._indexers
+
+    def owned_by(self, uid: str) -> list[StoredObject]:
+        """The objects with an owner reference to this UID."""
+        return self.by_index(self.OWNER, uid)
+
+    def add_index(self, name: str, indexer: Index) -> None:
+        """File all objects under one more index, now and from now on."""
+        if name in self._indexers:
+            if self._given.get(name) is not indexer:
+                raise ValueError(f"there is another index {name!r} here already")
+            return
+        self._given[name] = indexer
+        self._indexers[name] = guarded = _guarded(name, indexer)
+        self._indexes[name] = _Table.of(guarded, self._objects)
+
+    # -- what the watch says -----------------------------------------------------------------------------------
+
+    def replace(self, objects: Iterable[StoredObject], resource_version: str) -> list[Change]:
+        """Swap in a whole list and say what that changed, deletes included. A declared relist: may go back in time."""
+        fresh = {each.key: each for each in objects}
+        changes = []
+        for key, old in self._objects.items():
+            new = fresh.get(key)
+            if new == old:
+                fresh[key] = old  # others may hold it, and it need not be there twice
+                continue
+            if new is None:
+                changes.append(Change(old, None, initial=True))
+            elif new.uid != old.uid:
+                changes.append(Change(old, None, initial=True))
+                changes.append(Change(None, new, initial=True))
+            elif new.resource_version != old.resource_version:
+                changes.append(Change(old, new, initial=True))
+        changes.extend(
+            Change(None, new, initial=True) for key, new in fresh.items() if key not in self._objects
+        )
+        self._objects = fresh
+        self._deleted = {
+            key: uid for key, uid in self._deleted.items() if key in fresh and fresh[key].uid == uid
+        }
+        self._rebuild_indexes()
+        self._told = -1
+        self.caught_up(resource_version)
+        return changes
+
+    def upsert(self, new: StoredObject) -> list[Change]:
+        """An ADDED or MODIFIED event. Says what it changed: nothing if it is old news."""
+        key = new.key
+        old = self._objects.get(key)
+        if self._is_old_news(new, old):
+            return []
+        self._put(key, old, new)
+        self._told = max(self._told, new.version)
+        if self._written:
+            self._drop_written_until(key, new.version)
+        if self._deleted and self._deleted.get(key, new.uid) != new.uid:
+            del self._deleted[key]
+        if old is not None and old.uid != new.uid:  # deleted and made again between two events
+            return [Change(old, None), Change(None, new)]
+        return [Change(old, new)]
+
+    def remove(self, last: StoredObject) -> list[Change]:
+        """A DELETED event, with the object's last state."""
+        key = last.key
+        old = self._objects.get(key)
+        self._told = max(self._told, last.version)
+        if self._deleted.get(key) == last.uid:
+            del self._deleted[key]
+        if self._written:
+            written = self._written.get(key)
+            if written is not None and written.uid == last.uid:
+                del self._written[key]
+            self._drop_written_until(key, last.version)
+        if old is None or (old.uid != last.uid and old.version > last.version):
+            return []
+        self._put(key, old, None)
+        return [Change(last if old.uid == last.uid else old, None)]
+
+    def caught_up(self, resource_version: str) -> None:
+        """The watch has told everything up to this version: our writes until then need no place of their own."""
+        reached = version_number(resource_version)
+        self._told = max(self._told, reached)
+        if self._written:
+            self._written = {key: each for key, each in self._written.items() if each.version > reached}
+
+    # -- what we write -----------------------------------------------------------------------------------------
+
+    def note_write(self, written: StoredObject) -> StoredObject:
+        """The response of a write: readers see it at once, unless the watch has told of it, or of more, already.
+
+        Returns the object as readers get it, if it still is at this version, else as it was written.
+        """
+        known = self.get(written.key)
+        if known is not None and known.uid == written.uid and known.version >= written.version:
+            return known if known.resource_version == written.resource_version else written
+        if written.version > self._told:
+            self._written[written.key] = written
+        return written
+
+    def echo(self, raw: bytes) -> StoredObject | None:
+        """Our own write, if this is what the watch has to say of it: it need not be read twice."""
+        if not self._written:
+            return None
+        key, resource_version = identified(raw)
+        written = self._written.get(key)
+        return written if written is not None and written.resource_version == resource_version else None
+
+    def note_delete(self, key: Key, uid: str) -> None:
+        """The server said the object is gone: readers see that at once."""
+        written = self._written.get(key)
+        if written is not None and written.uid == uid:
+            # Its ADDED may still be on the way; the entry goes with its DELETED or the next list.
+            del self._written[key]
+            self._deleted[key] = uid
+        stored = self._objects.get(key)
+        if stored is not None and stored.uid == uid:
+            self._deleted[key] = uid
+
+    @property
+    def told(self) -> int:
+        """Up to which version the watch has told everything; -1 before its first list."""
+        return self._told
+
+    @property
+    def ahead(self) -> int:
+        """How many of our own writes the watch has not told yet."""
+        return len(self._written) + len(self._deleted)
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _is_old_news(self, new: StoredObject, old: StoredObject | None) -> bool:
+        """A watch tells changes in the order of their versions: one at or before the last is a repetition."""
+        version = new.version
+        if version < 0:  # no number to compare: only an exact repetition can be told
+            return old is not None and (old.uid, old.resource_version) == (new.uid, new.resource_version)
+        return version <= self._told
+
+    def _drop_written_until(self, key: Key, version: int) -> None:
+        mine = self._written.get(key)
+        if mine is not None and mine.version <= version:
+            del self._written[key]
+        # The watch tells changes in order, so whatever we wrote earlier has been told too. Responses arrive nearly in
+        # order: looking at the oldest entries is enough, a straggler is harmless since readers take the newer anyway.
+        while self._written:
+            oldest = next(iter(self._written))
+            if self._written[oldest].version > version:
+                break
+            del self._written[oldest]
+
+    def _put(self, key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
+        if new is None:
+            del self._objects[key]
+        else:
+            self._objects[key] = new
+        for name, indexer in self._indexers.items():
+            before = indexer(old) if old is not None else ()
+            after = indexer(new) if new is not None else ()
+            if before != after:
+                table = self._indexes[name]
+                for value in before:
+                    table.discard(value, key)
+                for value in after:
+                    table.add(value, key)
+
+    def _rebuild_indexes(self) -> None:
+        self._indexes = {name: _Table.of(indexer, self._objects) for name, indexer in self._indexers.items()}

@@ -1,0 +1,1 @@
+"""The client: typed calls to the API server, discovery, retries and watch streams."""

@@ -1,0 +1,1 @@
+"""Authentication: kubeconfigs, tokens, certificates, exec plugins and OpenID Connect."""

@@ -1,0 +1,191 @@
+"""Tokens from an OpenID Connect issuer: the `oidc` auth-provider of a kubeconfig."""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+import structlog
+
+from kapsa.runtime.client.auth.credentials import (
+    Credential,
+    RereadFile,
+    basic_header,
+    bearer_header,
+    content_of,
+)
+from kapsa.runtime.client.auth.tls import client_context
+from kapsa.runtime.clock import Clock
+from kapsa.runtime.errors import ConfigError, CredentialError
+
+__all__ = ["OidcProvider"]
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+_MARGIN = timedelta(seconds=10)
+_TIMEOUT = 20.0
+_ANSWER_LIMIT = 1024 * 1024
+
+Persist = Callable[[Mapping[str, str]], None]
+"""Keeps the new `id-token` and `refresh-token`: an issuer that rotates refresh tokens takes the old one back."""
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    exp: float = 0
+
+
+class _Endpoints(msgspec.Struct, frozen=True):
+    token_endpoint: str = ""
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    id_token: str = ""
+    refresh_token: str = ""
+    error: str = ""
+    error_description: str = ""
+
+
+class OidcProvider:
+    """Uses the id-token until it expires, then trades the refresh-token for a new one, once for all callers."""
+
+    def __init__(
+        self,
+        config: Mapping[str, str],
+        *,
+        origin: str,
+        authority: bytes | RereadFile | None,
+        clock: Clock,
+        persist: Persist | None = None,
+    ) -> None:
+        """`origin` is where the config was written down, for errors; `authority` is whom to trust as the issuer."""
+        for required in ("idp-issuer-url", "client-id"):
+            if not config.get(required):
+                raise ConfigError(f"{origin}.{required}: it is missing")
+        self._origin = origin
+        self._issuer = config["idp-issuer-url"].rstrip("/")
+        self._client = config["client-id"]
+        self._secret = config.get("client-secret", "")
+        self._id_token = config.get("id-token", "")
+        self._refresh_token = config.get("refresh-token", "")
+        self._authority = authority
+        self._clock = clock
+        self._persist = persist
+        self._told_of_loss = False
+        self._current: Credential | None = None
+        self._expires = expiry(self._id_token)
+        self._lock = asyncio.Lock()
+        self._tls()  # an authority that is none is said now, not at the first request
+
+    async def current(self) -> Credential:
+        if self._usable():
+            assert self._current is not None
+            return self._current
+        async with self._lock:
+            if not self._usable():
+                self._current = await self._obtain()
+            assert self._current is not None
+            return self._current
+
+    async def rejected(self, used: Credential) -> bool:
+        if not self._refresh_token:
+            return False
+        if used is self._current:
+            self._current, self._id_token = None, ""
+        return True
+
+    def _usable(self) -> bool:
+        return self._current is not None and self._clock.now() < self._expires - _MARGIN
+
+    async def _obtain(self) -> Credential:
+        if not self._id_token or self._clock.now() >= self._expires - _MARGIN:
+            await self._refresh()
+        return Credential((bearer_header(self._id_token),))
+
+    async def _refresh(self) -> None:
+        if not self._refresh_token:
+            raise CredentialError(
+                f"the id-token of {self._issuer} has expired and there is no refresh-token: log in again"
+            )
+        tokens = await self._exchange()
+        if not tokens.id_token:
+            why = tokens.error_description or tokens.error or "its answer holds no id_token"
+            raise CredentialError(f"{self._issuer} did not renew the token: {why}. Log in again")
+        self._id_token = tokens.id_token
+        self._refresh_token = tokens.refresh_token or self._refresh_token
+        self._expires = expiry(self._id_token)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Write the new tokens back. They are good even where that fails, as on a read-only volume."""
+        if self._persist is None:
+            return
+        try:
+            self._persist({"id-token": self._id_token, "refresh-token": self._refresh_token})
+        except Exception as error:
+            if not self._told_of_loss:
+                # Only the system's own words are safe to log: others may quote the file, and so the tokens in it.
+                why = str(error) if isinstance(error, OSError) else type(error).__name__
+                _log.warning(
+                    "renewed token not written back: after a restart a new login may be needed",
+                    place=self._origin,
+                    error=why,
+                )
+            self._told_of_loss = True
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        authority = content_of(self._authority)
+        if not authority:
+            return True
+        try:
+            return client_context(ca=authority)
+        except ConfigError as error:
+            raise ConfigError(f"{self._origin}.idp-certificate-authority: {error}") from error
+
+    async def _exchange(self) -> _Tokens:
+        limits = aiohttp.ClientTimeout(total=_TIMEOUT)
+        tls = self._tls()
+        try:
+            async with aiohttp.ClientSession(timeout=limits) as session:
+                document = f"{self._issuer}/.well-known/openid-configuration"
+                async with session.get(document, ssl=tls, allow_redirects=False) as answer:
+                    if answer.status != 200:
+                        raise CredentialError(f"{document} answered {answer.status}")
+                    endpoints = await _read(answer, _Endpoints)
+                form = {
+                    "grant_type": "refresh_token",
+                    "refresh_token": self._refresh_token,
+                    "client_id": self._client,
+                }
+                headers = dict([basic_header(self._client, self._secret)]) if self._secret else {}
+                async with session.post(
+                    endpoints.token_endpoint, data=form, headers=headers, ssl=tls, allow_redirects=False
+                ) as answer:
+                    return await _read(answer, _Tokens)
+        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
+            raise CredentialError(f"{self._issuer} can't be asked for a token: {error}") from error
+
+
+async def _read(answer: aiohttp.ClientResponse, kind: type[T]) -> T:
+    content = bytearray()
+    async for chunk in answer.content.iter_any():
+        content += chunk
+        if len(content) > _ANSWER_LIMIT:
+            raise CredentialError(f"{answer.url} answered with more than 1 MB")
+    return msgspec.json.decode(content, type=kind)
+
+
+def expiry(token: str) -> datetime:
+    """When a token says it expires. Read without checking the signature, which is the API server's business."""
+    try:
+        payload = token.split(".")[1]
+        padded = payload + "=" * (-len(payload) % 4)
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Claims)
+        return datetime.fromtimestamp(claims.exp, UTC)
+    except (IndexError, ValueError, OverflowError, msgspec.DecodeError):
+        return datetime.min.replace(tzinfo=UTC) + _MARGIN

@@ -1,0 +1,356 @@
+"""The Kubernetes API client: typed and untyped objects by the same calls.
+
+    web = await client.get("apps/v1/Deployment", "web", namespace="shop")      # a dict
+    app = await client.get(MyApp, "web", namespace="shop")                     # a MyApp
+    await client.patch(MyApp, "web", {"status": {"ready": 1}}, namespace="shop", subresource="status")
+
+Verbs for one object look in the object's own namespace, else in the client's; `list` and `watch` take all
+namespaces unless told one.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
+
+from kapsa.runtime.client.binding import Manifest, encode, identity_of
+from kapsa.runtime.client.config import load_config
+from kapsa.runtime.client.dispatch import WriteGate
+from kapsa.runtime.client.http.transport import HttpTransport
+from kapsa.runtime.client.reader import Kind, Reader, call_of
+from kapsa.runtime.clock import Clock
+from kapsa.runtime.errors import NotFound
+from kapsa.runtime.resources.selector import LabelSelector, selector_text
+
+__all__ = ["Client", "DeleteOptions", "PatchType", "Propagation", "WriteOptions"]
+
+T = TypeVar("T")
+Propagation = Literal["Foreground", "Background", "Orphan"]
+PatchType = Literal["merge", "json", "strategic"]
+Patch = Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes
+"""A merge or strategic patch, a list of JSON patch operations, or either as JSON text."""
+
+_WRITE = {"Accept": "application/json", "Content-Type": "application/json"}
+_PATCH: dict[PatchType, dict[str, str]] = {
+    "merge": {"Accept": "application/json", "Content-Type": "application/merge-patch+json"},
+    "json": {"Accept": "application/json", "Content-Type": "application/json-patch+json"},
+    "strategic": {"Accept": "application/json", "Content-Type": "application/strategic-merge-patch+json"},
+}
+# JSON is YAML, and the API server takes it under this name since the first version of server-side apply.
+_APPLY = {"Accept": "application/json", "Content-Type": "application/apply-patch+yaml"}
+# An apply with a field that the server does not know is refused under any validation. Under Warn and Strict it parses
+# the text again to find keys that are there twice, which an encoded object never has.
+_PARSED_ONCE = ("fieldValidation", "Ignore")
+
+
+class WriteOptions(TypedDict, total=False):
+    """How to write one object."""
+
+    namespace: str
+    """Where it goes; the object's own namespace, else the client's, unless said."""
+    subresource: str
+    """`status`, `scale` or another."""
+    field_manager: str
+    """Who owns the fields; the client's own unless said."""
+    dry_run: bool
+    """Have the server do all but keep the result."""
+    field_validation: Literal["Ignore", "Warn", "Strict"]
+    """What the server does about fields it does not know; it warns unless said, and refuses them in an apply."""
+
+
+class DeleteOptions(TypedDict, total=False):
+    """How to delete one object."""
+
+    namespace: str
+    propagation: Propagation
+    """What happens to what the object owns; the server's default for its kind unless said."""
+    uid: str
+    """Only this very object, not a later one of the same name."""
+    resource_version: str
+    """Only if it has not changed since."""
+    grace_seconds: int
+    dry_run: bool
+
+
+class Client(Reader):
+    """Reads and writes one cluster.
+
+    429, 503, 504 and broken connections are retried within a budget, honouring Retry-After, where repeating is
+    safe: see `kapsa.runtime.client.retry`. Every write passes `before_write`, which can keep it from leaving.
+    """
+
+    @classmethod
+    def connect(
+        cls,
+        *,
+        kubeconfig: Path | str | None = None,
+        context: str | None = None,
+        field_manager: str = "kapsa",
+        connections: int = 32,
+        clock: Clock | None = None,
+    ) -> Self:
+        """A client for the cluster meant: the kubeconfig named, else `KUBECONFIG`, else the cluster of the pod we
+        run in, else `~/.kube/config`."""
+        target = load_config(kubeconfig=kubeconfig, context=context, clock=clock)
+        transport = HttpTransport(target.access, connections=connections, user_agent=field_manager)
+        return cls(
+            transport,
+            clock=clock,
+            field_manager=field_manager,
+            namespace=target.namespace,
+            cluster=f"{target.access.server} ({target.origin})",
+        )
+
+    def derive(self, *, field_manager: str | None = None, before_write: WriteGate | None = None) -> "Client":
+        """A client on the same connections, with a field manager and a write gate of its own."""
+        other = Client.__new__(Client)
+        other.__dict__.update(self.__dict__)
+        other.field_manager = field_manager or self.field_manager
+        other._dispatcher = self._dispatcher.gated(before_write)  # noqa: SLF001 - one of our own
+        return other
+
+    async def create(self, body: T, **options: Unpack[WriteOptions]) -> T:
+        """Make a new object; `AlreadyExists` if its name is taken.
+
+        A create whose fate is unknown (the connection broke, the server timed out) is not repeated: the error
+        is raised, and whoever reconciles next looks at what is there.
+        """
+        identity = identity_of(body)
+        binding = await self._bind(identity.kind, identity.type)
+        namespace = self._namespace(binding, options.get("namespace") or identity.namespace)
+        if binding.resource.namespaced and not namespace:
+            raise ValueError(f"{binding.resource.kind} {identity.name!r} is namespaced: say where it goes")
+        response = await self._dispatcher.send(
+            call_of("create", binding, namespace, identity.name),
+            "POST",
+            binding.collection_path(namespace),
+            query=self._write_query(options),
+            headers=_WRITE,
+            body=encode(body),
+            idempotent=False,
+        )
+        created: T = binding.decode(response.body)
+        return created
+
+    async def create_subresource(
+        self, kind: Kind, name: str, subresource: str, body: Any, *, namespace: str = ""
+    ) -> Manifest:
+        """Post to a subresource that is an action: `eviction`, `binding`, `token`."""
+        binding = await self._bind(kind, dict)
+        namespace = self._namespace(binding, namespace)
+        response = await self._dispatcher.send(
+            call_of("create", binding, namespace, name, subresource),
+            "POST",
+            binding.object_path(name, namespace, subresource),
+            query=self._write_query({}),
+            headers=_WRITE,
+            body=encode(body),
+            idempotent=False,
+        )
+        result: Manifest = binding.decode(response.body)
+        return result
+
+    async def replace(self, body: T, **options: Unpack[WriteOptions]) -> T:
+        """Put the whole object. With a resourceVersion in its metadata, `Conflict` if it changed since."""
+        identity = identity_of(body)
+        binding = await self._bind(identity.kind, identity.type)
+        namespace = self._namespace(binding, options.get("namespace") or identity.namespace)
+        subresource = options.get("subresource", "")
+        response = await self._dispatcher.send(
+            call_of("update", binding, namespace, identity.name, subresource),
+            "PUT",
+            binding.object_path(identity.name, namespace, subresource),
+            query=self._write_query(options),
+            headers=_WRITE,
+            body=encode(body),
+            idempotent=True,
+        )
+        replaced: T = binding.decode(response.body)
+        return replaced
+
+    @overload
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Patch,
+        *,
+        into: type[T],
+        type: PatchType = "merge",
+        **options: Unpack[WriteOptions],
+    ) -> T: ...
+    @overload
+    async def patch(
+        self,
+        kind: type[T],
+        name: str,
+        patch: Patch,
+        *,
+        type: PatchType = "merge",
+        **options: Unpack[WriteOptions],
+    ) -> T: ...
+    @overload
+    async def patch(
+        self,
+        kind: str,
+        name: str,
+        patch: Patch,
+        *,
+        type: PatchType = "merge",
+        **options: Unpack[WriteOptions],
+    ) -> Manifest: ...
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Patch,
+        *,
+        into: type[Any] | None = None,
+        type: PatchType = "merge",  # noqa: A002 - kubectl's own word
+        **options: Unpack[WriteOptions],
+    ) -> Any:
+        """Change part of an object. A JSON patch is repeated only if the server can't have acted on it."""
+        binding = await self._bind(kind, into)
+        namespace = self._namespace(binding, options.get("namespace", ""))
+        subresource = options.get("subresource", "")
+        response = await self._dispatcher.send(
+            call_of("patch", binding, namespace, name, subresource),
+            "PATCH",
+            binding.object_path(name, namespace, subresource),
+            query=self._write_query(options),
+            headers=_PATCH[type],
+            body=encode(patch),
+            idempotent=type != "json",
+        )
+        return binding.decode(response.body)
+
+    @overload
+    async def apply(
+        self, body: Any, *, into: type[T], force: bool = False, **options: Unpack[WriteOptions]
+    ) -> T: ...
+    @overload
+    async def apply(self, body: T, *, force: bool = False, **options: Unpack[WriteOptions]) -> T: ...
+    async def apply(
+        self,
+        body: Any,
+        *,
+        into: type[Any] | None = None,
+        force: bool = False,
+        **options: Unpack[WriteOptions],
+    ) -> Any:
+        """Server-side apply: `body` holds the fields we own and nothing else.
+
+        `Conflict`, with the other managers in `causes`, if a field belongs to someone else; `force` takes it.
+        """
+        identity = identity_of(body)
+        binding = await self._bind(identity.kind, into or identity.type)
+        namespace = self._namespace(binding, options.get("namespace") or identity.namespace)
+        subresource = options.get("subresource", "")
+        query = self._write_query(options)
+        if not options.get("field_validation"):
+            query = (*query, _PARSED_ONCE)
+        if force:
+            query = (*query, ("force", "true"))
+        response = await self._dispatcher.send(
+            call_of("patch", binding, namespace, identity.name, subresource),
+            "PATCH",
+            binding.object_path(identity.name, namespace, subresource),
+            query=query,
+            headers=_APPLY,
+            body=encode(body),
+            idempotent=True,
+        )
+        return binding.decode(response.body)
+
+    async def scale(self, kind: Kind, name: str, replicas: int, *, namespace: str = "") -> Manifest:
+        """Set the replicas through the scale subresource; returns the `autoscaling/v1` Scale."""
+        patch = {"spec": {"replicas": replicas}}
+        scale: Manifest = await self.patch(
+            kind, name, patch, into=dict, namespace=namespace, subresource="scale"
+        )
+        return scale
+
+    async def delete(
+        self, kind: Kind, name: str, *, missing_ok: bool = False, **options: Unpack[DeleteOptions]
+    ) -> bool:
+        """Ask for an object's deletion; finalizers may keep it for a while.
+
+        True if the server took it; False, with `missing_ok`, if there was nothing to delete.
+        `Conflict` if the object is not the one that `uid` or `resource_version` name.
+        """
+        try:
+            await self.delete_object(kind, name, **options)
+        except NotFound:
+            if not missing_ok:
+                raise
+            return False
+        return True
+
+    async def delete_object(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Manifest | None:
+        """The same as `delete`, and what is left: the object, while finalizers or a grace period hold it, or None."""
+        binding = await self._bind(kind, None)
+        namespace = self._namespace(binding, options.get("namespace", ""))
+        response = await self._dispatcher.send(
+            call_of("delete", binding, namespace, name),
+            "DELETE",
+            binding.object_path(name, namespace),
+            headers=_WRITE,
+            body=_delete_body(options),
+            idempotent=True,
+        )
+        answer: Manifest = binding.into(dict).decode(response.body)
+        # Some kinds answer with the object as it was: only a deletion timestamp says that it is still there.
+        return answer if (answer.get("metadata") or {}).get("deletionTimestamp") else None
+
+    async def delete_collection(
+        self,
+        kind: Kind,
+        *,
+        label_selector: LabelSelector = None,
+        field_selector: str = "",
+        **options: Unpack[DeleteOptions],
+    ) -> None:
+        """Ask for the deletion of all objects of a kind in one namespace that the selectors choose."""
+        binding = await self._bind(kind, None)
+        namespace = self._namespace(binding, options.get("namespace", ""))
+        query = []
+        if labels := selector_text(label_selector):
+            query.append(("labelSelector", labels))
+        if field_selector:
+            query.append(("fieldSelector", field_selector))
+        await self._dispatcher.send(
+            call_of("deletecollection", binding, namespace),
+            "DELETE",
+            binding.collection_path(namespace),
+            query=query,
+            headers=_WRITE,
+            body=_delete_body(options),
+            idempotent=True,
+        )
+
+    def _write_query(self, options: WriteOptions) -> tuple[tuple[str, str], ...]:
+        query: tuple[tuple[str, str], ...] = (
+            ("fieldManager", options.get("field_manager") or self.field_manager),
+        )
+        if options.get("dry_run"):
+            query = (*query, ("dryRun", "All"))
+        if validation := options.get("field_validation"):
+            query = (*query, ("fieldValidation", validation))
+        return query
+
+
+def _delete_body(options: DeleteOptions) -> bytes:
+    body: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if propagation := options.get("propagation"):
+        body["propagationPolicy"] = propagation
+    if "grace_seconds" in options:
+        body["gracePeriodSeconds"] = options["grace_seconds"]
+    preconditions = {}
+    if uid := options.get("uid"):
+        preconditions["uid"] = uid
+    if version := options.get("resource_version"):
+        preconditions["resourceVersion"] = version
+    if preconditions:
+        body["preconditions"] = preconditions
+    if options.get("dry_run"):
+        body["dryRun"] = ["All"]
+    return encode(body)

@@ -1,0 +1,398 @@
+"""The reading half of the client: get, list, watch, logs."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
+
+import msgspec
+
+from kapsa.runtime.client.binding import Binding, Manifest, ResourceList, kind_of, resource_of
+from kapsa.runtime.client.discovery import Discovery
+from kapsa.runtime.client.dispatch import Call, CallObserver, Dispatcher, Verb, WriteGate
+from kapsa.runtime.client.http.transport import Query, StreamResponse, Transport
+from kapsa.runtime.client.retry import RetryPolicy
+from kapsa.runtime.client.watch import (
+    Bookmark,
+    Lines,
+    WatchEvent,
+    bookmark,
+    decode_envelope,
+    split_lines,
+    watch_error,
+)
+from kapsa.runtime.clock import Clock, SystemClock
+from kapsa.runtime.errors import DecodeError, Expired, TransportError, error_from_response
+from kapsa.runtime.resources.selector import LabelSelector, selector_text
+
+__all__ = ["GetOptions", "Kind", "ListOptions", "LogOptions", "Reader", "WatchOptions"]
+
+T = TypeVar("T")
+Kind = str | type[Any]
+"""`"apps/v1/Deployment"`, `"v1/Service"`, a `CustomResource` class, or a struct that names its kind."""
+
+_JSON = {"Accept": "application/json"}
+_GZIP_JSON = {"Accept": "application/json", "Accept-Encoding": "gzip"}
+_METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"}
+_METADATA_LIST = {
+    "Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+    "Accept-Encoding": "gzip",
+}
+_TEXT = {"Accept": "text/plain, */*"}
+_ERROR_BODY_LIMIT = 64 * 1024
+_ERROR_BODY_SECONDS = 5.0
+
+
+class GetOptions(TypedDict, total=False):
+    """How to read one object."""
+
+    namespace: str
+    """Where it is; the client's own namespace unless said."""
+    subresource: str
+    """`status`, `scale` or another; a subresource of another kind needs `into`."""
+    metadata_only: bool
+    """Ask for the metadata alone."""
+    resource_version: str
+    """`"0"` lets the server answer from its cache."""
+
+
+class _Selection(TypedDict, total=False):
+    namespace: str
+    """Only this namespace; all of them unless said."""
+    label_selector: LabelSelector
+    field_selector: str
+    metadata_only: bool
+    """Ask for the metadata alone."""
+    resource_version: str
+
+
+class ListOptions(_Selection, total=False):
+    """Which objects to list."""
+
+    limit: int
+    """Objects a page; 500 unless said, 0 asks for all at once."""
+    resource_version_match: str
+
+
+class WatchOptions(_Selection, total=False):
+    """Which objects to watch, and from where."""
+
+    send_initial_events: bool
+    """Stream the present state first, then a bookmark with `initial_events_end`. Only for a new watch."""
+    timeout_seconds: int
+    """Ask the server to end the watch after so long."""
+
+
+class LogOptions(TypedDict, total=False):
+    """Which part of a pod's log to read."""
+
+    namespace: str
+    container: str
+    previous: bool
+    """The log of the container's previous run."""
+    tail_lines: int
+    since_seconds: int
+    limit_bytes: int
+    timestamps: bool
+
+
+class Reader:
+    """Reads one cluster."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Clock | None = None,
+        field_manager: str = "kapsa",
+        namespace: str = "default",
+        retry: RetryPolicy | None = None,
+        before_write: WriteGate | None = None,
+        cluster: str = "",
+    ) -> None:
+        self.clock = clock or SystemClock()
+        self.cluster = cluster
+        """Which cluster this is, in words for people."""
+        self.field_manager = field_manager
+        """Who owns the fields this client writes."""
+        self.namespace = namespace
+        """Where single objects are looked for when nothing else says it."""
+        self._dispatcher = Dispatcher(
+            transport, clock=self.clock, retry=retry or RetryPolicy(), before_write=before_write
+        )
+        self.discovery = Discovery(self._fetch, clock=self.clock)
+        self._bindings: dict[tuple[Kind, type[Any] | None], Binding] = {}
+
+    def observe(self, observer: CallObserver) -> None:
+        """Have `observer` told of every request: metrics, tests that count, RBAC recorders."""
+        self._dispatcher.observers.append(observer)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._dispatcher.transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @overload
+    async def get(self, kind: Kind, name: str, *, into: type[T], **options: Unpack[GetOptions]) -> T: ...
+    @overload
+    async def get(self, kind: type[T], name: str, **options: Unpack[GetOptions]) -> T: ...
+    @overload
+    async def get(self, kind: str, name: str, **options: Unpack[GetOptions]) -> Manifest: ...
+    async def get(
+        self, kind: Kind, name: str, *, into: type[Any] | None = None, **options: Unpack[GetOptions]
+    ) -> Any:
+        """One object, read into its class; a dict when the kind is a string; or `into` any type that fits."""
+        binding = await self._bind(kind, into)
+        namespace = self._namespace(binding, options.get("namespace", ""))
+        subresource = options.get("subresource", "")
+        version = options.get("resource_version")
+        response = await self._dispatcher.send(
+            call_of("get", binding, namespace, name, subresource),
+            "GET",
+            binding.object_path(name, namespace, subresource),
+            query=(("resourceVersion", version),) if version is not None else (),
+            headers=_METADATA if options.get("metadata_only") else _JSON,
+            idempotent=True,
+        )
+        return binding.decode(response.body)
+
+    @overload
+    async def list(self, kind: Kind, *, into: type[T], **options: Unpack[ListOptions]) -> ResourceList[T]: ...
+    @overload
+    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> ResourceList[T]: ...
+    @overload
+    async def list(self, kind: str, **options: Unpack[ListOptions]) -> ResourceList[Manifest]: ...
+    async def list(
+        self, kind: Kind, *, into: type[Any] | None = None, **options: Unpack[ListOptions]
+    ) -> ResourceList[Any]:
+        """All objects, as of one resourceVersion.
+
+        Read page by page. If the server forgets the place while we turn pages, all is asked for at once.
+        """
+        items: list[Any] = []
+        version = ""
+        try:
+            async for page in self._pages(kind, into, options):
+                items += page.items
+                version = page.resource_version
+        except Expired:
+            if not items:
+                raise
+            whole = ListOptions(**{**options, "limit": 0})
+            async for page in self._pages(kind, into, whole):
+                return page
+        return ResourceList(items, version)
+
+    @overload
+    def pages(
+        self, kind: Kind, *, into: type[T], **options: Unpack[ListOptions]
+    ) -> AsyncIterator[ResourceList[T]]: ...
+    @overload
+    def pages(self, kind: type[T], **options: Unpack[ListOptions]) -> AsyncIterator[ResourceList[T]]: ...
+    @overload
+    def pages(self, kind: str, **options: Unpack[ListOptions]) -> AsyncIterator[ResourceList[Manifest]]: ...
+    def pages(
+        self, kind: Kind, *, into: type[Any] | None = None, **options: Unpack[ListOptions]
+    ) -> AsyncIterator[ResourceList[Any]]:
+        """The same as `list`, a page at a time. Raises `Expired` if the server forgets the place."""
+        return self._pages(kind, into, options)
+
+    async def _pages(
+        self, kind: Kind, into: type[Any] | None, options: ListOptions
+    ) -> AsyncIterator[ResourceList[Any]]:
+        binding = await self._bind(kind, into)
+        namespace = options.get("namespace", "")
+        path = binding.collection_path(namespace)
+        call = call_of("list", binding, namespace)
+        query = _selection(options)
+        if "resource_version_match" in options:
+            query.append(("resourceVersionMatch", options["resource_version_match"]))
+        if limit := options.get("limit", 500):
+            query.append(("limit", str(limit)))
+        headers = _METADATA_LIST if options.get("metadata_only") else _GZIP_JSON
+        while True:
+            response = await self._dispatcher.send(
+                call, "GET", path, query=query, headers=headers, idempotent=True
+            )
+            page = binding.decode_list(response.body)
+            yield page
+            if not page.continue_token:
+                return
+            # A continue token carries the resourceVersion: the server refuses both together.
+            query = [pair for pair in query if pair[0] not in _FIRST_PAGE_ONLY]
+            query.append(("continue", page.continue_token))
+
+    @overload
+    def watch(
+        self, kind: Kind, *, into: type[T], **options: Unpack[WatchOptions]
+    ) -> AsyncIterator[WatchEvent[T] | Bookmark]: ...
+    @overload
+    def watch(
+        self, kind: type[T], **options: Unpack[WatchOptions]
+    ) -> AsyncIterator[WatchEvent[T] | Bookmark]: ...
+    @overload
+    def watch(
+        self, kind: str, **options: Unpack[WatchOptions]
+    ) -> AsyncIterator[WatchEvent[Manifest] | Bookmark]: ...
+    def watch(
+        self, kind: Kind, *, into: type[Any] | None = None, **options: Unpack[WatchOptions]
+    ) -> AsyncIterator[WatchEvent[Any] | Bookmark]:
+        """Changes as they happen, with bookmarks, until the server ends the watch.
+
+        An error, also one sent inside the stream, is raised as its type (`Expired`: list again). Nothing is
+        retried: resuming is the informer's business. Whoever leaves the loop early closes the iterator
+        (`contextlib.aclosing`).
+        """
+        return self._watch(kind, into, options)
+
+    async def _watch(
+        self, kind: Kind, into: type[Any] | None, options: WatchOptions
+    ) -> AsyncIterator[WatchEvent[Any] | Bookmark]:
+        binding = await self._bind(kind, into)
+        namespace = options.get("namespace", "")
+        path = binding.collection_path(namespace)
+        query = [*_selection(options), ("watch", "true"), ("allowWatchBookmarks", "true")]
+        if options.get("send_initial_events"):
+            query += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
+        if timeout := options.get("timeout_seconds"):
+            query.append(("timeoutSeconds", str(timeout)))
+        headers = _METADATA if options.get("metadata_only") else _JSON
+        async for lines in self._lines(call_of("watch", binding, namespace), path, query, headers):
+            for line in lines:
+                try:
+                    envelope = decode_envelope(line)
+                except (msgspec.DecodeError, RecursionError) as error:
+                    raise DecodeError(f"watch {path}: not a watch event: {error}") from error
+                match envelope.type:
+                    case "ADDED" | "MODIFIED" | "DELETED" as event:
+                        yield WatchEvent(event, binding.decode(envelope.object))
+                    case "BOOKMARK":
+                        yield bookmark(envelope.object)
+                    case "ERROR":
+                        raise watch_error(envelope.object, f"watch {path}")
+                    case other:
+                        raise DecodeError(f"watch {path}: unknown event type {other!r}")
+
+    async def logs(self, pod: str, **options: Unpack[LogOptions]) -> str:
+        """What a pod wrote so far."""
+        namespace = options.get("namespace") or self.namespace
+        binding = await self._bind("v1/Pod", None)
+        response = await self._dispatcher.send(
+            call_of("get", binding, namespace, pod, "log"),
+            "GET",
+            binding.object_path(pod, namespace, "log"),
+            query=_log_query(options),
+            headers=_TEXT,
+            idempotent=True,
+        )
+        return response.body.decode("utf-8", "replace")
+
+    async def follow_logs(self, pod: str, **options: Unpack[LogOptions]) -> AsyncIterator[str]:
+        """The lines a pod writes, as they come, until it ends."""
+        namespace = options.get("namespace") or self.namespace
+        binding = await self._bind("v1/Pod", None)
+        call = call_of("get", binding, namespace, pod, "log")
+        query = [*_log_query(options), ("follow", "true")]
+        path = binding.object_path(pod, namespace, "log")
+        async for lines in self._lines(call, path, query, _TEXT, last_line_may_be_open=True):
+            for line in lines:
+                yield line.decode("utf-8", "replace")
+
+    async def read(self, path: str) -> bytes:
+        """A path that is not a resource, such as `/version` or `/openapi/v3`."""
+        return await self._fetch(path, "application/json")
+
+    async def _lines(
+        self,
+        call: Call,
+        path: str,
+        query: Query,
+        headers: dict[str, str],
+        *,
+        last_line_may_be_open: bool = False,
+    ) -> AsyncIterator[Lines]:
+        started = self.clock.monotonic()
+        code = 0
+        transport = self._dispatcher.transport
+        try:
+            async with transport.stream("GET", path, query=query, headers=headers) as response:
+                code = response.status
+                self._dispatcher.warnings.hear(response.headers, "GET", path)
+                if code >= 300:
+                    body = await _start_of(response)
+                    raise error_from_response(code, response.headers, body, action=f"GET {path}")
+                self._dispatcher.observed(call, code, self.clock.monotonic() - started)
+                async for lines in split_lines(response, last_line_may_be_open=last_line_may_be_open):
+                    yield lines
+        finally:
+            if not 0 < code < 300:
+                self._dispatcher.observed(call, code, self.clock.monotonic() - started)
+
+    async def _fetch(self, path: str, accept: str) -> bytes:
+        headers = {"Accept": accept, "Accept-Encoding": "gzip"}
+        response = await self._dispatcher.send(Call("get"), "GET", path, headers=headers, idempotent=True)
+        return response.body
+
+    async def _bind(self, kind: Kind, into: type[Any] | None) -> Binding:
+        binding = self._bindings.get((kind, into))
+        if binding is None:
+            resource = resource_of(kind) or await self.discovery.resource(kind_of(kind))
+            binding = Binding(resource, into or (dict if isinstance(kind, str) else kind))
+            self._bindings[kind, into] = binding
+        return binding
+
+    def _namespace(self, binding: Binding, namespace: str) -> str:
+        return (namespace or self.namespace) if binding.resource.namespaced else ""
+
+
+_FIRST_PAGE_ONLY = ("resourceVersion", "resourceVersionMatch", "continue")
+
+
+def call_of(verb: Verb, binding: Binding, namespace: str, name: str = "", subresource: str = "") -> Call:
+    """The call in the words of RBAC."""
+    resource = binding.resource
+    return Call(verb, resource.group, resource.plural, subresource, namespace, name)
+
+
+def _selection(options: _Selection) -> list[tuple[str, str]]:
+    query = []
+    if labels := selector_text(options.get("label_selector")):
+        query.append(("labelSelector", labels))
+    if fields := options.get("field_selector"):
+        query.append(("fieldSelector", fields))
+    if "resource_version" in options:
+        query.append(("resourceVersion", options["resource_version"]))
+    return query
+
+
+def _log_query(options: LogOptions) -> list[tuple[str, str]]:
+    query = []
+    for name, parameter in (
+        ("container", "container"),
+        ("previous", "previous"),
+        ("tail_lines", "tailLines"),
+        ("since_seconds", "sinceSeconds"),
+        ("limit_bytes", "limitBytes"),
+        ("timestamps", "timestamps"),
+    ):
+        value = options.get(name)
+        if value is not None and value is not False:
+            query.append((parameter, "true" if value is True else str(value)))
+    return query
+
+
+async def _start_of(response: StreamResponse) -> bytes:
+    """What comes of a refusal's text. Its status is known, and must not be lost if the text stalls or breaks off."""
+    body = b""
+    with contextlib.suppress(TimeoutError, TransportError):
+        async with asyncio.timeout(_ERROR_BODY_SECONDS):
+            async for chunk in response:
+                body += chunk
+                if len(body) > _ERROR_BODY_LIMIT:
+                    break
+    return body

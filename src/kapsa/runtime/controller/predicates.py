@@ -1,0 +1,100 @@
+"""Predicates: which changes of an object are worth a reconcile.
+
+A predicate is any callable that takes a `Change` and returns whether it matters. The ones here compare the old with
+the new object; an object that appears or disappears always matters to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from kapsa.runtime.cache.store import Change
+
+__all__ = [
+    "Predicate",
+    "all_of",
+    "annotation_changed",
+    "any_of",
+    "deletion_requested",
+    "generation_changed",
+    "label_changed",
+    "negate",
+    "resource_version_changed",
+]
+
+Predicate: TypeAlias = Callable[[Change], bool]
+
+
+def generation_changed(change: Change) -> bool:
+    """The spec changed, or somebody asked for the deletion. Status and metadata writes do not count.
+
+    Kinds without a generation (ConfigMap, Secret ...) count every change.
+    """
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return True
+    return (
+        new.generation == 0
+        or old.uid != new.uid
+        or old.generation != new.generation
+        or old.deletion_timestamp != new.deletion_timestamp
+    )
+
+
+def resource_version_changed(change: Change) -> bool:
+    """Anything was written: the counterpart to a resync, which repeats what is known."""
+    old, new = change.old, change.new
+    return old is None or new is None or old.resource_version != new.resource_version
+
+
+def deletion_requested(change: Change) -> bool:
+    """The object got its deletion timestamp, or is gone."""
+    old, new = change.old, change.new
+    if new is None:
+        return True
+    return new.deletion_timestamp is not None and (old is None or old.deletion_timestamp is None)
+
+
+def label_changed(*names: str) -> Predicate:
+    """One of these labels changed; any label if none is named."""
+
+    def changed(change: Change) -> bool:
+        old, new = change.old, change.new
+        if old is None or new is None:
+            return True
+        if not names:
+            return old.labels != new.labels
+        return any(old.labels.get(name) != new.labels.get(name) for name in names)
+
+    return changed
+
+
+def annotation_changed(*names: str) -> Predicate:
+    """One of these annotations changed; any annotation if none is named."""
+
+    def changed(change: Change) -> bool:
+        old, new = change.old, change.new
+        if old is None or new is None:
+            return True
+        before, after = old.annotations(), new.annotations()
+        if not names:
+            return before != after
+        return any(before.get(name) != after.get(name) for name in names)
+
+    return changed
+
+
+def any_of(*predicates: Predicate) -> Predicate:
+    """At least one of them says yes."""
+    return lambda change: any(predicate(change) for predicate in predicates)
+
+
+def all_of(*predicates: Predicate) -> Predicate:
+    """All of them say yes."""
+    return lambda change: all(predicate(change) for predicate in predicates)
+
+
+def negate(predicate: Predicate) -> Predicate:
+    """The predicate says no."""
+    return lambda change: not predicate(change)

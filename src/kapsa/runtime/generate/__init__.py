@@ -1,0 +1,1 @@
+"""Generators: CRDs from types, RBAC from declarations, manifests, and new projects."""

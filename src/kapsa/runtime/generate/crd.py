@@ -1,0 +1,189 @@
+"""CustomResourceDefinitions from resource classes."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from kapsa.runtime.generate.constraints import JSON, SchemaError
+from kapsa.runtime.generate.docstrings import class_description
+from kapsa.runtime.generate.schema import openapi_schema
+from kapsa.runtime.resources.definition import ResourceDefinition, printer_column
+from kapsa.runtime.resources.resource import CustomResource
+
+__all__ = ["ConversionWebhook", "custom_resource_definition", "custom_resource_definitions"]
+
+ResourceClass = type[CustomResource[Any, Any]]
+
+_API_VERSION = "The group and version of this object's schema."
+_KIND = "The name of this kind, in CamelCase."
+_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+
+
+class ConversionWebhook(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the API server has resources converted between versions."""
+
+    service: str
+    namespace: str
+    path: str = "/convert"
+    port: int = 443
+    ca_bundle: bytes = b""
+
+
+def custom_resource_definitions(
+    classes: Iterable[ResourceClass], *, conversion: ConversionWebhook | None = None
+) -> list[JSON]:
+    """The CRDs of these classes, in order of their names; classes of one kind are its versions."""
+    kinds: dict[tuple[str, str], list[ResourceClass]] = {}
+    for cls in classes:
+        if not hasattr(cls, "definition"):
+            raise TypeError(f"{cls.__name__} is no kind yet: give it a group and a version")
+        kinds.setdefault((cls.definition.group, cls.definition.kind), []).append(cls)
+    made = [custom_resource_definition(versions, conversion=conversion) for versions in kinds.values()]
+    return sorted(made, key=lambda crd: str(crd["metadata"]["name"]))
+
+
+def custom_resource_definition(
+    versions: Sequence[ResourceClass], *, conversion: ConversionWebhook | None = None
+) -> JSON:
+    """The CRD of one kind, from the classes of its versions."""
+    versions = sorted(versions, key=lambda cls: _priority(cls.definition.version), reverse=True)
+    _check_agreement(versions)
+    storage = _storage_version(versions)
+    first = versions[0].definition
+    spec: JSON = {
+        "group": first.group,
+        "names": _names(first),
+        "scope": first.scope,
+        "versions": [_version(cls, storage=cls is storage) for cls in versions],
+    }
+    if conversion is not None and len(versions) > 1:
+        spec["conversion"] = _conversion(conversion)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{first.plural}.{first.group}"},
+        "spec": spec,
+    }
+
+
+def _names(definition: ResourceDefinition) -> JSON:
+    names: JSON = {
+        "kind": definition.kind,
+        "listKind": f"{definition.kind}List",
+        "plural": definition.plural,
+        "singular": definition.singular,
+    }
+    if definition.short_names:
+        names["shortNames"] = list(definition.short_names)
+    if definition.categories:
+        names["categories"] = list(definition.categories)
+    return names
+
+
+def _version(cls: ResourceClass, *, storage: bool) -> JSON:
+    definition = cls.definition
+    version: JSON = {"name": definition.version, "served": definition.served, "storage": storage}
+    if definition.deprecated:
+        version["deprecated"] = True
+        version["deprecationWarning"] = definition.deprecated
+    version["schema"] = {"openAPIV3Schema": _root_schema(cls)}
+    version["subresources"] = {"status": {}}
+    if definition.scale is not None:
+        version["subresources"]["scale"] = msgspec.to_builtins(definition.scale)
+    if definition.selectable_fields:
+        version["selectableFields"] = [{"jsonPath": path} for path in definition.selectable_fields]
+    if columns := _columns(definition):
+        version["additionalPrinterColumns"] = columns
+    return version
+
+
+def _columns(definition: ResourceDefinition) -> list[JSON]:
+    """The declared columns; naming any makes the server drop its own, so the age is added back."""
+    columns = list(definition.columns)
+    if columns and all(column.name != "Age" for column in columns):
+        columns.append(printer_column("Age", ".metadata.creationTimestamp", type="date"))
+    return [msgspec.to_builtins(column) for column in columns]
+
+
+def _root_schema(cls: ResourceClass) -> JSON:
+    spec = openapi_schema(cls.spec_type, path=f"{cls.__name__}.spec")
+    status = openapi_schema(cls.status_type, path=f"{cls.__name__}.status", defaults=False)
+    root: JSON = {}
+    if description := class_description(cls):
+        root["description"] = description
+    root["type"] = "object"
+    root["properties"] = {
+        "apiVersion": {"description": _API_VERSION, "type": "string"},
+        "kind": {"description": _KIND, "type": "string"},
+        "metadata": {"type": "object"},
+        "spec": spec,
+        "status": status,
+    }
+    if spec.get("required"):
+        root["required"] = ["spec"]
+    if cls.definition.rules:
+        root["x-kubernetes-validations"] = msgspec.to_builtins(list(cls.definition.rules))
+    return root
+
+
+def _conversion(webhook: ConversionWebhook) -> JSON:
+    client: JSON = {
+        "service": {
+            "namespace": webhook.namespace,
+            "name": webhook.service,
+            "path": webhook.path,
+            "port": webhook.port,
+        }
+    }
+    if webhook.ca_bundle:
+        client["caBundle"] = base64.b64encode(webhook.ca_bundle).decode()
+    return {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": client}}
+
+
+def _check_agreement(versions: Sequence[ResourceClass]) -> None:
+    first = versions[0].definition
+    for cls in versions[1:]:
+        other = cls.definition
+        for name in ("plural", "singular", "scope", "short_names", "categories"):
+            if getattr(other, name) != getattr(first, name):
+                raise SchemaError(
+                    f"{first.group} {first.kind}",
+                    f"versions {first.version} and {other.version} must have the same {name}, "
+                    f"they have {getattr(first, name)!r} and {getattr(other, name)!r}",
+                )
+    names = [cls.definition.version for cls in versions]
+    if len(set(names)) != len(names):
+        raise SchemaError(
+            f"{first.group} {first.kind}", f"two classes have the same version: {', '.join(names)}"
+        )
+
+
+def _storage_version(versions: Sequence[ResourceClass]) -> ResourceClass:
+    """The one that says so; else the hub; else the only one."""
+    chosen = [cls for cls in versions if cls.definition.storage]
+    if not chosen:
+        chosen = [cls for cls in versions if cls.definition.storage is None and cls.definition.hub]
+    if not chosen and len(versions) == 1:
+        chosen = list(versions)
+    if len(chosen) != 1:
+        first = versions[0].definition
+        names = ", ".join(cls.definition.version for cls in versions)
+        raise SchemaError(
+            f"{first.group} {first.kind}",
+            f"exactly one of the versions {names} is stored: give its class storage=True",
+        )
+    return chosen[0]
+
+
+def _priority(version: str) -> tuple[int, int, int, str]:
+    """Kubernetes' own order: stable before beta before alpha, newer before older, other names last."""
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        return (0, 0, 0, version)
+    stage = {None: 3, "beta": 2, "alpha": 1}[found[2]]
+    return (stage, int(found[1]), int(found[3] or 0), version)

@@ -1,0 +1,371 @@
+"""The least RBAC an operator needs, from what it declares; and whether that was what it used.
+
+Everything here is a pure function over `OperatorRights`, which an `Operator` gives from its controllers' `owns`,
+`watches` and finalizers, its lease, events and webhooks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from kapsa.runtime.client.dispatch import Call
+from kapsa.runtime.resources.definition import pluralize
+from kapsa.runtime.resources.metadata import GroupVersionKind
+from kapsa.runtime.resources.resource import CustomResource
+
+__all__ = [
+    "ControllerRights",
+    "Grant",
+    "OperatorRights",
+    "PolicyRule",
+    "Target",
+    "WebhookRights",
+    "grants",
+    "rbac_manifests",
+    "rule_for",
+]
+
+Scope = Literal["auto", "Role", "ClusterRole"]
+READ = ("get", "list", "watch")
+KEEP = (*READ, "create", "patch")
+OWN = (*KEEP, "delete")
+_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+_IRREGULAR = {"Endpoints": "endpoints", "PodMetrics": "pods", "NodeMetrics": "nodes"}
+_CLUSTER_SCOPED = {
+    "": {"Namespace", "Node", "PersistentVolume"},
+    "apiextensions.k8s.io": {"CustomResourceDefinition"},
+    "apiregistration.k8s.io": {"APIService"},
+    "certificates.k8s.io": {"CertificateSigningRequest"},
+    "flowcontrol.apiserver.k8s.io": {"FlowSchema", "PriorityLevelConfiguration"},
+    "gateway.networking.k8s.io": {"GatewayClass"},
+    "cert-manager.io": {"ClusterIssuer"},
+    "networking.k8s.io": {"IngressClass", "IPAddress", "ServiceCIDR"},
+    "node.k8s.io": {"RuntimeClass"},
+    "rbac.authorization.k8s.io": {"ClusterRole", "ClusterRoleBinding"},
+    "resource.k8s.io": {"DeviceClass", "ResourceSlice"},
+    "scheduling.k8s.io": {"PriorityClass"},
+    "snapshot.storage.k8s.io": {"VolumeSnapshotClass", "VolumeSnapshotContent"},
+    "storage.k8s.io": {"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"},
+    "admissionregistration.k8s.io": {
+        "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingWebhookConfiguration",
+    },
+}
+
+
+class Target(msgspec.Struct, frozen=True, order=True):
+    """A resource as RBAC names it."""
+
+    group: str
+    resource: str
+    """The plural, such as deployments."""
+    namespaced: bool = True
+
+    @classmethod
+    def of(cls, kind: str | GroupVersionKind | type[CustomResource[Any, Any]]) -> Target:
+        """The resource of a kind, without asking a cluster: Kubernetes' plurals are regular but for a few."""
+        if isinstance(kind, type):
+            definition = kind.definition
+            return cls(definition.group, definition.plural, definition.namespaced)
+        gvk = GroupVersionKind.parse(kind) if isinstance(kind, str) else kind
+        plural = _IRREGULAR.get(gvk.kind) or pluralize(gvk.kind.lower())
+        return cls(gvk.group, plural, gvk.kind not in _CLUSTER_SCOPED.get(gvk.group, ()))
+
+
+class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
+    """Verbs on resources of one group, optionally only on objects with certain names."""
+
+    group: str = ""
+    resources: tuple[str, ...]
+    """Plurals, and subresources such as pods/log."""
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    namespaced: bool = True
+    """False for resources that live in no namespace."""
+
+    def covers(self, call: Call) -> bool:
+        """Whether this rule allows the call, as the API server decides it."""
+        resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
+        return (
+            call.verb in self.verbs
+            and call.group == self.group
+            and resource in self.resources
+            and (not self.names or call.name in self.names)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rule as a Role has it."""
+        made: dict[str, Any] = {
+            "apiGroups": [self.group],
+            "resources": list(self.resources),
+            "verbs": list(self.verbs),
+        }
+        if self.names:
+            made["resourceNames"] = list(self.names)
+        return made
+
+    def __str__(self) -> str:
+        names = f" named {', '.join(self.names)}" if self.names else ""
+        group = f" in {self.group}" if self.group else ""
+        return f"{', '.join(self.verbs)} on {', '.join(self.resources)}{group}{names}"
+
+
+def rule_for(
+    kind: str | type[CustomResource[Any, Any]], *verbs: str, names: Sequence[str] = ()
+) -> PolicyRule:
+    """A right beyond what is declared otherwise, such as `rule_for("v1/Secret", "get")`."""
+    unknown = [verb for verb in verbs if verb not in _VERBS]
+    if unknown or not verbs:
+        raise ValueError(f"{', '.join(unknown) or 'nothing'}: the verbs are {', '.join(_VERBS)}")
+    target = Target.of(kind)
+    return PolicyRule(
+        group=target.group,
+        resources=(target.resource,),
+        verbs=tuple(verbs),
+        names=tuple(names),
+        namespaced=target.namespaced,
+    )
+
+
+_EVENTS = PolicyRule(group="events.k8s.io", resources=("events",), verbs=("create", "patch"))
+
+
+class ControllerRights(msgspec.Struct, frozen=True, kw_only=True):
+    """What one controller declares."""
+
+    resource: Target
+    status: bool = True
+    """It writes the status."""
+    finalizer: bool = False
+    """It puts a finalizer on its resources."""
+    owns: tuple[Target, ...] = ()
+    keeps: tuple[Target, ...] = ()
+    """Owned as well, and never deleted by the controller itself."""
+    watches: tuple[Target, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
+    """Rights beyond these, such as reading a secret."""
+
+
+class WebhookRights(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator needs to keep its own webhooks registered."""
+
+    validating: str = ""
+    """The name of its ValidatingWebhookConfiguration; empty if it has none."""
+    mutating: str = ""
+    conversion: tuple[str, ...] = ()
+    """The CRDs whose conversion it serves."""
+    secret: str = ""
+    """Where it keeps the certificates it makes; empty if they are given."""
+
+
+class OperatorRights(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator declares."""
+
+    controllers: tuple[ControllerRights, ...]
+    namespaces: tuple[str, ...] = ()
+    """The namespaces it watches; empty for all."""
+    events: bool = True
+    lease: str = ""
+    """The name of its leader election lease; empty without election."""
+    lease_namespace: str = ""
+    """Where that is; in the operator's own namespace unless set."""
+    webhooks: WebhookRights = WebhookRights()
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """Rules that hold in one namespace, or everywhere if that is None."""
+
+    namespace: str | None
+    rules: tuple[PolicyRule, ...]
+
+    def covers(self, call: Call) -> bool:
+        return (self.namespace is None or self.namespace == call.namespace) and any(
+            rule.covers(call) for rule in self.rules
+        )
+
+
+def grants(rights: OperatorRights, *, namespace: str, scope: Scope = "auto") -> list[Grant]:
+    """What is to be granted, and where. `namespace` is the operator's own.
+
+    An operator that watches certain namespaces gets roles there; cluster-scoped resources and
+    `scope="ClusterRole"` need grants everywhere.
+    """
+    if scope == "Role" and not rights.namespaces:
+        raise ValueError(
+            "an operator that watches all namespaces needs a ClusterRole; give it namespaces first"
+        )
+    everywhere: list[PolicyRule] = _webhook_rules(rights.webhooks)
+    per_namespace: list[PolicyRule] = []
+    confined = bool(rights.namespaces) and scope != "ClusterRole"
+    for rule in _working_rules(rights):
+        (per_namespace if confined and rule.namespaced else everywhere).append(rule)
+    if scope == "Role" and everywhere:
+        raise ValueError(f"{everywhere[0]} is a right in the whole cluster, which a Role cannot give")
+    places = {name: list(per_namespace) for name in rights.namespaces if per_namespace}
+    for place, rules in _rules_elsewhere(rights, namespace):
+        places.setdefault(place, []).extend(rules)
+    made = [Grant(None, _merged(everywhere))] if everywhere else []
+    confined_rules = {name: _merged(_beyond(rules, everywhere)) for name, rules in sorted(places.items())}
+    return made + [Grant(name, rules) for name, rules in confined_rules.items() if rules]
+
+
+def _beyond(rules: Iterable[PolicyRule], granted: Sequence[PolicyRule]) -> list[PolicyRule]:
+    """What rules give that is not granted to everything everywhere."""
+    held = {
+        (rule.group, resource, verb)
+        for rule in granted
+        if not rule.names
+        for resource in rule.resources
+        for verb in rule.verbs
+    }
+    return [
+        msgspec.structs.replace(rule, resources=(resource,), verbs=verbs)
+        for rule in rules
+        for resource in rule.resources
+        if (verbs := tuple(verb for verb in rule.verbs if (rule.group, resource, verb) not in held))
+    ]
+
+
+def _working_rules(rights: OperatorRights) -> list[PolicyRule]:
+    rules = [rule for controller in rights.controllers for rule in _controller_rules(controller)]
+    if rights.events:
+        rules.append(_EVENTS)
+    return rules
+
+
+def _controller_rules(controller: ControllerRights) -> list[PolicyRule]:
+    resource = controller.resource
+    rules = [_rule(resource, READ)]
+    if controller.finalizer:
+        rules.append(_rule(resource, ("patch",)))
+    if controller.status:
+        rules.append(_rule(resource, ("patch",), "status"))
+    if controller.owns or controller.keeps:
+        # An owner reference that blocks the owner's deletion is checked against this right, where the
+        # OwnerReferencesPermissionEnforcement admission plugin is on.
+        rules.append(_rule(resource, ("update",), "finalizers"))
+    rules += [_rule(target, OWN) for target in controller.owns]
+    rules += [_rule(target, KEEP) for target in controller.keeps]
+    rules += [_rule(target, READ) for target in controller.watches]
+    return [*rules, *controller.rules]
+
+
+def _rule(target: Target, verbs: tuple[str, ...], subresource: str = "") -> PolicyRule:
+    name = f"{target.resource}/{subresource}" if subresource else target.resource
+    return PolicyRule(group=target.group, resources=(name,), verbs=verbs, namespaced=target.namespaced)
+
+
+def _rules_elsewhere(rights: OperatorRights, home: str) -> list[tuple[str, list[PolicyRule]]]:
+    """Rights that are needed in one namespace, whichever are watched."""
+    kept = []
+    if rights.events and not all(controller.resource.namespaced for controller in rights.controllers):
+        kept.append(("default", [_EVENTS]))  # that is where events about cluster-scoped objects are
+    if rights.lease:
+        rules = _kept_object("coordination.k8s.io", "leases", rights.lease, ("get", "update"))
+        kept.append((rights.lease_namespace or home, rules))
+    if rights.webhooks.secret:
+        kept.append((home, _kept_object("", "secrets", rights.webhooks.secret, ("get", "update"))))
+    return kept
+
+
+def _kept_object(
+    group: str, resource: str, name: str, verbs: tuple[str, ...], *, namespaced: bool = True
+) -> list[PolicyRule]:
+    """Rights to a single object. A create can't be limited to a name: the object has none yet."""
+    return [
+        PolicyRule(group=group, resources=(resource,), verbs=("create",), namespaced=namespaced),
+        PolicyRule(
+            group=group,
+            resources=(resource,),
+            verbs=verbs,
+            names=(name,),
+            namespaced=namespaced,
+        ),
+    ]
+
+
+def _webhook_rules(webhooks: WebhookRights) -> list[PolicyRule]:
+    rules = []
+    for resource, name in (
+        ("validatingwebhookconfigurations", webhooks.validating),
+        ("mutatingwebhookconfigurations", webhooks.mutating),
+    ):
+        if name:
+            rules += _kept_object(
+                "admissionregistration.k8s.io", resource, name, ("get", "patch"), namespaced=False
+            )
+    if webhooks.conversion:
+        rules.append(
+            PolicyRule(
+                group="apiextensions.k8s.io",
+                resources=("customresourcedefinitions",),
+                verbs=("get", "patch"),
+                names=webhooks.conversion,
+                namespaced=False,
+            )
+        )
+    return rules
+
+
+def _merged(rules: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
+    """The same rights in as few rules as read well: one per group, set of verbs and names."""
+    verbs: dict[tuple[str, str, tuple[str, ...], bool], set[str]] = {}
+    for rule in rules:
+        for resource in rule.resources:
+            key = (rule.group, resource, tuple(sorted(rule.names)), rule.namespaced)
+            verbs.setdefault(key, set()).update(rule.verbs)
+    resources: dict[tuple[str, tuple[str, ...], tuple[str, ...], bool], list[str]] = {}
+    for (group, resource, names, namespaced), wanted in verbs.items():
+        unnamed = verbs.get((group, resource, (), namespaced), set()) if names else set()
+        if left := wanted - unnamed:
+            ordered = tuple(verb for verb in _VERBS if verb in left)
+            resources.setdefault((group, ordered, names, namespaced), []).append(resource)
+    made = [
+        PolicyRule(
+            group=group, resources=tuple(sorted(found)), verbs=ordered, names=names, namespaced=namespaced
+        )
+        for (group, ordered, names, namespaced), found in resources.items()
+    ]
+    return tuple(sorted(made, key=lambda rule: (rule.group, rule.resources, rule.names)))
+
+
+def rbac_manifests(
+    rights: OperatorRights, *, name: str, namespace: str, scope: Scope = "auto"
+) -> list[dict[str, Any]]:
+    """The service account, its roles and their bindings, in the order to create them."""
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name):
+        raise ValueError(f"{name!r} cannot name a service account: use lower case letters, digits and dashes")
+    account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    manifests: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
+    ]
+    for grant in grants(rights, namespace=namespace, scope=scope):
+        manifests += _role_and_binding(grant, name, account)
+    return manifests
+
+
+def _role_and_binding(grant: Grant, name: str, account: dict[str, str]) -> list[dict[str, Any]]:
+    kind = "ClusterRole" if grant.namespace is None else "Role"
+    metadata = {"name": name} if grant.namespace is None else {"name": name, "namespace": grant.namespace}
+    api = "rbac.authorization.k8s.io"
+    return [
+        {
+            "apiVersion": f"{api}/v1",
+            "kind": kind,
+            "metadata": metadata,
+            "rules": [rule.to_dict() for rule in grant.rules],
+        },
+        {
+            "apiVersion": f"{api}/v1",
+            "kind": f"{kind}Binding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": api, "kind": kind, "name": name},
+            "subjects": [account],
+        },
+    ]

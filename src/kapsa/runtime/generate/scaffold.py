@@ -1,0 +1,193 @@
+"""A new operator project: resource, controller, tests, manifests, and what builds and runs them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.resources
+import importlib.util
+import keyword
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from kapsa.runtime.generate.crd import custom_resource_definitions
+from kapsa.runtime.generate.manifest import to_yaml
+from kapsa.runtime.generate.rbac import rbac_manifests
+from kapsa.runtime.resources.definition import pluralize
+
+__all__ = ["Project", "ScaffoldError", "create_project", "own_source"]
+
+# Template to path in the project. {package} is the name of the Python package.
+_FILES = {
+    "README.md": "README.md",
+    "Makefile": "Makefile",
+    "pyproject.toml": "pyproject.toml",
+    "Dockerfile": "Dockerfile",
+    "gitignore": ".gitignore",
+    "dockerignore": ".dockerignore",
+    "sample.yaml": "sample.yaml",
+    "package.py": "{package}/__init__.py",
+    "resource.py": "{package}/resource.py",
+    "controller.py": "{package}/controller.py",
+    "conftest.py": "tests/conftest.py",
+    "test_operator.py": "tests/test_{package}.py",
+    "deployment.yaml": "manifests/deployment.yaml",
+}
+_PLACEHOLDER = re.compile(r"\{\{ (\w+) \}\}")
+_LONGEST_NAME = 40
+"""Leaves room for `-operator-system` in a namespace's name."""
+
+
+class ScaffoldError(Exception):
+    """A project that cannot be made as asked."""
+
+    for_the_user = True
+
+
+class Project(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new project is called, in all the places where it has a name."""
+
+    name: str
+    """Lower case with dashes: shop, web-shop."""
+    group: str = "example.com"
+    """The API group of its kind."""
+    kind: str = ""
+    """The kind in CamelCase; from the name unless given."""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", self.name) or len(self.name) > _LONGEST_NAME:
+            raise ScaffoldError(
+                f"{self.name!r} cannot name a project: use lower case letters, digits and single dashes, "
+                f"start with a letter, and at most {_LONGEST_NAME} characters"
+            )
+        if keyword.iskeyword(self.package) or self.package in {*sys.stdlib_module_names, "kapsa", "tests"}:
+            raise ScaffoldError(f"{self.name!r} is taken by Python or Kapsa itself; choose another name")
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+", self.group):
+            raise ScaffoldError(
+                f"{self.group!r} cannot be an API group: use a domain name such as example.com"
+            )
+        if self.kind and not re.fullmatch(r"[A-Z][A-Za-z0-9]*", self.kind):
+            raise ScaffoldError(f"{self.kind!r} cannot be a kind: use CamelCase, such as Shop")
+
+    @property
+    def package(self) -> str:
+        """The Python package."""
+        return self.name.replace("-", "_")
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What stands for the placeholders of the templates."""
+        kind = self.kind or "".join(part.capitalize() for part in self.name.split("-"))
+        return {
+            "name": self.name,
+            "package": self.package,
+            "group": self.group,
+            "kind": kind,
+            "plural": pluralize(kind.lower()),
+        }
+
+
+def create_project(project: Project, directory: Path) -> list[Path]:
+    """Write the project into `directory`, which must not exist yet or be empty. Returns its files.
+
+    Everything is made beside it first, so that a failure leaves nothing half done.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ScaffoldError(
+            f"{directory} is there already; nothing was written. Choose another name or directory"
+        )
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".new-", dir=directory.parent))
+    except OSError as error:
+        raise ScaffoldError(f"{directory.parent} cannot be written to: {error.strerror or error}") from error
+    try:
+        _write_templates(project, draft)
+        _write_manifests(project, draft)
+        if source := own_source():
+            (draft / ".local.mk").write_text(f"KAPSA_SOURCE ?= {source}\n", encoding="utf-8")
+        draft.chmod(0o755)
+        if directory.exists():
+            directory.rmdir()
+        draft.rename(directory)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def _write_templates(project: Project, root: Path) -> None:
+    templates = importlib.resources.files("kapsa.runtime.generate") / "templates"
+    names = project.names
+    for template, place in _FILES.items():
+        text = (templates / f"{template}.tmpl").read_text(encoding="utf-8")
+        path = root / place.format(package=project.package)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_PLACEHOLDER.sub(lambda found: names[found[1]], text), encoding="utf-8")
+
+
+def _write_manifests(project: Project, root: Path) -> None:
+    """Generate CRD and RBAC from the project's own code, as `make manifests` does."""
+    with _imported(project.package, root) as module:
+        operator = module.operator
+        crds = custom_resource_definitions(operator.resources)
+        rbac = rbac_manifests(operator.rights(), name=operator.name, namespace=f"{operator.name}-system")
+    (root / "manifests" / "crd.yaml").write_text(to_yaml(crds), encoding="utf-8")
+    (root / "manifests" / "rbac.yaml").write_text(to_yaml(rbac), encoding="utf-8")
+
+
+def own_source(distribution: str = "kapsa") -> str:
+    """The folder, wheel or URL that Kapsa itself was installed from; empty if from a package registry."""
+    try:
+        noted = importlib.metadata.distribution(distribution).read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    if noted is None:
+        return ""
+    origin = msgspec.json.decode(noted, type=_DirectUrl)
+    if origin.vcs_info is not None:
+        return f"{origin.vcs_info.vcs}+{origin.url}@{origin.vcs_info.commit_id}"
+    parts = urlsplit(origin.url)
+    return unquote(parts.path) if parts.scheme == "file" else origin.url
+
+
+class _VcsInfo(msgspec.Struct, frozen=True):
+    vcs: str
+    commit_id: str
+
+
+class _DirectUrl(msgspec.Struct, frozen=True):
+    """How an installer notes where a package came from: PEP 610."""
+
+    url: str
+    vcs_info: _VcsInfo | None = None
+
+
+@contextmanager
+def _imported(package: str, root: Path) -> Iterator[Any]:
+    """The package that was just written, for as long as it takes to read it, whatever else has its name."""
+    set_aside = {name: module for name, module in sys.modules.items() if _belongs(name, package)}
+    for name in set_aside:
+        del sys.modules[name]
+    writes_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    sys.path.insert(0, str(root))
+    try:
+        yield importlib.import_module(package)
+    finally:
+        sys.path.remove(str(root))
+        sys.dont_write_bytecode = writes_bytecode
+        for name in [name for name in sys.modules if _belongs(name, package)]:
+            del sys.modules[name]
+        sys.modules.update(set_aside)
+
+
+def _belongs(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")

@@ -1,0 +1,164 @@
+"""The operator's own program, `kapsa run MODULE:OPERATOR`: it loads nothing that an operator does not need.
+
+python -m kapsa.runtime.operator.entrypoint myapp:operator --log-format text
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.errors import ClientError
+from kapsa.runtime.operator.operator import Operator
+from kapsa.runtime.telemetry import tracing
+from kapsa.runtime.telemetry.health import PortTakenError
+from kapsa.runtime.telemetry.logs import configure
+
+__all__ = ["OperatorNotFoundError", "load_operator", "main"]
+
+
+class OperatorNotFoundError(Exception):
+    """A target that names no operator."""
+
+    for_the_user = True
+
+
+def load_operator(target: str) -> Operator:
+    """The operator that `MODULE:OPERATOR` or `FILE.py:OPERATOR` names; `operator` is the name unless given."""
+    module_name, _, attribute = target.partition(":")
+    attribute = attribute or "operator"
+    folder = Path.cwd()
+    if module_name.endswith(".py"):
+        path = Path(module_name)
+        if not path.is_file():
+            raise OperatorNotFoundError(f"no file {path}")
+        folder, module_name = path.resolve().parent, path.stem
+    elif not all(part.isidentifier() for part in module_name.split(".")):
+        raise OperatorNotFoundError(
+            f"{target!r} names no operator: it is something like myapp:operator, or myapp/myapp.py:operator"
+        )
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise _broken(module_name, error) from error
+        raise OperatorNotFoundError(
+            f"no module {module_name!r} in {folder} or among the installed packages; run this in the folder that "
+            "holds it, or give a path such as myapp/myapp.py:operator"
+        ) from None
+    except Exception as error:
+        raise _broken(module_name, error) from error
+    found = getattr(module, attribute, None)
+    if not isinstance(found, Operator):
+        have = [name for name, value in vars(module).items() if isinstance(value, Operator)]
+        hint = f"it has {', '.join(have)}" if have else "it has no Operator at all"
+        raise OperatorNotFoundError(f"{module_name}:{attribute} is no Operator; {hint}")
+    return found
+
+
+def _broken(module: str, error: Exception) -> OperatorNotFoundError:
+    """A module that is there and fails when it is imported: what went wrong, and in which of its lines."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "importlib" not in frame.filename and not frame.filename.startswith(str(Path(__file__).parents[1]))
+    ]
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return OperatorNotFoundError(
+        f"{module} cannot be imported: {type(error).__name__}: {error}{where}; "
+        "KAPSA_DEBUG=1 shows the whole traceback"
+    )
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(
+            f"{port} is no port: the ports are 1 to 65535, and 0 for any free one"
+        )
+    return port
+
+
+def _namespace(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot name a namespace")
+    return text
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run an operator until SIGTERM or SIGINT. A user's mistake is one line; KAPSA_DEBUG=1 shows the traceback."""
+    options = _parser().parse_args(arguments)
+    try:
+        configure(level=options.log_level, format=options.log_format)
+        operator = load_operator(options.target)
+        gc.enable()
+        gc.freeze()  # what is loaded stays for good: no collection need look at it again
+        if options.metrics_port is not None:
+            operator.metrics_port = options.metrics_port
+        if options.health_port is not None:
+            operator.health_port = options.health_port
+        tracing.configure(operator.name)
+        client = Client.connect(
+            kubeconfig=options.kubeconfig, context=options.context, field_manager=operator.field_manager
+        )
+        operator.run(client=client, namespaces=options.namespace or None)
+    except (OperatorNotFoundError, PortTakenError, ClientError) as error:
+        if os.environ.get("KAPSA_DEBUG"):
+            raise
+        sys.stderr.write(f"kapsa: {error}\n")
+        return 1
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """A mistake in the arguments is one line, like any other."""
+        self.exit(2, f"kapsa: {message}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="kapsa run",
+        description="Run an operator until SIGTERM or SIGINT; then what runs may finish, and the lease is released.",
+    )
+    parser.add_argument(
+        "target", metavar="MODULE:OPERATOR", help="Where the operator is, such as myapp:operator."
+    )
+    parser.add_argument(
+        *("-n", "--namespace"),
+        action="append",
+        metavar="NAME",
+        type=_namespace,
+        help="Look at this namespace only; may be repeated.",
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        type=Path,
+        help="The cluster; KUBECONFIG, the pod's own or ~/.kube/config unless given.",
+    )
+    parser.add_argument("--context", metavar="NAME", help="The kubeconfig's context to use.")
+    parser.add_argument("--metrics-port", metavar="PORT", type=_port, help="Serve /metrics here instead.")
+    parser.add_argument(
+        "--health-port", metavar="PORT", type=_port, help="Serve /healthz and /readyz here instead."
+    )
+    parser.add_argument(
+        "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="What to log."
+    )
+    parser.add_argument("--log-format", default="json", choices=["json", "text"], help="How to log.")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

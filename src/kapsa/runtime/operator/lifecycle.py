@@ -1,0 +1,337 @@
+"""A running operator: the parts, put together, started and stopped in order.
+
+Start: probes, caches, election; each controller works once its own watches have delivered their first list and this
+process leads. Stop: no more work is taken, what runs may finish, then the lease is released, then the caches stop.
+A controller whose kind is not served waits for it alone; a process that does not lead keeps its caches warm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+
+from kapsa.runtime.cache.cache import Cache
+from kapsa.runtime.cache.informer import Informer, State
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.clock import SystemClock
+from kapsa.runtime.controller.applier import Applier
+from kapsa.runtime.controller.events import EventRecorder
+from kapsa.runtime.controller.reconciler import Reconciler
+from kapsa.runtime.errors import ClientError
+from kapsa.runtime.generate.rbac import grants
+from kapsa.runtime.operator.election import Elector
+from kapsa.runtime.operator.preflight import MissingRule, missing_rules
+from kapsa.runtime.telemetry.health import Check, Finding, Health, ProbeServer
+from kapsa.runtime.telemetry.loop_watch import LoopWatch
+from kapsa.runtime.telemetry.metrics import Metrics
+from kapsa.runtime.telemetry.tracing import Tracing
+
+if TYPE_CHECKING:
+    from kapsa.runtime.operator.operator import Operator
+    from kapsa.runtime.webhooks.server import Route, WebhookServer
+
+__all__ = ["RunningOperator"]
+
+_log = structlog.get_logger(__name__)
+
+_ASK_FOR_RIGHTS_AGAIN = 10.0
+
+
+class RunningOperator:
+    """One process's run of an operator. Made by `Operator.start`."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        client: Client,
+        *,
+        identity: str,
+        rng: random.Random,
+        namespaces: Sequence[str] | None = None,
+        serve: bool = True,
+        webhook_route: Route | None = None,
+    ) -> None:
+        self.operator = operator
+        self._serve = serve
+        self.identity = identity
+        self.metrics = Metrics()
+        self.health = Health()
+        self._raw_client = client
+        self._clock = client.clock
+        self.elector = self._make_elector(rng)
+        gate = self.elector.gate if self.elector is not None else None
+        self.client = client.derive(field_manager=operator.field_manager, before_write=gate)
+        """What the controllers write with: nothing leaves through it once this process may not write."""
+        self._namespaces = operator.namespaces if namespaces is None else tuple(namespaces)
+        self.cache = Cache(
+            client, namespaces=self._namespaces, follow_manager=operator.field_manager, rng=rng
+        )
+        self.recorder = EventRecorder(
+            self.client,
+            controller=operator.name,
+            instance=identity,
+            rng=rng,
+            count=lambda outcome: self.metrics.events.labels(outcome).inc(),
+        )
+        tracing = Tracing.find(self._clock)
+        if tracing is not None:
+            client.observe(tracing.request)
+        applier = Applier(self.cache, manager=operator.field_manager)
+        self.reconcilers = [
+            Reconciler(
+                controller,
+                client=self.client,
+                cache=self.cache,
+                applier=applier,
+                recorder=self.recorder,
+                metrics=self.metrics.controller(controller.name),
+                tracing=tracing,
+            )
+            for controller in operator.controllers
+        ]
+        self.probes = ProbeServer(
+            self.health,
+            self.metrics,
+            host=operator.host,
+            metrics_port=operator.metrics_port,
+            health_port=operator.health_port,
+            metrics_path=operator.metrics_path,
+            liveness_path=operator.liveness_path,
+            readiness_path=operator.readiness_path,
+        )
+        self.webhooks = self._make_webhooks(webhook_route)
+        self.loop_watch: LoopWatch | None = None
+        self._companions = contextlib.AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self.missing_rights: list[MissingRule] = []
+        """What is declared and was not granted when this run began."""
+
+    def _make_elector(self, rng: random.Random) -> Elector | None:
+        election = self.operator.leader_election
+        if election is None:
+            return None
+        gauge = self.metrics.leader.labels(election.name)
+        return Elector(self._ungated_client(), election, identity=self.identity, rng=rng, on_change=gauge.set)
+
+    def _ungated_client(self) -> Client:
+        return self._raw_client.derive(field_manager=self.operator.field_manager)
+
+    def _make_webhooks(self, route: Route | None) -> WebhookServer | None:
+        if self.operator.webhooks is None or not (self._serve or route):
+            return None
+        # Late: an operator without webhooks need not carry a web server.
+        from kapsa.runtime.webhooks.server import WebhookServer
+
+        return WebhookServer(
+            self.operator.webhooks,
+            self.client,
+            operator=self.operator.name,
+            observe=self.metrics.observe_webhook,
+            route=route,
+        )
+
+    # -- starting ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start every part; returns before the caches are filled. `Operator.start` calls it."""
+        _log.info(
+            "operator starts",
+            operator=self.operator.name,
+            cluster=self._raw_client.cluster or "in this process",
+            namespaces=", ".join(self._namespaces) or "all",
+        )
+        self._raw_client.observe(self.metrics.observe_call)
+        self.metrics.watch_queues(self.reconcilers)
+        self.metrics.watch_informers(lambda: self.cache.informers, self._clock.monotonic)
+        if (collect := self.operator.collect) is not None:
+            self.metrics.watch(lambda: collect(self.cache))
+        self._declare_health()
+        if self._serve:
+            await self.probes.start()
+            _log.info("served", **{f"{what}_port": port for what, port in self.probes.ports.items()})
+        if isinstance(self._clock, SystemClock):  # on a virtual clock, standing still is what a loop does
+            self._watch_loop()
+        for companion in self.operator.companions:
+            await self._companions.enter_async_context(companion(self._ungated_client()))
+        self.cache.start()
+        self.recorder.start()
+        if self.elector is not None:
+            self.elector.start()
+        if self.webhooks is not None:
+            await self.webhooks.start()
+        self._spawn(self._report_hanging_watches(), "sync report")
+        if self.operator.check_rights and self._serve:
+            self._spawn(self._report_missing_rights(), "rights report")
+        for reconciler in self.reconcilers:
+            self._spawn(self._run_controller(reconciler), f"controller {reconciler.name}")
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._tasks.append(asyncio.create_task(work, name=name))
+
+    def _watch_loop(self) -> None:
+        self.loop_watch = LoopWatch(
+            limit=self.operator.loop_limit,
+            on_lag=self.metrics.lag.set,
+            on_blocked=lambda stack: self.metrics.blocked.inc(),
+        )
+        self.loop_watch.start()
+
+    async def _run_controller(self, reconciler: Reconciler) -> None:
+        await reconciler.wait_until_synced()
+        while True:
+            if self.elector is not None:
+                await self.elector.wait_until_leading()
+            _log.info("controller works", controller=reconciler.name)
+            reconciler.start()
+            if self.elector is None:
+                return
+            await self.elector.wait_until_lost()
+            await reconciler.stop(grace=0)
+
+    async def _report_hanging_watches(self) -> None:
+        """After a while, say which watch hangs and why. The others work meanwhile."""
+        await self._clock.sleep(self.operator.sync_timeout)
+        for reconciler in self.reconcilers:
+            for informer in reconciler.waiting_for:
+                _log.error(
+                    "watch hangs: its controller does not work until it has delivered its first list",
+                    controller=reconciler.name,
+                    watch=str(informer.scope),
+                    seconds=self.operator.sync_timeout,
+                    why=informer.trouble or informer.describe(),
+                )
+
+    async def _report_missing_rights(self) -> None:
+        rights = msgspec.structs.replace(self.operator.rights(), namespaces=self._namespaces)
+        declared = grants(rights, namespace=self._raw_client.namespace)
+        while True:
+            try:
+                lacking = await missing_rules(self._raw_client, declared)
+                break
+            except ClientError as error:
+                if not error.retryable:
+                    _log.warning("rights not checked", error=str(error))
+                    return
+            await self._clock.sleep(
+                _ASK_FOR_RIGHTS_AGAIN
+            )  # the server is away, and its watches say so already
+        self.missing_rights = lacking
+        for rule in lacking:
+            _log.error(
+                "right missing: grant it, for instance with the output of `kapsa rbac`", rule=str(rule)
+            )
+
+    # -- stopping ----------------------------------------------------------------------------------------------
+
+    async def stop(self, *, grace: float | None = None) -> None:
+        """Take no more work, let what runs finish, release the lease, stop the rest. Safe to call again."""
+        if self._stopping:
+            return
+        self._stopping = True
+        grace = self.operator.shutdown_grace if grace is None else grace
+        await self._cancel_tasks()
+        await asyncio.gather(*(reconciler.stop(grace=grace) for reconciler in self.reconcilers))
+        await self.recorder.stop()
+        if self.elector is not None:
+            await self.elector.stop()
+        await self._stop_rest()
+
+    async def kill(self) -> None:
+        """End at once and tidy nothing up, as a crash does: no last write, no released lease."""
+        self._stopping = True
+        await self._cancel_tasks()
+        await asyncio.gather(*(reconciler.stop(grace=0) for reconciler in self.reconcilers))
+        await self.recorder.stop(seconds=0)
+        if self.elector is not None:
+            await self.elector.abandon()
+        await self._stop_rest()
+
+    async def _cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _stop_rest(self) -> None:
+        if self.webhooks is not None:
+            await self.webhooks.stop()
+        await self.cache.stop()
+        await self._companions.aclose()
+        await self.probes.stop()
+        if self.loop_watch is not None:
+            await self.loop_watch.stop()
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs, nothing could run now, and nothing waits to be told. Delayed keys do not count."""
+        return self.recorder.idle and all(
+            reconciler.queue.idle
+            and (reconciler.working or reconciler.waiting_for or self.elector is not None)
+            for reconciler in self.reconcilers
+        )
+
+    async def wait_until_synced(self) -> None:
+        """Until every watch has delivered its first list."""
+        for reconciler in self.reconcilers:
+            await reconciler.wait_until_synced()
+
+    def _declare_health(self) -> None:
+        self.health.live["event loop"] = self._loop_finding
+        for informer in self.cache.informers:
+            self.health.ready[f"watch {informer.scope}"] = _watch_check(informer)
+        for reconciler in self.reconcilers:
+            self.health.ready[f"controller {reconciler.name}"] = _controller_check(reconciler)
+        if self.elector is not None:
+            self.health.ready["leader election"] = self._election_finding
+        if self.webhooks is not None:
+            self.health.ready["webhooks"] = self._webhook_finding
+
+    def _loop_finding(self) -> Finding:
+        watch = self.loop_watch
+        if watch is None:
+            return Finding(ok=True)
+        still = max(watch.lag, watch.standing_still)
+        if still > watch.limit:
+            return Finding(ok=False, text=f"blocked for {still:.1f} s")
+        return Finding(ok=True, text=f"lag {watch.lag * 1000:.0f} ms")
+
+    def _election_finding(self) -> Finding:
+        leads = self.elector is not None and self.elector.is_leader
+        return Finding(ok=True, text="leading" if leads else "standing by, caches warm")
+
+    def _webhook_finding(self) -> Finding:
+        server = self.webhooks
+        assert server is not None
+        where = f"served on port {server.port}" if server.port else "not served yet"
+        return Finding(ok=server.ready.is_set() or server.port > 0, text=server.trouble or where)
+
+
+def _watch_check(informer: Informer) -> Check:
+    def check() -> Finding:
+        missing = informer.state is State.MISSING and informer.required
+        return Finding(ok=informer.synced.is_set() or missing, text=informer.describe(), degraded=missing)
+
+    return check
+
+
+def _controller_check(reconciler: Reconciler) -> Check:
+    def check() -> Finding:
+        waiting = reconciler.waiting_for
+        if not waiting:
+            return Finding(ok=True, text="working" if reconciler.working else "standing by")
+        missing = all(informer.state is State.MISSING for informer in waiting)
+        why = "; ".join(
+            f"{informer.scope}: {informer.trouble or informer.state.value}" for informer in waiting
+        )
+        return Finding(ok=missing, text=f"waits for {why}", degraded=missing)
+
+    return check

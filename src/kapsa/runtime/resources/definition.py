@@ -1,0 +1,92 @@
+"""What a resource class declares about its kind: names, scope, versions, columns."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from kapsa.runtime.resources.metadata import GroupVersionKind
+from kapsa.runtime.resources.model import Rule
+
+__all__ = ["PrinterColumn", "ResourceDefinition", "Scale", "Scope", "pluralize", "printer_column"]
+
+Scope = Literal["Namespaced", "Cluster"]
+
+
+class PrinterColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A column of `kubectl get`."""
+
+    name: str
+    type: Literal["string", "integer", "number", "boolean", "date"]
+    json_path: str
+    description: str = ""
+    format: str = ""
+    priority: int = 0
+    """0 is always shown, more only with `-o wide`."""
+
+
+def printer_column(
+    name: str,
+    json_path: str,
+    *,
+    type: Literal["string", "integer", "number", "boolean", "date"] = "string",  # noqa: A002 - the CRD's own name
+    description: str = "",
+    format: str = "",  # noqa: A002 - the CRD's own name
+    priority: int = 0,
+) -> PrinterColumn:
+    """A column of `kubectl get`, such as `printer_column("Ready", ".status.readyReplicas", type="integer")`."""
+    return PrinterColumn(
+        name=name, type=type, json_path=json_path, description=description, format=format, priority=priority
+    )
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Where `kubectl scale` and autoscalers find the replicas."""
+
+    spec_replicas_path: str
+    status_replicas_path: str
+    label_selector_path: str = ""
+
+
+class ResourceDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a resource class declares about its kind, next to the types of its spec and status."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    scope: Scope
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    scale: Scale | None = None
+    selectable_fields: tuple[str, ...] = ()
+    """JSON paths that field selectors may name, such as .spec.image."""
+    served: bool = True
+    storage: bool | None = None
+    """Whether this version is the stored one; None decides it when that is clear."""
+    hub: bool = False
+    """Other versions convert to and from this one."""
+    deprecated: str = ""
+    """A warning that clients of this version get; empty if it is not deprecated."""
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        return GroupVersionKind(self.group, self.version, self.kind)
+
+    @property
+    def namespaced(self) -> bool:
+        return self.scope == "Namespaced"
+
+
+def pluralize(singular: str) -> str:
+    """The English plural, as Kubernetes guesses it."""
+    if re.search(r"(s|x|z|ch|sh)$", singular):
+        return singular + "es"
+    if re.search(r"[^aeiou]y$", singular):
+        return singular[:-1] + "ies"
+    return singular + "s"

@@ -1,0 +1,356 @@
+"""The types a resource is made of: Spec, Status and the parts nested in them.
+
+They are msgspec structs with camelCase wire names. `Spec` and `Part` are frozen. `Status` classes can be
+changed, because a reconcile fills in a draft of the status; the status of a resource that was read is an
+instance of a sealed subclass and refuses changes.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import typing
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, Protocol, Self, TypeVar, dataclass_transform, runtime_checkable
+
+import msgspec
+from msgspec import field
+
+from kapsa.runtime.resources.conditions import Condition, ConditionStatus, condition_status, with_condition
+
+__all__ = [
+    "Field",
+    "FieldOptions",
+    "Part",
+    "Rule",
+    "Scalar",
+    "Spec",
+    "Status",
+    "decode_scalar",
+    "field_options",
+    "rule",
+    "sealed",
+    "to_wire",
+    "wire_name",
+]
+
+ListType = Literal["atomic", "set", "map"]
+MapType = Literal["granular", "atomic"]
+S = TypeVar("S", bound="Status")
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A CEL validation that the API server runs on every write."""
+
+    rule: str
+    message: str = ""
+    message_expression: str = ""
+    reason: str = ""
+    field_path: str = ""
+    optional_old_self: bool = False
+
+
+def rule(
+    expression: str,
+    message: str = "",
+    *,
+    message_expression: str = "",
+    reason: Literal[
+        "", "FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"
+    ] = "",
+    field_path: str = "",
+    optional_old_self: bool = False,
+) -> Rule:
+    """A CEL rule over `self` (and `oldSelf` on updates), for a class's `rules` or a field's."""
+    return Rule(
+        rule=expression,
+        message=message,
+        message_expression=message_expression,
+        reason=reason,
+        field_path=field_path,
+        optional_old_self=optional_old_self,
+    )
+
+
+class FieldOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Field` says beyond what msgspec itself checks."""
+
+    enum: tuple[Any, ...] = ()
+    format: str = ""
+    list_type: ListType | None = None
+    map_keys: tuple[str, ...] = ()
+    map_type: MapType | None = None
+    immutable: bool = False
+    nullable: bool = False
+    int_or_string: bool = False
+    preserve_unknown: bool = False
+    embedded_resource: bool = False
+    rules: tuple[Rule, ...] = ()
+
+
+_OPTIONS = "kapsa"
+
+
+def Field(  # noqa: N802 - reads as the annotation it is: Annotated[int, Field(ge=1)]
+    *,
+    description: str | None = None,
+    title: str | None = None,
+    gt: float | None = None,
+    ge: float | None = None,
+    lt: float | None = None,
+    le: float | None = None,
+    multiple_of: float | None = None,
+    pattern: str | None = None,
+    min_length: int | None = None,
+    max_length: int | None = None,
+    examples: Sequence[Any] | None = None,
+    enum: Sequence[Any] = (),
+    format: str = "",  # noqa: A002 - OpenAPI's own name
+    list_type: ListType | None = None,
+    map_keys: Sequence[str] = (),
+    map_type: MapType | None = None,
+    immutable: bool = False,
+    nullable: bool = False,
+    int_or_string: bool = False,
+    preserve_unknown: bool = False,
+    embedded_resource: bool = False,
+    rules: Sequence[Rule] = (),
+) -> msgspec.Meta:
+    """Constraints on a field, used as `Annotated[int, Field(ge=1, le=100)]`.
+
+    The API server enforces all of them through the generated CRD; the numeric, length and pattern ones are
+    checked again when a resource is decoded. Lengths apply to strings, lists and maps alike.
+    `immutable` lets a field be set once; `nullable` keeps an explicit null, where `x: T | None = None`
+    alone means "may be absent"; `list_type="map"` with `map_keys` lets several writers share a list.
+    """
+    options = FieldOptions(
+        enum=tuple(enum),
+        format=format,
+        list_type="map" if map_keys else list_type,
+        map_keys=tuple(map_keys),
+        map_type=map_type,
+        immutable=immutable,
+        nullable=nullable,
+        int_or_string=int_or_string,
+        preserve_unknown=preserve_unknown,
+        embedded_resource=embedded_resource,
+        rules=tuple(rules),
+    )
+    constraints: dict[str, Any] = {
+        "description": description,
+        "title": title,
+        "gt": gt,
+        "ge": ge,
+        "lt": lt,
+        "le": le,
+        "multiple_of": multiple_of,
+        "pattern": pattern,
+        "min_length": min_length,
+        "max_length": max_length,
+        "examples": list(examples) if examples is not None else None,
+    }
+    return msgspec.Meta(**constraints, extra={_OPTIONS: options})
+
+
+def field_options(meta: msgspec.Meta) -> FieldOptions | None:
+    """The options that `Field` put into `meta`, if `Field` made it."""
+    options = (meta.extra or {}).get(_OPTIONS)
+    return options if isinstance(options, FieldOptions) else None
+
+
+@runtime_checkable
+class Scalar(Protocol):
+    """A type of its own that is one value on the wire, such as Quantity. Any class may follow it."""
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        """Read the value; ValueError says what is wrong with it."""
+
+    def to_wire(self) -> Any:
+        """The value as JSON has it."""
+
+    @classmethod
+    def openapi(cls) -> dict[str, Any]:
+        """The structural schema of the value."""
+
+
+def decode_scalar(kind: type, value: Any) -> Any:
+    """The msgspec decoding hook for `Scalar` types."""
+    if issubclass(kind, Scalar):
+        return kind.from_wire(value)
+    raise NotImplementedError(
+        f"{kind.__qualname__} cannot be a field's type; see kapsa.runtime.resources.model.Scalar"
+    )
+
+
+def wire_name(name: str) -> str:
+    """`ready_replicas` is `readyReplicas` on the wire, and `from_` is `from`.
+
+    Give any other wire name with `msgspec.field(name="clusterIP")`.
+    """
+    first, *rest = name.rstrip("_").split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def _refuse_untyped(name: str, namespace: dict[str, Any]) -> None:
+    """`replicas = 1` in the body of a model would be no field, in silence."""
+    typed = namespace.get("__annotations__")
+    if typed is None and "__annotate_func__" in namespace:
+        return  # Python 3.14 works annotations out when somebody asks, which is too early here
+    for attribute, value in namespace.items():
+        if attribute.startswith("_") or attribute in (typed or ()) or hasattr(type(value), "__get__"):
+            continue
+        if not isinstance(value, type):
+            kind = type(value).__name__
+            raise TypeError(
+                f"{name}.{attribute} has no type, so it is no field: write {attribute}: {kind} = ..."
+            )
+
+
+class _ModelMeta(msgspec.StructMeta):
+    """Makes every field keyword-only, so that required ones may follow optional ones, and takes `rules`."""
+
+    def __new__(
+        mcls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        rules: Sequence[Rule] = (),
+        **config: Any,
+    ) -> Any:
+        config.setdefault("kw_only", True)
+        _refuse_untyped(name, namespace)
+        namespace["__rules__"] = tuple(rules)
+        return super().__new__(mcls, name, bases, namespace, **config)
+
+    def __init__(
+        cls,  # noqa: N805 - a metaclass's instances are classes
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        rules: Sequence[Rule] = (),
+        **config: Any,
+    ) -> None:
+        super().__init__(name, bases, namespace)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+class Part(msgspec.Struct, metaclass=_ModelMeta, frozen=True, rename=wire_name):
+    """An object nested in a spec or a status."""
+
+    __rules__: typing.ClassVar[tuple[Rule, ...]]
+
+
+class Spec(Part):
+    """What a person asks for. Subclass it with the fields of your resource."""
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class Status(msgspec.Struct, metaclass=_ModelMeta, rename=wire_name):
+    """What the operator found. Subclass it with more fields; every field needs a default.
+
+    A resource that was read has a sealed status; `ctx.status` is a draft of it that can be changed.
+    """
+
+    __rules__: typing.ClassVar[tuple[Rule, ...]]
+
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """The generation of the spec that this status is about."""
+    conditions: Annotated[list[Condition], Field(map_keys=["type"])] = field(default_factory=list)
+    """What is true of the resource, since when, and why."""
+
+    def condition(self, type: str) -> Condition | None:  # noqa: A002 - the condition's own name
+        """The condition of that type, if it was ever set."""
+        return next((known for known in self.conditions if known.type == type), None)
+
+    def is_true(self, type: str) -> bool:  # noqa: A002 - the condition's own name
+        """Whether the condition of that type is set and True."""
+        known = self.condition(type)
+        return known is not None and known.status == "True"
+
+    def set_condition(
+        self,
+        type: str,  # noqa: A002 - the condition's own name
+        status: bool | ConditionStatus | None,
+        *,
+        reason: str,
+        message: str = "",
+        now: datetime,
+        observed_generation: int | None = None,
+    ) -> None:
+        """Set a condition; its transition time becomes `now` only if its status changes."""
+        self.conditions = with_condition(
+            self.conditions,
+            Condition(
+                type=type,
+                status=condition_status(status),
+                reason=reason,
+                message=message,
+                last_transition_time=now.replace(microsecond=0),
+                observed_generation=observed_generation,
+            ),
+        )
+
+
+@functools.cache
+def sealed(status: type[S]) -> type[S]:
+    """The subclass of a status class whose instances refuse changes."""
+    namespace = {
+        "__module__": status.__module__,
+        "__qualname__": status.__qualname__,
+        "__doc__": status.__doc__,
+    }
+    seal: Any = _ModelMeta
+    made: type[S] = seal(status.__name__, (status,), namespace, frozen=True, rules=status.__rules__)
+    return made
+
+
+_PLAIN = frozenset({str, int, float, bool, types.NoneType})
+
+
+def to_wire(value: Any) -> Any:
+    """`value` as plain JSON types, leaving out fields that are None because they are absent."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, msgspec.Struct):
+        return _struct_to_wire(value)
+    if isinstance(value, dict):
+        return {key: to_wire(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [to_wire(item) for item in value]
+    if isinstance(value, msgspec.Raw):
+        return msgspec.json.decode(value)
+    if hasattr(value, "to_wire"):
+        return value.to_wire()
+    return msgspec.to_builtins(value)
+
+
+def _struct_to_wire(value: msgspec.Struct) -> dict[str, Any]:
+    wire: dict[str, Any] = {}
+    for name, encoded, omit_none in _wire_plan(type(value)):
+        item = getattr(value, name)
+        if (item is None and omit_none) or item is msgspec.UNSET:
+            continue
+        wire[encoded] = to_wire(item)
+    return wire
+
+
+@functools.cache
+def _wire_plan(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
+    """(attribute, wire name, whether None means absent) of each field."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return tuple(
+        (info.name, info.encode_name, info.default is None and not _is_nullable(hints[info.name]))
+        for info in msgspec.structs.fields(kind)
+    )
+
+
+def _is_nullable(hint: Any) -> bool:
+    return any(
+        (options := field_options(meta)) is not None and options.nullable
+        for meta in getattr(hint, "__metadata__", ())
+        if isinstance(meta, msgspec.Meta)
+    )

@@ -1,0 +1,173 @@
+"""Quantities such as 500m, 2Gi or 1e3, with exact arithmetic."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from fractions import Fraction
+from typing import Annotated, Any, Self
+
+from kapsa.runtime.resources.model import Field
+
+__all__ = ["IntOrString", "Quantity"]
+
+IntOrString = Annotated[int | str, Field(int_or_string=True)]
+"""A number or a string, such as a port number or name, or 3 or "25%"."""
+
+_NUMBER = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+_PATTERN = rf"^(\+|-)?{_NUMBER}(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?{_NUMBER}))?$"
+_PARTS = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?\d+))?", re.ASCII)
+_BINARY = {
+    suffix: Fraction(1024) ** power for power, suffix in enumerate(("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
+}
+_DECIMAL = {
+    suffix: Fraction(1000) ** power
+    for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)
+}
+_LARGEST_EXPONENT = 100
+"""More is nonsense, and computing it could take forever."""
+
+
+@functools.total_ordering
+class Quantity:
+    """An amount of CPU, memory or storage, as Kubernetes writes it.
+
+    >>> Quantity("1Gi") + Quantity("512Mi")
+    Quantity('1536Mi')
+    >>> Quantity("1") == Quantity("1000m")
+    True
+    """
+
+    __slots__ = ("_binary", "_text", "_value")
+
+    def __init__(self, value: str | int | float | Fraction) -> None:
+        self._binary = False
+        if isinstance(value, str):
+            self._value, self._binary = _parse(value)
+            self._text = value
+        else:
+            self._value = _exact(value)
+            self._text = _format(self._value, binary=False)
+
+    @property
+    def value(self) -> Fraction:
+        """The exact amount in base units: cores, bytes, pieces."""
+        return self._value
+
+    @property
+    def binary(self) -> bool:
+        """Whether it is written in powers of 1024."""
+        return self._binary
+
+    def _of(self, value: Fraction, other: Quantity | str | float = 0) -> Quantity:
+        """A result keeps the family of suffixes of its left operand, or of the other one if that is zero."""
+        family = self if self._value or not isinstance(other, Quantity) else other
+        return Quantity(_format(value, binary=family.binary))
+
+    def __add__(self, other: Quantity | str | float) -> Quantity:
+        return self._of(self._value + _amount(other), other)
+
+    def __sub__(self, other: Quantity | str | float) -> Quantity:
+        return self._of(self._value - _amount(other), other)
+
+    def __mul__(self, factor: float | Fraction) -> Quantity:
+        return self._of(self._value * _exact(factor))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float | Fraction) -> Quantity:
+        return self._of(self._value / _exact(divisor))
+
+    def __neg__(self) -> Quantity:
+        return self._of(-self._value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Quantity, str, int, float)):
+            return NotImplemented
+        try:
+            return self._value == _amount(other)
+        except ValueError:
+            return False
+
+    def __lt__(self, other: Quantity | str | float) -> bool:
+        return self._value < _amount(other)
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __int__(self) -> int:
+        """The amount in base units, rounded up as Kubernetes does."""
+        return math.ceil(self._value)
+
+    def __float__(self) -> float:
+        return float(self._value)
+
+    def __bool__(self) -> bool:
+        return self._value != 0
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Quantity({self._text!r})"
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        """Read what a manifest holds: text or a number."""
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise ValueError(f"expected a quantity such as 500m or 2Gi, got {value!r}")  # noqa: TRY004 - msgspec reports ValueError with the field's path
+        return cls(value)
+
+    def to_wire(self) -> str:
+        """What a manifest holds: the text as it was written."""
+        return self._text
+
+    @classmethod
+    def openapi(cls) -> dict[str, Any]:
+        """Its schema in a CRD."""
+        return {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": _PATTERN,
+            "x-kubernetes-int-or-string": True,
+        }
+
+
+def _exact(number: float | Fraction) -> Fraction:
+    """The number as a person reads it: 0.1 is a tenth, not the nearest binary fraction."""
+    return Fraction(str(number))
+
+
+def _amount(value: Quantity | str | float) -> Fraction:
+    return value.value if isinstance(value, Quantity) else Quantity(value).value
+
+
+def _parse(text: str) -> tuple[Fraction, bool]:
+    """The amount, and whether its suffix is a binary one."""
+    parts = _PARTS.fullmatch(text)
+    if parts is None:
+        raise ValueError(
+            f"{text!r} is not a quantity; write a number with an optional suffix, such as 500m or 2Gi"
+        )
+    number, suffix, exponent = Fraction(parts[1]), parts[2] or "", parts[3]
+    if exponent is not None:
+        if abs(int(exponent)) > _LARGEST_EXPONENT:
+            raise ValueError(f"{text!r} has an exponent beyond {_LARGEST_EXPONENT}")
+        return number * Fraction(10) ** int(exponent), False
+    if suffix in _DECIMAL:
+        return number * _DECIMAL[suffix], False
+    return number * _BINARY[suffix], True
+
+
+def _format(value: Fraction, *, binary: bool) -> str:
+    """The canonical form: no fraction, the largest suffix; below a nano it is rounded up, away from zero."""
+    nanos = math.ceil(abs(value) / _DECIMAL["n"])
+    magnitude, sign = nanos * _DECIMAL["n"], "-" if value < 0 else ""
+    if magnitude == 0:
+        return "0"
+    scales = _BINARY if binary and magnitude.denominator == 1 else _DECIMAL
+    for suffix, scale in reversed(scales.items()):
+        scaled = magnitude / scale
+        if scaled.denominator == 1:
+            return f"{sign}{scaled.numerator}{suffix}"
+    raise AssertionError("a whole number of nanos always has a form")

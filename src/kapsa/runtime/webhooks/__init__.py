@@ -1,0 +1,1 @@
+"""Webhooks: admission and conversion, their server, its certificates and its registration."""

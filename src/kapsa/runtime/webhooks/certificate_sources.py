@@ -1,0 +1,139 @@
+"""Where a webhook server's certificates come from: a directory that someone keeps, or a Secret that we keep."""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from kapsa.runtime.client.binding import Manifest
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.errors import AlreadyExists, ConfigError, Conflict, NotFound
+from kapsa.runtime.webhooks.certificates import CertificateState, KeyPair, Lifetimes, advance
+
+__all__ = ["CertificateSource", "DirectoryCertificates", "SecretCertificates"]
+
+_log = structlog.get_logger(__name__)
+
+
+class CertificateSource(Protocol):
+    """Gives the certificate to serve with, and what clients must trust."""
+
+    async def current(self) -> tuple[KeyPair, bytes]:
+        """The pair to serve with and the CA bundle, PEM; an empty bundle if someone else publishes it."""
+        ...
+
+
+class DirectoryCertificates:
+    """`tls.crt`, `tls.key` and, if it is there, `ca.crt` of a directory, as cert-manager mounts them.
+
+    Looked at again each time: whoever keeps the directory rotates them.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._last: tuple[KeyPair, bytes] | None = None
+
+    async def current(self) -> tuple[KeyPair, bytes]:
+        try:
+            found = self._read()
+        except OSError as error:
+            if self._last is None:
+                raise ConfigError(
+                    f"the webhooks' certificate can't be read: {error.strerror}: {error.filename}"
+                ) from error
+            _log.warning("webhook certificates unreadable, the last ones stay in use", error=str(error))
+            return self._last
+        self._last = found
+        return found
+
+    def _read(self) -> tuple[KeyPair, bytes]:
+        authority = self._directory / "ca.crt"
+        pair = KeyPair((self._directory / "tls.crt").read_bytes(), (self._directory / "tls.key").read_bytes())
+        return pair, authority.read_bytes() if authority.exists() else b""
+
+
+class SecretCertificates:
+    """Certificates made by the operator, shared by its replicas through a Secret, rotated in time.
+
+    Replicas that rotate at once are settled by the Secret's resourceVersion: the first wins, the others use its.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str,
+        name: str,
+        hosts: Sequence[str],
+        lifetimes: Lifetimes | None = None,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._hosts = tuple(hosts)
+        self._lifetimes = lifetimes
+
+    async def current(self) -> tuple[KeyPair, bytes]:
+        for _ in range(5):
+            try:
+                state = await self._settle()
+            except (Conflict, AlreadyExists):
+                continue  # another replica was first: take what it wrote
+            return state.serving, state.bundle
+        raise ConfigError(
+            f"Secret {self._namespace}/{self._name} is changed by someone all the time: "
+            "is another operator using the same name?"
+        )
+
+    async def _settle(self) -> CertificateState:
+        try:
+            secret = await self._client.get("v1/Secret", self._name, namespace=self._namespace)
+        except NotFound:
+            secret = None
+        before = _read_state(secret) if secret is not None else None
+        after = advance(before, self._hosts, self._client.clock.now(), self._lifetimes)
+        if after is before:
+            return after
+        manifest = self._manifest(after)
+        if secret is None:
+            await self._client.create(manifest)
+        else:
+            manifest["metadata"] = {**secret["metadata"]}
+            await self._client.replace(manifest)
+        _log.info("webhook certificates made", secret=f"{self._namespace}/{self._name}")
+        return after
+
+    def _manifest(self, state: CertificateState) -> Manifest:
+        content = {
+            "ca.crt": state.authority.certificate,
+            "ca.key": state.authority.key,
+            "previous-ca.crt": state.previous,
+            "tls.crt": state.serving.certificate,
+            "tls.key": state.serving.key,
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "data": {name: base64.b64encode(value).decode() for name, value in content.items()},
+        }
+
+
+def _read_state(secret: Manifest) -> CertificateState | None:
+    """What a Secret holds; None, to be made anew, if someone emptied or broke it."""
+    data = secret.get("data") or {}
+    try:
+        part = {name: base64.b64decode(value, validate=True) for name, value in data.items()}
+        state = CertificateState(
+            authority=KeyPair(part["ca.crt"], part["ca.key"]),
+            serving=KeyPair(part["tls.crt"], part["tls.key"]),
+            previous=part.get("previous-ca.crt", b""),
+        )
+        state.check()
+    except (KeyError, binascii.Error, ValueError):
+        return None
+    return state

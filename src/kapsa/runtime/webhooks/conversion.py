@@ -1,0 +1,152 @@
+"""Conversion between the versions of a kind: every version knows the way to the hub and back.
+
+class AppV1Alpha1Converter(Converter[AppV1Alpha1, AppV1]):
+    def to_hub(self, app: AppV1Alpha1) -> AppV1: ...
+    def from_hub(self, app: AppV1) -> AppV1Alpha1: ...
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+
+from kapsa.runtime.client.binding import Manifest
+from kapsa.runtime.resources.resource import CustomResource
+
+__all__ = ["ConversionReview", "Conversions", "Converter"]
+
+S = TypeVar("S", bound=CustomResource[Any, Any])
+H = TypeVar("H", bound=CustomResource[Any, Any])
+
+
+class Converter(Generic[S, H]):
+    """The way between one version, the spoke, and the hub.
+
+    Both ways are plain functions on the event loop, which stands still meanwhile and cannot give them up: compute, and
+    ask nobody.
+    """
+
+    spoke: ClassVar[type[CustomResource[Any, Any]]]
+    hub: ClassVar[type[CustomResource[Any, Any]]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            if typing.get_origin(base) is Converter:
+                cls.spoke, cls.hub = typing.get_args(base)
+                _check(cls)
+
+    def to_hub(self, resource: S) -> H:
+        """The resource in the hub's version."""
+        raise NotImplementedError(f"{type(self).__name__} defines no to_hub")
+
+    def from_hub(self, resource: H) -> S:
+        """The resource in this version."""
+        raise NotImplementedError(f"{type(self).__name__} defines no from_hub")
+
+
+class _Request(msgspec.Struct, frozen=True):
+    uid: str
+    desired: str = msgspec.field(name="desiredAPIVersion")
+    objects: list[Manifest] = []
+
+
+class ConversionReview(msgspec.Struct, frozen=True):
+    """A ConversionReview with a request in it."""
+
+    request: _Request
+
+
+class ConversionError(Exception):
+    """An object could not be converted; the message names it."""
+
+
+class Conversions:
+    """All converters of an operator: any version to any version, through the hub."""
+
+    def __init__(self, converters: Iterable[Converter[Any, Any]]) -> None:
+        self._by_spoke: dict[tuple[str, str], Converter[Any, Any]] = {}
+        self._hubs: dict[tuple[str, str], type[CustomResource[Any, Any]]] = {}
+        for converter in converters:
+            hub = converter.hub
+            known = self._hubs.setdefault((hub.definition.group, hub.kind), hub)
+            if known is not hub:
+                raise TypeError(f"{hub.kind} has two hubs: {known.api_version} and {hub.api_version}")
+            key = (converter.spoke.api_version, converter.spoke.kind)
+            if key in self._by_spoke:
+                raise TypeError(f"two converters are for {'/'.join(key)}")
+            self._by_spoke[key] = converter
+
+    @property
+    def crds(self) -> tuple[str, ...]:
+        """The CustomResourceDefinitions whose conversion is served here."""
+        definitions = (hub.definition for hub in self._hubs.values())
+        return tuple(sorted(f"{definition.plural}.{definition.group}" for definition in definitions))
+
+    def review(self, review: ConversionReview) -> Manifest:
+        """The ConversionReview that answers a request: all objects, or the first failure."""
+        request = review.request
+        response: Manifest = {"uid": request.uid}
+        try:
+            response["convertedObjects"] = [self.convert(each, request.desired) for each in request.objects]
+            response["result"] = {"status": "Success"}
+        except ConversionError as error:
+            response["result"] = {"status": "Failure", "message": str(error)}
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "ConversionReview",
+            "response": response,
+        }
+
+    def convert(self, manifest: Manifest, desired: str) -> Manifest:
+        """One object in another version."""
+        current, kind = str(manifest.get("apiVersion")), str(manifest.get("kind"))
+        if current == desired:
+            return manifest
+        metadata = manifest.get("metadata") or {}
+        what = f"{kind} {metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        try:
+            converted = self._through_hub(manifest, current, desired, kind).to_dict()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise ConversionError(f"{what} from {current} to {desired}: {reason}") from error
+        # The API server takes changes of labels and annotations only; the rest of the metadata, such as
+        # managedFields, is not in our model and must come back as it went in.
+        kept = {name: value for name, value in metadata.items() if name not in ("labels", "annotations")}
+        for name in ("labels", "annotations"):
+            if value := converted["metadata"].get(name):
+                kept[name] = value
+        return {**converted, "metadata": kept}
+
+    def _through_hub(
+        self, manifest: Manifest, current: str, desired: str, kind: str
+    ) -> CustomResource[Any, Any]:
+        resource: CustomResource[Any, Any]
+        if converter := self._by_spoke.get((current, kind)):
+            resource = converter.to_hub(converter.spoke.from_dict(manifest))
+        else:
+            resource = self._hub(current, kind).from_dict(manifest)
+        if resource.api_version == desired:
+            return resource
+        converter = self._by_spoke.get((desired, kind))
+        if converter is None:
+            raise LookupError(f"there is no converter for {desired}")
+        converted: CustomResource[Any, Any] = converter.from_hub(resource)
+        return converted
+
+    def _hub(self, api_version: str, kind: str) -> type[CustomResource[Any, Any]]:
+        hub = self._hubs.get((api_version.rpartition("/")[0], kind))
+        if hub is None or hub.api_version != api_version:
+            raise LookupError(f"there is no converter for {api_version}")
+        return hub
+
+
+def _check(cls: type[Converter[Any, Any]]) -> None:
+    spoke, hub = cls.spoke.definition, cls.hub.definition
+    if (spoke.group, spoke.kind) != (hub.group, hub.kind):
+        raise TypeError(f"{cls.__name__} converts {spoke.kind} of {spoke.group} to {hub.kind} of {hub.group}")
+    if spoke.version == hub.version:
+        raise TypeError(f"{cls.__name__} converts {hub.version} to itself")

@@ -1,0 +1,160 @@
+"""Telling the API server about our webhooks, and keeping it told: the configurations and the CA in them."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+
+from kapsa.runtime.client.binding import Manifest
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.errors import NotFound
+from kapsa.runtime.webhooks.admission import MutatingWebhook, ValidatingWebhook, Webhook
+
+__all__ = ["Endpoint", "Registrar"]
+
+_log = structlog.get_logger(__name__)
+_API_VERSION = "admissionregistration.k8s.io/v1"
+_CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the API server reaches the webhooks: a Service, or a URL for an operator outside the cluster."""
+
+    service: str = ""
+    namespace: str = ""
+    port: int = 443
+    url: str = ""
+
+    def client_config(self, path: str, bundle: bytes) -> Manifest:
+        config: Manifest
+        if self.url:
+            config = {"url": f"{self.url.rstrip('/')}{path}"}
+        else:
+            service = {"name": self.service, "namespace": self.namespace, "path": path, "port": self.port}
+            config = {"service": service}
+        if bundle:
+            config["caBundle"] = base64.b64encode(bundle).decode()
+        return config
+
+
+class Registrar:
+    """Keeps the webhook configurations and the CRDs' conversion as they should be. Writes only what differs.
+
+    A configuration that somebody else made, such as a chart, stays as they made it and only gets the CA.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        name: str,
+        endpoint: Endpoint,
+        webhooks: Sequence[Webhook[Any]],
+        crds: Sequence[str] = (),
+        conversion_path: str = "/convert",
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._endpoint = endpoint
+        self._webhooks = webhooks
+        self._crds = crds
+        self._conversion_path = conversion_path
+
+    async def register(self, bundle: bytes) -> None:
+        """Bring the cluster's registrations to what they should be, with this CA bundle.
+
+        Without a bundle, whoever gave the certificate puts it in (cert-manager's injector), and it is left alone.
+        """
+        for manifest in self.configurations(bundle):
+            await self._keep(manifest)
+        for crd in self._crds:
+            await self._keep_conversion(crd, bundle)
+
+    def configurations(self, bundle: bytes) -> list[Manifest]:
+        """The ValidatingWebhookConfiguration and MutatingWebhookConfiguration, as far as there are webhooks."""
+        made = []
+        for kind, base in (
+            ("ValidatingWebhookConfiguration", ValidatingWebhook),
+            ("MutatingWebhookConfiguration", MutatingWebhook),
+        ):
+            entries = [
+                webhook.registration(self._endpoint.client_config(webhook.path, bundle))
+                for webhook in self._webhooks
+                if isinstance(webhook, base)
+            ]
+            if entries:
+                made.append(
+                    {
+                        "apiVersion": _API_VERSION,
+                        "kind": kind,
+                        "metadata": {"name": self._name},
+                        "webhooks": entries,
+                    }
+                )
+        return made
+
+    async def _keep(self, manifest: Manifest) -> None:
+        kind = f"{_API_VERSION}/{manifest['kind']}"
+        try:
+            live = await self._client.get(kind, self._name)
+        except NotFound:
+            live = {}
+        if self._is_of_others(live):
+            manifest = _bundles_only(manifest, live)
+        if not _holds(live, manifest):
+            await self._client.apply(manifest, force=True)
+            _log.info("webhooks registered", configuration=manifest["kind"], name=self._name)
+
+    def _is_of_others(self, live: Manifest) -> bool:
+        """Whether somebody else, such as Helm, says which webhooks there are: their next upgrade must not meet our hand.
+
+        Whoever only puts in a CA, as cert-manager does, does not say so.
+        """
+        return any(
+            "f:rules" in webhook
+            for entry in (live.get("metadata") or {}).get("managedFields") or ()
+            if entry.get("manager") != self._client.field_manager
+            for webhook in ((entry.get("fieldsV1") or {}).get("f:webhooks") or {}).values()
+        )
+
+    async def _keep_conversion(self, crd: str, bundle: bytes) -> None:
+        client_config = self._endpoint.client_config(self._conversion_path, bundle)
+        conversion = {
+            "strategy": "Webhook",
+            "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": client_config},
+        }
+        try:
+            live = await self._client.get(_CRD, crd)
+        except NotFound:
+            return  # not installed yet; the next round looks again
+        if not _holds(live["spec"].get("conversion", {}), conversion):
+            await self._client.patch(_CRD, crd, {"spec": {"conversion": conversion}})
+            _log.info("conversion registered", crd=crd)
+
+
+def _bundles_only(manifest: Manifest, live: Manifest) -> Manifest:
+    """The configuration with nothing but the CA of those webhooks that are there."""
+    there = [webhook["name"] for webhook in live.get("webhooks") or ()]
+    bundles = {webhook["name"]: webhook["clientConfig"].get("caBundle") for webhook in manifest["webhooks"]}
+    entries = [
+        {"name": name, **({"clientConfig": {"caBundle": bundles[name]}} if bundles.get(name) else {})}
+        for name in there
+    ]
+    return {**manifest, "webhooks": entries}
+
+
+def _holds(live: Any, wanted: Any) -> bool:
+    """Whether everything wanted is there. Lists are compared whole, except that their items may hold more."""
+    if isinstance(wanted, Mapping):
+        return isinstance(live, Mapping) and all(
+            _holds(live.get(key), value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(live, list)
+            and len(live) == len(wanted)
+            and all(_holds(there, value) for there, value in zip(live, wanted, strict=True))
+        )
+    return bool(live == wanted)

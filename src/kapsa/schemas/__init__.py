@@ -1,0 +1,1 @@
+"""Structural schemas: validation, pruning, defaulting and CEL, as kube-apiserver applies them."""

@@ -1,0 +1,90 @@
+"""Rules in a CustomResourceDefinition: whether they compile, against the types of their schema."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from kapsa.schemas import field_errors
+from kapsa.schemas.cel.expressions import CelCompileError
+from kapsa.schemas.cel.rules import uses_old_self
+from kapsa.schemas.cel.types import TypedSchema
+from kapsa.schemas.field_errors import FieldError
+from kapsa.schemas.go_structs import rule_struct
+from kapsa.schemas.schema import Schema
+
+__all__ = ["check_definitions"]
+
+Raw = dict[str, Any]
+_NOT_HERE = re.compile(r"\b(transformList|transformMap|transformMapEntry|authorizer|format\.\w+)\s*\(")
+
+
+def check_definitions(rules: list[tuple[Raw, str, str]], root: Raw) -> list[FieldError]:
+    """What is wrong with the rules of a schema.
+
+    :param rules: nodes that have rules, the path of each, and the list above it whose old items cannot be found
+        again ("" if there is none).
+    """
+    resource = Schema.from_crd(root)
+    types = TypedSchema(resource)
+    errors: list[FieldError] = []
+    for node, path, uncorrelatable in rules:
+        schema = _find(resource, path)
+        for index, rule in enumerate(node["x-kubernetes-validations"]):
+            where = f"{path}.x-kubernetes-validations[{index}]"
+            errors += _check(types, schema, rule, where, uncorrelatable)
+    return errors
+
+
+def _find(resource: Schema, path: str) -> Schema:
+    """The parsed node at a path such as `...openAPIV3Schema.properties[spec].items`."""
+    node: Schema | None = resource
+    for name, key in re.findall(r"\.(items|additionalProperties)(?![\w-])|\.properties\[([^\]]*)\]", path):
+        if node is None:
+            break
+        node = node.properties.get(key) if key else (node.items if name == "items" else node.additional)
+    return node or Schema()
+
+
+def _check(
+    types: TypedSchema, schema: Schema, rule: Raw, where: str, uncorrelatable: str
+) -> list[FieldError]:
+    errors: list[FieldError] = []
+    optional = bool(rule.get("optionalOldSelf"))
+    problem = _problem(types, schema, rule["rule"], "bool", optional=optional)
+    if problem:
+        errors.append(field_errors.invalid(f"{where}.rule", rule_struct(rule), problem))
+    message = rule.get("messageExpression", "")
+    if message and not problem:
+        problem = _problem(types, schema, message, "string", optional=optional)
+        if problem:
+            errors.append(field_errors.invalid(f"{where}.messageExpression", rule_struct(rule), problem))
+    if uses_old_self(rule["rule"]):
+        if uncorrelatable:
+            text = (
+                f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}"
+            )
+            errors.append(field_errors.invalid(f"{where}.rule", rule["rule"], text))
+    elif rule.get("optionalOldSelf") is not None:
+        text = "may not be set if oldSelf is not used in rule"
+        errors.append(field_errors.invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], text))
+    return errors
+
+
+def _problem(types: TypedSchema, schema: Schema, expression: str, wanted: str, *, optional: bool) -> str:
+    """Why an expression cannot be used; "" when it can."""
+    prefix = "" if wanted == "bool" else "messageExpression "
+    missing = _NOT_HERE.search(expression)
+    if missing is not None:
+        return (
+            f"{prefix}compilation failed: the embedded API server does not have the CEL function {missing[1]}"
+        )
+    try:
+        found = types.check(schema, expression, optional_old_self=optional)
+    except CelCompileError as error:
+        return f"{prefix}compilation failed: {error}"
+    if found in (wanted, "dyn"):
+        return ""
+    if wanted == "bool":
+        return "cel expression must evaluate to a bool"
+    return "messageExpression must evaluate to a string"

@@ -1,0 +1,43 @@
+"""git asks a script for a name and a password: it answers for the one server that they are for."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kapsa.adapters.git.address import RepositoryAddress
+from kapsa.adapters.git.credentials import GitCredentials
+
+LOGIN = GitCredentials(username="robot", password="it's a $ecret")
+
+
+def answer(directory: Path, prompt: str, url: str = "https://git.example.com:8443/team/app.git") -> str:
+    """What the script says to a prompt of git's."""
+    environment = LOGIN.environment(directory, RepositoryAddress.parse(url))
+    assert LOGIN.password not in str(environment)
+    script = Path(environment["GIT_ASKPASS"])
+    assert script.stat().st_mode & 0o777 == 0o700
+    return subprocess.run([script, prompt], capture_output=True, text=True, check=False).stdout
+
+
+def test_the_server_that_they_are_for_gets_them(tmp_path: Path) -> None:
+    assert answer(tmp_path, "Username for 'https://git.example.com:8443': ") == "robot"
+    assert answer(tmp_path, "Password for 'https://robot@git.example.com:8443': ") == "it's a $ecret"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Username for 'https://elsewhere.example.com': ",
+        "Password for 'https://robot@elsewhere.example.com': ",
+        "Password for 'https://robot@git.example.com': ",
+        "Password for 'https://robot@git.example.com:8443.elsewhere.example.com': ",
+        "Password for 'http://robot@git.example.com:8443': ",
+        "Enter passphrase for key '/home/x/.ssh/id_rsa': ",
+        "",
+    ],
+)
+def test_nobody_else_gets_them_whoever_git_is_sent_to(tmp_path: Path, prompt: str) -> None:
+    assert answer(tmp_path, prompt) == ""

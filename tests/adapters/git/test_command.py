@@ -1,0 +1,427 @@
+"""git against a real server on loopback: what it shows, how it fails, and what never leaves this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kapsa.adapters.errors import (
+    AuthFailed,
+    Failed,
+    NotFound,
+    OutsideError,
+    Refused,
+    TimedOut,
+    TooLarge,
+    Unreachable,
+)
+from kapsa.adapters.git.address import RepositoryAddress
+from kapsa.adapters.git.command import Git, Refs
+from kapsa.adapters.git.credentials import GitCredentials
+from kapsa.adapters.git.failures import failure
+from kapsa.adapters.http.address_guard import no_inner_address
+from kapsa.adapters.testing.git_server import GitRepository, GitServer
+
+PASSWORD = "hunter2-very-secret"
+LOGIN = GitCredentials(username="robot", password=PASSWORD)
+
+
+@pytest.fixture
+def git(tmp_path: Path) -> Git:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    return Git(protocols=["http", "https"], timeout=20, scratch=scratch)
+
+
+async def test_branches_pull_requests_and_the_default_branch_are_listed(
+    git: Git, git_repository: GitRepository
+) -> None:
+    main = git_repository.commit({"a": "1"})
+    login = git_repository.commit({"b": "1"}, branch="feature/login")
+    fork = git_repository.pull_request(7, {"c": "1"})
+    git_repository.git("update-ref", "refs/merge-requests/9/head", login)
+    git_repository.git("tag", "v1", main)
+
+    refs = await git.ls_remote(git_repository.url)
+
+    assert refs.branches == {"main": main, "feature/login": login}
+    assert refs.pull_requests == {7: fork, 9: login}
+    assert (refs.head, refs.head_branch) == (main, "main")
+
+
+async def test_a_repository_without_commits_shows_nothing(git: Git, git_server: GitServer) -> None:
+    refs = await git.ls_remote(git_server.repository("team/empty").url)
+    assert (refs.branches, refs.pull_requests, refs.head) == ({}, {}, "")
+
+
+async def test_references_that_are_no_names_of_branches_or_pull_requests_are_left_out(
+    git: Git, git_repository: GitRepository
+) -> None:
+    main = git_repository.git("rev-parse", "refs/heads/main")
+    strange = [
+        "heads/--upload-pack=x",
+        "heads/-x",
+        "pull/0/head",
+        "pull/007/head",
+        "pull/99999999999/head",
+        "pull/x/head",
+    ]
+    named = "".join(f"{main} refs/{name}\n" for name in [*strange, "heads/$(id)", "pull/7/head"])
+    (git_repository.path / "packed-refs").write_text(named)
+    refs = await git.ls_remote(git_repository.url)
+    assert set(refs.branches) == {"main", "$(id)"}
+    assert refs.pull_requests == {7: main}
+
+
+async def test_a_private_repository_is_listed_with_credentials(
+    git: Git, git_server: GitServer, git_repository: GitRepository
+) -> None:
+    git_server.login = ("robot", PASSWORD)
+    assert "main" in (await git.ls_remote(git_repository.url, LOGIN)).branches
+
+
+async def test_wrong_or_missing_credentials_are_told_apart_from_a_missing_repository(
+    git: Git, git_server: GitServer, git_repository: GitRepository
+) -> None:
+    with pytest.raises(NotFound) as missing:
+        await git.ls_remote(f"{git_server.url}/team/nothing.git")
+    git_server.login = ("robot", "another")
+    with pytest.raises(AuthFailed) as wrong:
+        await git.ls_remote(git_repository.url, LOGIN)
+    with pytest.raises(AuthFailed) as none:
+        await git.ls_remote(git_repository.url)
+    assert missing.value.reason == "RepositoryNotFound"
+    assert "Check the Secret" in wrong.value.hint
+    assert "Name a Secret" in none.value.hint
+    assert "could not read Username" in str(none.value)
+    assert "askpass" not in str(none.value)
+    assert not any(error.value.retryable for error in (missing, wrong, none))
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+async def test_a_server_in_trouble_is_worth_a_retry(
+    git: Git, git_server: GitServer, git_repository: GitRepository, status: int
+) -> None:
+    git_server.failures = [status]
+    with pytest.raises(Unreachable) as error:
+        await git.ls_remote(git_repository.url)
+    assert error.value.retryable
+    await git.ls_remote(git_repository.url)
+
+
+async def test_a_closed_port_is_worth_a_retry(git: Git, git_server: GitServer) -> None:
+    with pytest.raises(Unreachable) as error:
+        await git.ls_remote("http://127.0.0.1:1/team/app.git")
+    assert error.value.retryable
+
+
+async def test_a_server_that_never_answers_is_given_up(
+    git_server: GitServer, git_repository: GitRepository
+) -> None:
+    git_server.hangs = True
+    with pytest.raises(TimedOut) as error:
+        await Git(protocols=["http"], timeout=0.5).ls_remote(git_repository.url)
+    assert error.value.retryable
+
+
+async def test_cancelling_ends_git_and_all_that_it_started(
+    git: Git, git_server: GitServer, git_repository: GitRepository, tmp_path: Path
+) -> None:
+    git_server.hangs = True
+    listing = asyncio.create_task(git.ls_remote(git_repository.url))
+    await git_server.hanging()
+    listing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await listing
+    assert not _processes_with(str(tmp_path / "scratch"))
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+async def test_a_redirect_is_refused_and_gets_no_credentials(
+    git: Git, git_server: GitServer, git_repository: GitRepository, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    with GitServer(tmp_path / "other") as other:
+        git_server.redirect_to = other.url
+        with pytest.raises(Refused, match="redirects are not followed") as error:
+            await git.ls_remote(git_repository.url, LOGIN)
+    assert error.value.reason == "Redirected"
+    assert other.requests == []
+
+
+async def test_a_password_is_in_no_argument_and_no_variable_of_git(
+    git: Git, git_server: GitServer, git_repository: GitRepository, tmp_path: Path
+) -> None:
+    git_server.login = ("robot", PASSWORD)
+    git_server.hangs = True
+    listing = asyncio.create_task(git.ls_remote(git_repository.url, LOGIN))
+    await git_server.hanging()
+    seen = _processes_with(str(tmp_path / "scratch"))
+    listing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await listing
+    assert seen
+    assert not [text for text in seen if PASSWORD in text or "HTTP_AUTHORIZATION" in text]
+
+
+async def test_a_password_that_the_server_repeats_is_not_in_the_error(
+    git: Git, git_server: GitServer, git_repository: GitRepository
+) -> None:
+    git_server.login = ("robot", "another")
+    with pytest.raises(AuthFailed) as error:
+        await git.ls_remote(git_repository.url, GitCredentials(username=PASSWORD, password=PASSWORD))
+    assert PASSWORD not in f"{error.value!r} {error.value.hint} {error.value.__cause__!r}"
+    assert PASSWORD not in repr(LOGIN)
+
+
+async def test_a_server_with_a_certificate_of_a_private_authority_works_with_that_authority(
+    tmp_path: Path,
+) -> None:
+    with GitServer(tmp_path, tls=True) as server:
+        repository = server.repository("team/app")
+        repository.commit({"a": "1"})
+        with pytest.raises(Unreachable) as error:
+            await Git().ls_remote(repository.url)
+        assert "ca.crt" in error.value.hint
+        refs = await Git().ls_remote(repository.url, GitCredentials(authority=server.authority))
+    assert "main" in refs.branches
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "--upload-pack=touch /tmp/owned",
+        "-oProxyCommand=touch",
+        "ext::sh -c touch% /tmp/owned",
+        "ext::sh",
+        "fd::17",
+        "fd::17/foo",
+        "file:///etc",
+        "/etc",
+        "../other.git",
+        "http://git.example.com/team/app.git",
+        "git://git.example.com/team/app.git",
+        "ftp://git.example.com/team/app.git",
+        "https://-oProxyCommand=x/app.git",
+        "ssh://-oProxyCommand=touch/app.git",
+        "ssh://git@-oProxyCommand=touch/app.git",
+        "git@-oProxyCommand=touch:app.git",
+        "-u@host:app.git",
+        "https://git.example.com/--upload-pack=x/app.git",
+        "https://git.example.com/team/../../app.git",
+        "https://git.example.com/team/%2e%2e/app.git",
+        "https://git.example.com/app.git?x=1",
+        "https://git.example.com/app.git#main",
+        "https://git.example.com",
+        "https://git.example.com:0/app.git",
+        "https://git.example.com/app.git\n--upload-pack=x",
+        "https://git.example.com/a pp.git",
+        "https://git.example.com\\@evil.example.com/app.git",
+        "",
+    ],
+)
+async def test_an_address_that_git_could_misread_is_refused_before_git_sees_it(address: str) -> None:
+    with pytest.raises(Refused):
+        await Git().ls_remote(address)
+
+
+async def test_credentials_in_an_address_are_refused_without_repeating_them() -> None:
+    for address in (
+        f"https://robot:{PASSWORD}@git.example.com/app.git",
+        f"https://{PASSWORD}@git.example.com/app.git",
+    ):
+        with pytest.raises(Refused, match="credentials") as error:
+            await Git().ls_remote(address)
+        assert PASSWORD not in str(error.value)
+
+
+def test_an_address_as_ssh_users_write_it_is_understood() -> None:
+    git = Git()
+    assert git.address("git@git.example.com:team/app.git").url == "ssh://git@git.example.com/team/app.git"
+    assert git.address("ssh://git@git.example.com:2222/team/app.git").connects_to == 2222
+    assert git.address("https://Git.Example.com/team/app.git").url == "https://git.example.com/team/app.git"
+
+
+async def test_file_repositories_need_the_setting(git_repository: GitRepository) -> None:
+    with pytest.raises(Refused, match="'file' is not allowed"):
+        await Git().ls_remote(git_repository.file_url)
+    assert "main" in (await Git(protocols=["file"]).ls_remote(git_repository.file_url)).branches
+
+
+async def test_an_ssh_repository_needs_a_key_and_the_servers_own() -> None:
+    with pytest.raises(AuthFailed, match="key"):
+        await Git().ls_remote("git@git.example.com:team/app.git", GitCredentials(password="x"))
+    secret = {"stringData": {"ssh-privatekey": "-----BEGIN OPENSSH PRIVATE KEY-----"}}
+    with pytest.raises(AuthFailed, match="known_hosts"):
+        GitCredentials.from_secret(secret)
+
+
+async def test_ssh_gets_no_configuration_no_agent_and_no_unknown_server(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A stand-in for ssh writes down how it was called."""
+    record = tmp_path / "record"
+    (tmp_path / "bin").mkdir()
+    fake = tmp_path / "bin" / "ssh"
+    fake.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {record}\nexit 1\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/agent")
+    credentials = GitCredentials(ssh_key="the key\n", known_hosts="git.example.com ssh-ed25519 AAAA")
+    with pytest.raises(Exception, match=r"git\.example\.com"):
+        await Git().ls_remote("git@git.example.com:team/app.git", credentials)
+    given = record.read_text().splitlines()
+    assert given[:2] == ["-F", "/dev/null"]
+    assert {"BatchMode=yes", "StrictHostKeyChecking=yes", "IdentityAgent=none", "IdentitiesOnly=yes"} <= set(
+        given
+    )
+    assert "git@git.example.com" in given
+    assert "the key" not in "".join(given)
+
+
+async def test_a_guard_keeps_git_from_inner_addresses(
+    git_repository: GitRepository, git_server: GitServer
+) -> None:
+    guarded = Git(protocols=["http"], address_guard=no_inner_address)
+    for url in (git_repository.url, git_repository.url.replace("127.0.0.1", "localhost")):
+        with pytest.raises(Refused, match="no server may be at"):
+            await guarded.ls_remote(url)
+    assert git_server.requests == []
+
+
+async def test_git_connects_to_the_addresses_that_the_guard_has_seen(git_repository: GitRepository) -> None:
+    seen: list[str] = []
+    url = git_repository.url.replace("127.0.0.1", "localhost")
+    refs = await Git(protocols=["http"], address_guard=seen.append).ls_remote(url)
+    assert "127.0.0.1" in seen
+    assert "main" in refs.branches
+
+
+async def test_behind_a_proxy_names_are_the_proxys_to_look_up_and_addresses_are_judged_here(
+    git_server: GitServer, git_repository: GitRepository, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("http_proxy", git_server.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    guarded = Git(protocols=["http"], address_guard=no_inner_address)
+    assert "main" in (await guarded.ls_remote("http://nowhere.invalid/team/app.git")).branches
+    with pytest.raises(Refused, match="no server may be at"):
+        await guarded.ls_remote("http://169.254.169.254/team/app.git")
+
+
+async def test_a_listing_without_end_is_cut(
+    git: Git, git_repository: GitRepository, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("kapsa.adapters.git.command._LISTING_LIMIT", 10)
+    with pytest.raises(TooLarge):
+        await git.ls_remote(git_repository.url)
+
+
+async def test_configuration_of_the_machine_and_of_the_user_has_no_say(
+    git: Git, git_repository: GitRepository, tmp_path: Path, monkeypatch: Any
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text('[url "http://127.0.0.1:1/"]\n\tinsteadOf = http://\n')
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "url.http://127.0.0.1:1/.insteadOf")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "http://")
+    assert "main" in (await git.ls_remote(git_repository.url)).branches
+
+
+async def test_requests_to_one_host_are_limited(git_server: GitServer, git_repository: GitRepository) -> None:
+    git = Git(protocols=["http"], concurrency=1)
+    await asyncio.gather(*(git.ls_remote(git_repository.url) for _ in range(4)))
+    assert git_server.most_at_once == 1
+
+
+@pytest.mark.virtual_time
+async def test_virtual_time_stands_still_while_git_runs(git_repository: GitRepository) -> None:
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    async with asyncio.timeout(0.001):
+        await Git(protocols=["http"]).ls_remote(git_repository.url)
+    assert loop.time() == before
+
+
+def test_a_shortened_commit_is_completed_only_if_it_is_unambiguous() -> None:
+    refs = Refs({"main": "a1b2c3d4" + "0" * 32, "dev": "a1b2ffff" + "0" * 32}, {})
+    assert refs.complete("a1b2c3d4...") == "a1b2c3d4" + "0" * 32
+    for beginning in ("a1b2", "dead", ""):
+        with pytest.raises(NotFound):
+            refs.complete(beginning)
+
+
+def test_a_secret_of_each_usual_shape_is_understood() -> None:
+    basic = GitCredentials.from_secret({"data": {"username": "cm9ib3Q=", "password": "c2VjcmV0Cg=="}})
+    assert (basic.username, basic.password) == ("robot", "secret")
+    token = GitCredentials.from_secret({"stringData": {"token": "abcdef"}})
+    assert (token.username, token.password) == ("git", "abcdef")
+    with pytest.raises(AuthFailed, match="no credentials"):
+        GitCredentials.from_secret({"data": {}})
+
+
+def _processes_with(text: str) -> list[str]:
+    """Command lines and environments of processes that mention this text."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (process / "cmdline").read_bytes() + b"\0" + (process / "environ").read_bytes()
+        except OSError:
+            continue
+        shown = told.decode("utf-8", "replace")
+        if text in shown and process.name != str(os.getpid()):
+            found.append(shown)
+    return found
+
+
+async def test_no_room_for_temporary_files_is_told_as_such(
+    git_repository: GitRepository, tmp_path: Path
+) -> None:
+    git = Git(protocols=["http"], scratch=tmp_path / "missing")
+    with pytest.raises(Failed, match="temporary files can't be written") as error:
+        await git.ls_remote(git_repository.url)
+    assert error.value.reason == "CacheNotWritable"
+
+
+@pytest.mark.parametrize(
+    ("complaint", "kind", "reason"),
+    [
+        (
+            "fatal: early EOF\nfatal: fetch-pack: invalid index-pack output",
+            Unreachable,
+            "Unreachable",
+        ),
+        (
+            "error: RPC failed; curl 18 transfer closed\nfatal: early EOF\nfatal: index-pack failed",
+            Unreachable,
+            "Unreachable",
+        ),
+        (
+            "fatal: fsck error in packed object\nfatal: early EOF\nfatal: fetch-pack: invalid index-pack output",
+            Refused,
+            "Refused",
+        ),
+        (
+            "fatal: pack has bad object at offset 12\nfatal: fetch-pack: invalid index-pack output",
+            Refused,
+            "Refused",
+        ),
+        (
+            "fatal: write error: No space left on device\nfatal: fetch-pack: invalid index-pack output",
+            Failed,
+            "CacheNotWritable",
+        ),
+    ],
+)
+def test_a_pack_that_is_cut_off_is_told_from_one_that_is_wrong_and_from_a_full_disk(
+    complaint: str, kind: type[OutsideError], reason: str
+) -> None:
+    address = RepositoryAddress.parse("https://git.example.com/team/app.git")
+    found = failure(complaint, address, (), with_credentials=False)
+    assert (type(found), found.reason) == (kind, reason)

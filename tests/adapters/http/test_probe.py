@@ -1,0 +1,134 @@
+"""A host is asked for a page, through the ingress, as a browser would."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from kapsa.adapters.errors import OutsideError, Refused
+from kapsa.adapters.http.outgoing import Answer, OutgoingHttp
+from kapsa.adapters.http.probe import HttpProber
+from kapsa.runtime.webhooks.certificates import issue, make_authority
+
+
+class Ingress:
+    """Answers for one host."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.names: list[str | None] = []
+        """What TLS asked for."""
+        self.address = ""
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.append((request.host, request.path))
+        if request.host != "pr-7.example.com":
+            return web.Response(status=404)
+        return web.Response(status=302, headers={"Location": "http://169.254.169.254/"})
+
+
+@contextlib.asynccontextmanager
+async def serving(made: Ingress, context: ssl.SSLContext | None = None) -> AsyncIterator[Ingress]:
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", made.answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    made.address = f"127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield made
+    finally:
+        await runner.cleanup()
+
+
+@pytest_asyncio.fixture
+async def ingress() -> AsyncIterator[Ingress]:
+    async with serving(Ingress()) as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def tls_ingress(tmp_path: Path) -> AsyncIterator[Ingress]:
+    now, lifetime = datetime.now(UTC), timedelta(days=1)
+    pair = issue(make_authority("a test", now=now, lifetime=lifetime), ["x"], now=now, lifetime=lifetime)
+    (tmp_path / "server.pem").write_bytes(pair.certificate + pair.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem")
+    made = Ingress()
+    context.set_servername_callback(lambda _socket, name, _context: made.names.append(name))
+    async with serving(made, context):
+        yield made
+
+
+async def test_a_host_is_asked_at_the_ingress_by_its_name_and_a_redirect_is_an_answer(
+    ingress: Ingress,
+) -> None:
+    outgoing = OutgoingHttp(address_guard=None)
+    try:
+        prober = HttpProber(outgoing)
+        assert await prober.probe("http://pr-7.example.com/app", address=ingress.address) == 302
+        assert await prober.probe("http://pr-8.example.com", address=ingress.address) == 404
+    finally:
+        await outgoing.close()
+    assert ingress.asked == [("pr-7.example.com", "/app"), ("pr-8.example.com", "/")]
+
+
+async def test_an_https_host_is_asked_over_tls_by_its_name_whoever_vouches_for_the_certificate(
+    tls_ingress: Ingress, ingress: Ingress
+) -> None:
+    outgoing = OutgoingHttp(address_guard=None)
+    hosts = ["pr-7.example.com", "pr-8.example.com"]
+    try:
+        prober = HttpProber(outgoing)
+        assert [await prober.probe(f"https://{each}", address=tls_ingress.address) for each in hosts] == [
+            302,
+            404,
+        ]
+        with pytest.raises(OutsideError):  # what speaks no TLS does not serve it
+            await prober.probe("https://pr-7.example.com", address=ingress.address)
+    finally:
+        await outgoing.close()
+    assert tls_ingress.names == hosts
+    assert ingress.asked == []
+
+
+async def test_the_port_of_plain_http_is_asked_in_plain_http() -> None:
+    asked: list[tuple[str, object]] = []
+
+    class Answers:
+        async def fetch(self, method: str, url: str, **options: Any) -> Answer:
+            asked.append((url, options["headers"]))
+            return Answer(308, {})
+
+    assert await HttpProber(Answers()).probe("https://pr-7.example.com/app", address="ingress:80") == 308
+    assert asked == [("http://ingress:80/app", {"Host": "pr-7.example.com"})]
+
+
+async def test_no_answer_is_an_error_that_may_pass(ingress: Ingress) -> None:
+    outgoing = OutgoingHttp(address_guard=None)
+    try:
+        with pytest.raises(OutsideError) as error:
+            await HttpProber(outgoing).probe("https://pr-7.example.com", address="127.0.0.1:1")
+    finally:
+        await outgoing.close()
+    assert error.value.retryable
+
+
+async def test_a_host_that_leads_to_this_machine_is_not_asked(ingress: Ingress) -> None:
+    outgoing = OutgoingHttp()
+    try:
+        with pytest.raises(Refused):
+            await HttpProber(outgoing).probe(f"http://{ingress.address}")
+        with pytest.raises(Refused):
+            await HttpProber(outgoing).probe(f"http://localhost:{ingress.address.rpartition(':')[2]}")
+    finally:
+        await outgoing.close()
+    assert ingress.asked == []

@@ -1,0 +1,184 @@
+"""Whether an object is what it was asked to be, as kstatus would say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kapsa.adapters.manifests.health import health
+
+
+def thing(kind: str, spec: dict[str, Any] | None = None, /, **status: Any) -> dict[str, Any]:
+    return {"kind": kind, "metadata": {"name": "x", "generation": 2}, "spec": spec or {}, "status": status}
+
+
+def condition(kind: str, status: str = "True", **more: str) -> dict[str, str]:
+    return {"type": kind, "status": status, **more}
+
+
+def replicas(count: int, **more: Any) -> dict[str, Any]:
+    names = ("replicas", "updatedReplicas", "availableReplicas", "readyReplicas", "currentReplicas")
+    return {"observedGeneration": 2, **dict.fromkeys(names, count), **more}
+
+
+AVAILABLE = [condition("Available")]
+
+CASES: list[tuple[str, dict[str, Any], str, str]] = [
+    ("a Deployment that nobody has seen", thing("Deployment"), "InProgress", "0 of 1"),
+    (
+        "a Deployment whose change nobody has seen",
+        thing("Deployment", **replicas(1, observedGeneration=1, conditions=AVAILABLE)),
+        "InProgress",
+        "has not seen the latest change",
+    ),
+    ("a Deployment that is there", thing("Deployment", **replicas(1, conditions=AVAILABLE)), "Current", ""),
+    (
+        "a Deployment that rolls out",
+        thing("Deployment", {"replicas": 3}, **replicas(3, updatedReplicas=1, conditions=AVAILABLE)),
+        "InProgress",
+        "1 of 3 replicas are updated",
+    ),
+    (
+        "a Deployment with old replicas",
+        thing("Deployment", {"replicas": 1}, **replicas(1, replicas=2, conditions=AVAILABLE)),
+        "InProgress",
+        "1 surplus",
+    ),
+    (
+        "a Deployment past its deadline",
+        thing(
+            "Deployment",
+            **replicas(0, conditions=[condition("Progressing", "False", reason="ProgressDeadlineExceeded")]),
+        ),
+        "Failed",
+        "",
+    ),
+    (
+        "a Deployment whose pods are refused",
+        thing(
+            "Deployment", **replicas(0, conditions=[condition("ReplicaFailure", message="exceeded quota")])
+        ),
+        "Failed",
+        "exceeded quota",
+    ),
+    ("a Deployment of nothing", thing("Deployment", {"replicas": 0}, observedGeneration=2), "Current", ""),
+    (
+        "a StatefulSet that is there",
+        thing("StatefulSet", **replicas(1, currentRevision="a", updateRevision="a")),
+        "Current",
+        "",
+    ),
+    (
+        "a StatefulSet between two revisions",
+        thing("StatefulSet", **replicas(1, currentRevision="a", updateRevision="b")),
+        "InProgress",
+        "older revision",
+    ),
+    (
+        "a StatefulSet that waits for pods",
+        thing("StatefulSet", {"replicas": 2}, **replicas(1)),
+        "InProgress",
+        "1 of 2 replicas are ready",
+    ),
+    (
+        "a StatefulSet that is updated in part on purpose",
+        thing(
+            "StatefulSet",
+            {"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": 2}}},
+            **replicas(3, updatedReplicas=1, currentRevision="a", updateRevision="b"),
+        ),
+        "Current",
+        "",
+    ),
+    (
+        "a DaemonSet that is on every node",
+        thing(
+            "DaemonSet",
+            observedGeneration=2,
+            desiredNumberScheduled=2,
+            currentNumberScheduled=2,
+            updatedNumberScheduled=2,
+            numberAvailable=2,
+            numberReady=2,
+        ),
+        "Current",
+        "",
+    ),
+    (
+        "a DaemonSet that is on some",
+        thing("DaemonSet", observedGeneration=2, desiredNumberScheduled=2, currentNumberScheduled=1),
+        "InProgress",
+        "1 of 2 pods are scheduled",
+    ),
+    ("a Job that runs", thing("Job", {"completions": 2}, active=1), "InProgress", "0 of 2 pods"),
+    ("a Job that is complete", thing("Job", conditions=[condition("Complete")]), "Current", ""),
+    (
+        "a Job that failed",
+        thing("Job", conditions=[condition("Failed", reason="BackoffLimitExceeded", message="too often")]),
+        "Failed",
+        "too often",
+    ),
+    ("a Job that is suspended", thing("Job", conditions=[condition("Suspended")]), "Current", ""),
+    ("a claim that is bound", thing("PersistentVolumeClaim", phase="Bound"), "Current", ""),
+    ("a claim that waits for its first pod", thing("PersistentVolumeClaim"), "Current", "first pod"),
+    ("a claim whose volume is lost", thing("PersistentVolumeClaim", phase="Lost"), "Failed", "lost"),
+    ("a Service", thing("Service", {"type": "ClusterIP"}), "Current", ""),
+    (
+        "a load balancer without an address",
+        thing("Service", {"type": "LoadBalancer"}),
+        "InProgress",
+        "no address",
+    ),
+    (
+        "a load balancer with one",
+        thing("Service", {"type": "LoadBalancer"}, loadBalancer={"ingress": [{"ip": "192.0.2.1"}]}),
+        "Current",
+        "",
+    ),
+    ("an Ingress", thing("Ingress"), "Current", ""),
+    ("a ConfigMap", {"kind": "ConfigMap", "metadata": {"name": "x"}}, "Current", ""),
+    ("a Certificate that is ready", thing("Certificate", conditions=[condition("Ready")]), "Current", ""),
+    (
+        "a Certificate that is not",
+        thing("Certificate", conditions=[condition("Ready", "False", message="waiting for the order")]),
+        "InProgress",
+        "waiting for the order",
+    ),
+    (
+        "a resource that is stalled",
+        thing("Release", conditions=[condition("Ready", "False"), condition("Stalled", message="no source")]),
+        "Failed",
+        "no source",
+    ),
+    (
+        "a resource that is worked on",
+        thing("Release", conditions=[condition("Ready"), condition("Reconciling", message="step 2")]),
+        "InProgress",
+        "step 2",
+    ),
+    ("a resource that says nothing", thing("Release"), "Current", ""),
+    ("a Pod that runs", thing("Pod", phase="Running", conditions=[condition("Ready")]), "Current", ""),
+    ("a Pod that failed", thing("Pod", phase="Failed", reason="Evicted"), "Failed", "it failed"),
+    ("a Pod without a node", thing("Pod"), "InProgress", "not scheduled"),
+]
+
+
+@pytest.mark.parametrize(("found", "state", "words"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
+def test_an_object_is_judged_as_kstatus_does(found: dict[str, Any], state: str, words: str) -> None:
+    judged = health(found)
+    assert judged.state == state
+    assert words in judged.message
+
+
+def test_what_is_being_deleted_is_not_healthy_whatever_its_status_says() -> None:
+    found = thing("Deployment", **replicas(1, conditions=AVAILABLE))
+    found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert health(found).state == "Terminating"
+
+
+@pytest.mark.parametrize(
+    "found", [{}, {"kind": "Deployment"}, {"kind": "Job", "status": None, "metadata": None}]
+)
+def test_what_has_no_status_yet_is_judged_all_the_same(found: dict[str, Any]) -> None:
+    assert health(found).state in ("InProgress", "Current")

@@ -1,0 +1,45 @@
+"""The world outside as the operator takes it unless another is handed in: guarded, and given back in the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kapsa.adapters.errors import Refused
+from kapsa.adapters.git.repository import Repositories
+from kapsa.adapters.http.outgoing import OutgoingHttp
+from kapsa.adapters.testing.git_server import GitRepository
+from kapsa.environments.operator import Outside, make_operator
+from kapsa.environments.settings import Settings
+from tests.environments.stage import Stage
+
+
+def settings(directory: Path) -> Settings:
+    return Settings(cache_directory=directory, git_protocols=("http",), leader_election=False)
+
+
+async def test_git_goes_to_no_inner_address_unless_it_is_told_to(
+    git_repository: GitRepository, tmp_path: Path
+) -> None:
+    git_repository.commit({"a": "b"})
+    guarded = Outside.of(settings(tmp_path), OutgoingHttp())
+    with pytest.raises(Refused, match=r"127\.0\.0\.1"):
+        await guarded.git.ls_remote(git_repository.url)
+    free = Outside.of(settings(tmp_path), OutgoingHttp(), address_guard=None)
+    assert (await free.git.ls_remote(git_repository.url)).branches
+
+
+async def test_checkouts_are_removed_when_the_operator_ends(
+    stage: Stage, git_repository: GitRepository, tmp_path: Path
+) -> None:
+    commit = git_repository.commit({"a": "b"})
+    outside = Outside.of(settings(tmp_path), OutgoingHttp(), address_guard=None)
+    assert isinstance(outside.commits, Repositories)
+    await stage.start(make_operator(settings(tmp_path), outside))
+    async with outside.commits.checkout(git_repository.url, commit) as checkout:
+        assert (checkout.root / "a").read_text() == "b"
+    assert any((tmp_path / "checkouts").iterdir())
+    await stage.harness.stop()
+    assert not any((tmp_path / "checkouts").iterdir())
+    assert any((tmp_path / "repositories").iterdir()), "they are kept for the next time"

@@ -1,0 +1,194 @@
+"""Custom resource definitions: what they may say, and what happens when they go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.behaviour.conformance.cases.definitions import definition
+from tests.behaviour.conformance.cases.words import CRDS, case, delete, get, post
+from tests.behaviour.conformance.exchange import Case, Watch
+
+RINGS = "/apis/{ns}.kapsa.dev/v1/namespaces/{ns}/rings"
+
+
+def crd(sentence: str, plural: str, kind: str, change: Any = None, **version: Any) -> Case:
+    body = definition(plural, kind, group="{ns}.kapsa.dev", **version)
+    if change:
+        change(body)
+    path = f"{CRDS}/{plural}.{{ns}}.kapsa.dev"
+    return case(sentence, post(CRDS, body), get(path, until="InitialNamesAccepted"), delete(path))
+
+
+def schema(spec: Any) -> dict[str, Any]:
+    return {"schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}
+
+
+CASES = [
+    crd("a definition is taken", "rings", "Ring"),
+    crd(
+        "a definition with rules is taken",
+        "rings",
+        "Ring",
+        **schema(
+            {
+                "type": "object",
+                "properties": {"a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 0"}]}},
+            }
+        ),
+    ),
+    crd(
+        "a definition whose name does not fit is refused",
+        "rings",
+        "Ring",
+        lambda body: body["metadata"].update(name="other.kapsa.dev"),
+    ),
+    crd(
+        "a definition without versions is refused",
+        "rings",
+        "Ring",
+        lambda body: body["spec"].update(versions=[]),
+    ),
+    crd(
+        "a definition with two storage versions is refused",
+        "rings",
+        "Ring",
+        lambda body: body["spec"]["versions"].append({**body["spec"]["versions"][0], "name": "v2"}),
+    ),
+    crd("a definition without a storage version is refused", "rings", "Ring", storage=False),
+    crd(
+        "a definition without a schema is refused",
+        "rings",
+        "Ring",
+        lambda body: body["spec"]["versions"][0].pop("schema"),
+    ),
+    crd("a definition with an unknown scope is refused", "rings", "Ring", scope="Galaxy"),
+    crd(
+        "a definition without type is refused",
+        "rings",
+        "Ring",
+        schema={"openAPIV3Schema": {"properties": {}}},
+    ),
+    crd(
+        "a definition with a field without type is refused",
+        "rings",
+        "Ring",
+        **schema({"properties": {"a": {}}}),
+    ),
+    crd("a definition with an unknown type is refused", "rings", "Ring", **schema({"type": "thing"})),
+    crd("a definition with an array without items is refused", "rings", "Ring", **schema({"type": "array"})),
+    crd(
+        "a definition with a bad default is refused",
+        "rings",
+        "Ring",
+        **schema({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}}),
+    ),
+    crd(
+        "a definition with a bad pattern is refused",
+        "rings",
+        "Ring",
+        **schema({"type": "string", "pattern": "("}),
+    ),
+    crd(
+        "a definition with a map list without keys is refused",
+        "rings",
+        "Ring",
+        **schema({"type": "array", "x-kubernetes-list-type": "map", "items": {"type": "object"}}),
+    ),
+    crd(
+        "a definition with an unknown list type is refused",
+        "rings",
+        "Ring",
+        **schema({"type": "array", "x-kubernetes-list-type": "bag", "items": {"type": "string"}}),
+    ),
+    crd(
+        "a definition with properties and additionalProperties is refused",
+        "rings",
+        "Ring",
+        **schema(
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string"}},
+                "additionalProperties": {"type": "string"},
+            }
+        ),
+    ),
+    crd(
+        "a definition with a rule that does not compile is refused",
+        "rings",
+        "Ring",
+        **schema({"type": "object", "x-kubernetes-validations": [{"rule": "self.none > 1"}]}),
+    ),
+    crd(
+        "a definition with a rule that costs too much is refused",
+        "rings",
+        "Ring",
+        **schema(
+            {
+                "type": "array",
+                "items": {"type": "string"},
+                "x-kubernetes-validations": [
+                    {"rule": "self.all(a, self.all(b, self.all(c, a == b || b == c)))"}
+                ],
+            }
+        ),
+    ),
+    crd(
+        "a definition with a bad printer column is refused",
+        "rings",
+        "Ring",
+        additionalPrinterColumns=[{"name": "A", "type": "thing", "jsonPath": ".spec.a"}],
+    ),
+    crd(
+        "a definition with a bad scale path is refused",
+        "rings",
+        "Ring",
+        subresources={"scale": {"specReplicasPath": "spec.size", "statusReplicasPath": ".status.replicas"}},
+    ),
+    crd(
+        "a definition with preserveUnknownFields is refused",
+        "rings",
+        "Ring",
+        lambda body: body["spec"].update(preserveUnknownFields=True),
+    ),
+    crd(
+        "a definition with a bad group is refused",
+        "rings",
+        "Ring",
+        lambda body: body["spec"].update(group="Bad_Group"),
+    ),
+    crd("a definition with a bad version name is refused", "rings", "Ring", name="V 1"),
+    crd(
+        "a definition with metadata rules is refused",
+        "rings",
+        "Ring",
+        schema={
+            "openAPIV3Schema": {
+                "type": "object",
+                "properties": {"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}},
+            }
+        },
+    ),
+    crd(
+        "a definition may restrict the name",
+        "rings",
+        "Ring",
+        schema={
+            "openAPIV3Schema": {
+                "type": "object",
+                "properties": {
+                    "metadata": {
+                        "type": "object",
+                        "properties": {"name": {"type": "string", "pattern": "^a"}},
+                    }
+                },
+            }
+        },
+    ),
+    case(
+        "the watch of a kind ends with its definition",
+        post(CRDS, definition("rings", "Ring", group="{ns}.kapsa.dev")),
+        get(RINGS, until='"items"'),
+        post(RINGS, {"apiVersion": "{ns}.kapsa.dev/v1", "kind": "Ring", "metadata": {"name": "one"}}),
+        Watch(path=RINGS, events=5, during=[delete(f"{CRDS}/rings.{{ns}}.kapsa.dev")]),
+    ),
+]

@@ -1,0 +1,115 @@
+"""The two engines side by side, and the comparison of what they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import ssl
+import tempfile
+from base64 import b64decode
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from kapsa.devcluster import DevCluster
+from kapsa.runtime.testing.background import background_loop
+from tests.behaviour.conformance.cases.definitions import DEFINITIONS
+from tests.behaviour.conformance.cases.words import CRDS, get, post
+from tests.behaviour.conformance.exchange import Case, Engine
+
+
+class Pair:
+    """Both engines, without controllers, so that nothing but the requests moves anything."""
+
+    def __init__(
+        self, wait: Callable[[Coroutine[Any, Any, Any]], Any], embedded: Engine, real: Engine
+    ) -> None:
+        self._wait = wait
+        self._embedded = embedded
+        self._real = real
+        self._numbers = itertools.count(1)
+
+    def compare(self, case: Case) -> tuple[list[Any], list[Any]]:
+        """What the embedded engine answered, and what the real one did."""
+        embedded, real = self._wait(self._compare(case))
+        return embedded, real
+
+    def statuses(self, sent: bytes) -> tuple[int, int]:
+        """The status of what each engine answers to these bytes."""
+        embedded, real = self._wait(self._statuses(sent))
+        return embedded, real
+
+    async def _statuses(self, sent: bytes) -> list[int]:
+        return await asyncio.gather(*(engine.status_of(sent) for engine in (self._embedded, self._real)))
+
+    async def _compare(self, case: Case) -> tuple[list[Any], list[Any]]:
+        namespace = f"case-{next(self._numbers)}"
+        embedded, real = await asyncio.gather(
+            *(_play_in(engine, case, namespace) for engine in (self._embedded, self._real))
+        )
+        return embedded, real
+
+
+async def _play_in(engine: Engine, case: Case, namespace: str) -> list[Any]:
+    steps = [
+        post("/api/v1/namespaces", {"metadata": {"name": "{ns}"}}),
+        # Without its controller nobody makes the account that admission wants every pod to run as.
+        post("/api/v1/namespaces/{ns}/serviceaccounts", {"metadata": {"name": "default"}}),
+    ]
+    await engine.play(Case(name="setup", steps=steps), namespace)
+    return await engine.play(case, namespace)
+
+
+@contextmanager
+def engines() -> Iterator[Pair]:
+    """Start both; a loop in the background runs them, so that ordinary and generated tests can share them."""
+    with background_loop() as wait:
+        stack = AsyncExitStack()
+        try:
+            yield Pair(wait, *wait(_start(stack)))
+        finally:
+            wait(stack.aclose())
+
+
+async def _start(stack: AsyncExitStack) -> tuple[Engine, Engine]:
+    found = []
+    for name in ("embedded", "real"):
+        cluster = await stack.enter_async_context(DevCluster(engine=name, controllers=False))
+        tls = tls_of(cluster.kubeconfig_data)
+        connector = aiohttp.TCPConnector(ssl=tls or True)
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        engine = Engine(name, cluster.url, session, tls)
+        await _install(engine)
+        found.append(engine)
+    return found[0], found[1]
+
+
+async def _install(engine: Engine) -> None:
+    """Create the custom kinds and wait until their objects can be listed."""
+    await engine.play(
+        Case(name="install", steps=[post(CRDS, definition) for definition in DEFINITIONS]), "none"
+    )
+    group = DEFINITIONS[0]["spec"]["group"]
+    lists = [get(f"/apis/{group}/v1/{definition['spec']['names']['plural']}") for definition in DEFINITIONS]
+    for _ in range(100):
+        answers = await engine.play(Case(name="ready", steps=lists), "none")
+        if all(answer["status"] == 200 for answer in answers):
+            return
+        await asyncio.sleep(0.1)
+    raise RuntimeError(f"the custom kinds did not become available on the {engine.name} engine: {answers}")
+
+
+def tls_of(kubeconfig: dict[str, Any]) -> ssl.SSLContext | None:
+    cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
+    if not cluster["server"].startswith("https"):
+        return None
+    context = ssl.create_default_context(cadata=b64decode(cluster["certificate-authority-data"]).decode())
+    with tempfile.TemporaryDirectory() as directory:
+        certificate, key = Path(directory) / "crt", Path(directory) / "key"
+        certificate.write_bytes(b64decode(user["client-certificate-data"]))
+        key.write_bytes(b64decode(user["client-key-data"]))
+        context.load_cert_chain(certificate, key)
+    return context

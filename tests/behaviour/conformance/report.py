@@ -1,0 +1,58 @@
+"""Gathers what the tests of all processes found, and writes docs/devcluster-conformance.md after a whole run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.behaviour.conformance.divergences import KNOWN, ON_THE_WIRE
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "devcluster-conformance.md"
+HEAD = """# Devcluster conformance
+
+Written by `make test-real`; do not edit. Each case is sent to the embedded engine and to a real kube-apiserver; status code, headers that matter, body and watch stream are compared after masking uids, revisions and times. The cases are under `tests/behaviour/conformance`.
+
+"""
+
+
+class ConformanceRecorder:
+    """A pytest plugin: in the process that reports, it sees every other process's results."""
+
+    def __init__(self) -> None:
+        self.cases: list[list[Any]] = []
+        self.programs: list[list[Any]] = []
+        self.failed = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when != "call":
+            return
+        for name, value in report.user_properties:
+            if name == "conformance":
+                self.cases.append(list(value))  # type: ignore[call-overload]
+                self.failed |= report.failed
+            elif name == "programs":
+                self.programs.append(list(value))  # type: ignore[call-overload]
+
+    def pytest_sessionfinish(self) -> None:
+        write_report(PAGE, self.cases, self.programs, whole=not self.failed)
+
+
+def write_report(page: Path, cases: Sequence[Any], programs: Sequence[Any], *, whole: bool) -> None:
+    """Write the page when a run was whole: part of the cases, or a failed run, says nothing about conformance."""
+    if not whole or len(programs) < 3 or len(cases) < 300:
+        return
+    topics = Counter(topic for topic, _, _ in cases)
+    matches = Counter(topic for topic, _, outcome in cases if outcome == "matches")
+    lines = ["| topic | cases | match |", "|---|---|---|"]
+    lines += [f"| {topic} | {topics[topic]} | {matches[topic]} |" for topic in sorted(topics)]
+    lines += [f"| **hand-written** | **{len(cases)}** | **{matches.total()}** |"]
+    lines += [
+        f"| generated: histories of {kind} | {played} | {played} |" for kind, played in sorted(programs)
+    ]
+    lines += ["", "## Known divergences", ""]
+    lines += [f"- *{name}*: {reason}" for name, reason in sorted((KNOWN | ON_THE_WIRE).items())] or ["None."]
+    page.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,292 @@
+"""Hostile clients on the HTTP door: each is refused or survived, and nothing of it stays behind.
+
+What the real server answers to hostile requests is asked of it in tests/behaviour/conformance (cases/hostile.py and
+test_wire.py). Here it is the process that is looked at: it answers others meanwhile, logs no traceback, and ends up with as
+many tasks and sockets as it had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from kapsa.devcluster import DevCluster
+from tests.devcluster.embedded.api import CONFIGMAPS, CRDS, configmap
+from tests.eventually import eventually
+
+
+class Hostile:
+    """Raw connections to a cluster, and a look at what its process holds."""
+
+    def __init__(self, cluster: DevCluster) -> None:
+        host, port = cluster.url.removeprefix("http://").split(":")
+        self._address = host, int(port)
+        self._tasks, self._sockets = len(asyncio.all_tasks()), _open_sockets()
+
+    @contextlib.asynccontextmanager
+    async def connect(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        reader, writer = await asyncio.open_connection(*self._address)
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def send(self, data: bytes) -> tuple[int, str]:
+        """Send bytes and end; the status of the first answer, and the last body."""
+        async with self.connect() as (reader, writer), asyncio.timeout(30):
+            writer.write(data)
+            writer.write_eof()
+            answer = await reader.read()
+        if not answer:
+            return 0, ""
+        return int(answer.split(b" ", 2)[1]), answer.rpartition(b"\r\n\r\n")[2].decode()
+
+    async def request(
+        self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
+    ) -> tuple[int, Any]:
+        status, text = await self.send(request(method, path, body, content_type))
+        return status, json.loads(text) if text.startswith("{") else text
+
+    async def nothing_is_left(self) -> None:
+        """It serves, and tasks and sockets are as they were."""
+        assert (await self.request("GET", "/livez"))[0] == 200
+
+        async def seen() -> tuple[int, int]:
+            return len(asyncio.all_tasks()), _open_sockets()
+
+        before = self._tasks, self._sockets
+        await eventually(seen, lambda now: now <= before, f"{before} tasks and sockets", seconds=20)
+
+
+def request(method: str, path: str, body: bytes, content_type: str = "application/json") -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def _open_sockets() -> int:
+    descriptors = Path("/proc/self/fd")
+    found = 0
+    for entry in descriptors.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += str(entry.readlink()).startswith("socket:")
+    return found
+
+
+@pytest_asyncio.fixture
+async def hostile(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Hostile]:
+    async with DevCluster(controllers=False) as cluster:
+        client = Hostile(cluster)
+        await client.request("GET", "/livez")
+        yield client
+        await client.nothing_is_left()
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+BODIES: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "a million brackets in yaml": ("application/yaml", lambda: b"a: " + b"[" * 1_000_000),
+    "a hundred thousand closed brackets in yaml": (
+        "application/yaml",
+        lambda: b"a: " + b"[" * 100_000 + b"]" * 100_000,
+    ),
+    "a million dashes in yaml": ("application/yaml", lambda: b"- " * 1_000_000),
+    "a hundred thousand braces in yaml": ("application/yaml", lambda: b"{a: " * 100_000),
+    "ten thousand anchors in yaml": (
+        "application/yaml",
+        lambda: b"\n".join(b"k%d: &a%d x" % (n, n) for n in range(10_000)) + b"\nz: *a1\n",
+    ),
+    "ten thousand fields that nobody knows": (
+        "application/json",
+        lambda: json.dumps({f"k{number}": 1 for number in range(10_000)}).encode(),
+    ),
+    "a million brackets in json": ("application/json", lambda: b"[" * 1_000_000),
+    "a hundred thousand objects in json": ("application/json", lambda: b'{"a":' * 100_000),
+    "a number of a million digits": ("application/json", lambda: b'{"a":' + b"9" * 1_000_000 + b"}"),
+    "a number of a million digits in yaml": ("application/yaml", lambda: b"a: " + b"9" * 1_000_000),
+    "a float of a million digits": ("application/json", lambda: b'{"a":1.' + b"9" * 1_000_000 + b"}"),
+    "an exponent beyond floats": ("application/json", lambda: b'{"a":1e999999999}'),
+    "infinity in yaml": ("application/yaml", lambda: b"a: .inf\n"),
+    "a name of a megabyte": ("application/json", lambda: json.dumps(configmap("x" * 1_000_000)).encode()),
+    "bytes that are nothing": ("application/json", lambda: bytes(range(256)) * 100),
+    "a bomb of gzip": ("application/json", lambda: b"\x1f\x8b" + b"\x00" * 1000),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+async def test_no_body_ends_the_process(hostile: Hostile, name: str):
+    content_type, body = BODIES[name]
+    for method, path in (("POST", CONFIGMAPS), ("DELETE", f"{CONFIGMAPS}/one")):
+        status, answer = await hostile.request(method, path, body(), content_type)
+        assert 400 <= status < 500, answer
+        assert answer["kind"] == "Status"
+
+
+PATCHES = {
+    "application/merge-patch+json": b'{"data":' + b'{"a":' * 400 + b"1" + b"}" * 401,
+    "application/strategic-merge-patch+json": b'{"metadata":' + b'{"labels":' * 400 + b"1" + b"}" * 401,
+    "application/apply-patch+yaml": b"a: " + b"{a: " * 300 + b"}" * 300,
+    "application/json-patch+json": json.dumps(
+        [{"op": "copy", "from": "/metadata", "path": "/metadata/annotations"}] * 10_000
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("content_type", PATCHES)
+async def test_no_patch_ends_the_process(hostile: Hostile, content_type: str):
+    await hostile.request("POST", CONFIGMAPS, json.dumps(configmap("one", a="x" * 1000)).encode())
+    status, answer = await hostile.request(
+        "PATCH", f"{CONFIGMAPS}/one?fieldManager=x", PATCHES[content_type], content_type
+    )
+    assert 400 <= status < 500, answer
+
+
+async def test_a_deep_object_is_refused_or_can_be_read(hostile: Hostile):
+    definition = {
+        "metadata": {"name": "frees.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Cluster",
+            "names": {"plural": "frees", "kind": "Free"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                    },
+                }
+            ],
+        },
+    }
+    await hostile.request("POST", CRDS, json.dumps(definition).encode())
+    frees = "/apis/example.com/v1/frees"
+    for depth in (50, 100, 200, 300, 400, 600, 800):
+        name = f"d{depth}"
+        body = (
+            b'{"apiVersion":"example.com/v1","kind":"Free","metadata":{"name":"%b"},"spec":' % name.encode()
+        )
+        body += b'{"a":' * depth + b"1" + b"}" * (depth + 1)
+        status, answer = await hostile.request("POST", frees, body)
+        assert status in (201, 400), answer
+        if status == 400:
+            assert "exceeded max depth" in answer["message"]
+            continue
+        for accept in ("application/json", "application/json;as=Table;v=v1;g=meta.k8s.io"):
+            head = f"GET {frees}/{name} HTTP/1.1\r\nhost: x\r\naccept: {accept}\r\n\r\n"
+            assert (await hostile.send(head.encode()))[0] == 200, (depth, accept)
+        # Writing YAML takes more of Python's stack than reading it.
+        head = f"GET {frees}/{name} HTTP/1.1\r\nhost: x\r\naccept: application/yaml\r\n\r\n"
+        status, text = await hostile.send(head.encode())
+        assert status == 200 or "exceeded max depth" in text, (depth, text)
+
+
+async def test_watches_that_are_torn_down_leave_nothing(hostile: Hostile):
+    for _ in range(30):
+        async with hostile.connect() as (reader, writer):
+            writer.write(request("GET", f"{CONFIGMAPS}?watch=1", b""))
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            writer.transport.abort()
+
+
+async def test_a_watcher_that_does_not_read_holds_up_nobody(hostile: Hostile):
+    async with hostile.connect() as (reader, writer):
+        writer.write(request("GET", f"{CONFIGMAPS}?watch=1", b""))
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        for number in range(20):
+            body = json.dumps(configmap(f"n{number}", a="x" * 300_000)).encode()
+            status, _ = await hostile.request("POST", CONFIGMAPS, body)
+            assert status == 201
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"",
+        b"G",
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-le",
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{",
+        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{",
+        b"POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n",
+    ],
+    ids=["nothing", "a letter", "half a head", "half a body", "half a chunk", "a promise"],
+)
+@pytest.mark.parametrize("aborts", [True, False], ids=["aborted", "ended"])
+async def test_requests_that_break_off_leave_nothing(hostile: Hostile, start: bytes, aborts: bool):
+    for _ in range(10):
+        async with hostile.connect() as (reader, writer):
+            writer.write(start)
+            await writer.drain()
+            if aborts:
+                writer.transport.abort()
+            else:
+                writer.write_eof()
+                await reader.read()
+
+
+async def test_answers_that_nobody_waits_for_leave_nothing(hostile: Hostile):
+    for _ in range(20):
+        async with hostile.connect() as (_, writer):
+            writer.write(request("GET", "/openapi/v2", b"") * 3)
+            writer.transport.abort()
+
+
+async def test_a_slow_body_holds_up_nobody(hostile: Hostile):
+    sent = request("POST", CONFIGMAPS, json.dumps(configmap("slow")).encode())
+    async with hostile.connect() as (reader, writer):
+        for byte in range(0, len(sent) - 1, 5):
+            writer.write(sent[byte : min(byte + 5, len(sent) - 1)])
+            await writer.drain()
+            await asyncio.sleep(0)
+        assert (await hostile.request("GET", "/livez"))[0] == 200
+        writer.write(sent[-1:])
+        assert await reader.readline() == b"HTTP/1.1 201 Created\r\n"
+
+
+async def test_a_body_in_chunks_of_one_byte_is_read(hostile: Hostile):
+    body = json.dumps(configmap("bits", a="x" * 100_000)).encode()
+    head = f"POST {CONFIGMAPS} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    assert (await hostile.send(head + chunks))[0] == 201
+
+
+@pytest.mark.parametrize("framing", [b"content-length: 100000000000", b"transfer-encoding: chunked"])
+async def test_a_body_without_an_end_is_cut_off(hostile: Hostile, framing: bytes):
+    head = b"POST %b HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n" % (CONFIGMAPS.encode(), framing)
+    piece = b"x" * 65536
+    if b"chunked" in framing:
+        piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+    async with hostile.connect() as (reader, writer), asyncio.timeout(30):
+        writer.write(head)
+        with contextlib.suppress(ConnectionError):
+            while not reader.at_eof():
+                writer.write(piece)
+                await writer.drain()
+
+
+async def test_someone_who_speaks_tls_is_told_so_at_once(hostile: Hostile):
+    async with hostile.connect() as (reader, writer), asyncio.timeout(10):
+        writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+        assert b"this port speaks HTTP, not HTTPS" in await reader.read()
+
+
+async def test_a_hundred_requests_at_once_on_one_connection_are_answered_in_turn(hostile: Hostile):
+    async with hostile.connect() as (reader, writer), asyncio.timeout(30):
+        writer.write(request("GET", "/livez", b"") * 100)
+        writer.write_eof()
+        assert (await reader.read()).count(b"HTTP/1.1 200 OK") == 100
+
+
+async def test_three_hundred_connections_at_once_are_served(hostile: Hostile):
+    answers = await asyncio.gather(*(hostile.request("GET", "/livez") for _ in range(300)))
+    assert {status for status, _ in answers} == {200}

@@ -1,0 +1,14 @@
+"""The fixtures of the environments operator, for tests of whole stories."""
+
+from tests.adapters.servers.fixtures import git_repository, git_server, registry_server
+from tests.environments.fixtures import faults, pytest_asyncio_loop_factories, stage, team
+
+__all__ = [
+    "faults",
+    "git_repository",
+    "git_server",
+    "pytest_asyncio_loop_factories",
+    "registry_server",
+    "stage",
+    "team",
+]

@@ -1,0 +1,146 @@
+"""The examples of the specifications, unchanged, come to life; and the web application's use of an Environment works."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from kapsa.adapters.git.address import RepositoryAddress
+from kapsa.adapters.git.command import Git
+from kapsa.adapters.testing.git_server import GitRepository
+from kapsa.adapters.testing.registry_server import RegistryServer
+from kapsa.environments.resources import Environment, PreviewEnvironment, Project
+from tests.behaviour.environments.life import Life, living
+from tests.behaviour.environments.seed_examples import COMMIT, ENVIRONMENT, FILES, PREVIEW, PROJECT
+from tests.environments.stage import Stage
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class AtHome(Git):
+    """Finds the repository of the examples on the test's own server."""
+
+    def __init__(self, repository: GitRepository) -> None:
+        super().__init__(protocols=["http"])
+        self._repository = repository
+
+    def address(self, url: str) -> RepositoryAddress:
+        at_home = url in ("https://github.com/org/repo", self._repository.url)
+        return super().address(self._repository.url if at_home else url)
+
+
+@pytest_asyncio.fixture
+async def life(
+    stage: Stage, git_repository: GitRepository, registry_server: RegistryServer, tmp_path: Path
+) -> AsyncIterator[Life]:
+    git_repository.force_push(FILES)
+    made = Life(stage, git_repository, registry_server, tmp_path)
+    async with living(made), made.operator(AtHome(git_repository)):
+        yield made
+
+
+async def apply(life: Life, text: str) -> dict[str, Any]:
+    """As kubectl does it."""
+    manifest: dict[str, Any] = yaml.safe_load(text)
+    await life.client.apply(manifest, field_manager="kubectl", field_validation="Strict")
+    return manifest
+
+
+async def test_the_projects_and_environments_examples_reach_ready(life: Life) -> None:
+    push_example_commit(life.repository)
+    await life.stage.make_namespace("my-team")
+    await apply(life, PROJECT)
+    await life.stage.exists("v1/Namespace", "my-team-my-project", namespace="")
+    await apply(life, ENVIRONMENT)
+    life.home = "my-team-my-project"
+    ready = await life.ready("pr-123")
+    assert ready.status.commit_sha is not None
+    assert ready.status.commit_sha.startswith("a1b2c3d4")
+    assert ready.status.url == "https://pr-123.preview.catalyst.dev"
+    assert ready.status.namespace is not None
+    place = ready.status.namespace.name
+    assert place == "my-team-my-project-pr-123"
+    (web,) = (await life.client.list("apps/v1/Deployment", namespace=place)).items
+    (container,) = web["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.cluster.local/org/repo:latest"
+    assert container["env"] == [{"name": "DEBUG", "value": "true"}]
+    quota = await life.client.get("v1/ResourceQuota", "kapsa-quota", namespace=place)
+    assert quota["spec"]["hard"]["limits.memory"] == "2Gi"
+    project: Project = await life.client.get(Project, "my-project", namespace="my-team")
+    assert project.status.is_true("Ready")
+    assert [(each.name, each.ready) for each in project.status.environments] == [("pr-123", True)]
+    await life.client.delete(Project, "my-project", namespace="my-team")
+    await life.stage.gone(Project, "my-project", namespace="my-team", seconds=120)
+
+
+def push_example_commit(repository: GitRepository) -> None:
+    """Put the commit of the example on its branch: one whose name really begins with a1b2c3d4."""
+    tree = repository.git("rev-parse", "main^{tree}")
+    content = COMMIT.replace("TREE", tree).encode()
+    commit = repository.git("hash-object", "-t", "commit", "-w", "--stdin", stdin=content)
+    assert commit.startswith("a1b2c3d4"), "the files of the example were changed"
+    repository.git("update-ref", "refs/heads/feature/login", commit)
+
+
+async def test_the_preview_environments_example_reaches_ready(life: Life) -> None:
+    await life.stage.make_namespace("preview-environments")
+    await apply(life, PREVIEW)
+
+    async def ready() -> PreviewEnvironment | None:
+        found: PreviewEnvironment = await life.client.get(
+            PreviewEnvironment, "pr-42-env", namespace="preview-environments"
+        )
+        return found if found.status.is_true("Ready") else None
+
+    made = await life.stage.until(ready, "the preview is ready")
+    assert made.status.url == "https://pr-42.preview.orimatest.com"
+    await life.client.delete(PreviewEnvironment, "pr-42-env", namespace="preview-environments")
+    await life.stage.gone(PreviewEnvironment, "pr-42-env", namespace="preview-environments")
+
+
+async def test_the_web_application_creates_polls_updates_and_deletes_an_environment(life: Life) -> None:
+    first = life.repository.commit({"src/page": "one"}, branch="topic")
+    second = life.repository.commit({"src/page": "two"}, branch="topic")
+    await life.pool()
+    source = {"repositoryUrl": life.repository.url}
+    deployment = {"type": "helm", "path": "charts/app"}
+    domain = {"domainPoolRef": {"name": life.stage.unique}}
+    await life.stage.apply(Project, "app", {"source": source, "deployment": deployment, "domain": domain})
+    await life.stage.exists("v1/Namespace", life.home, namespace="")
+    spec = {"projectRef": {"name": "app"}, "type": "development", "source": {"commitSha": first}}
+    manifest = {
+        "apiVersion": Environment.api_version,
+        "kind": "Environment",
+        "metadata": {"name": "topic", "namespace": life.home},
+        "spec": spec,
+    }
+    await life.client.create(manifest)
+    phases = await phases_until_ready(life, first)
+    assert phases[-1] == "Ready"
+    assert set(phases) <= {"Pending", "Building", "Deploying", "Ready"}
+    await life.update(Environment, "topic", {"source": {"commitSha": second}}, namespace=life.home)
+    await phases_until_ready(life, second)
+    await life.client.delete(Environment, "topic", namespace=life.home)
+    await life.stage.gone(Environment, "topic", namespace=life.home)
+    assert await life.stage.get("v1/Namespace", life.place("topic"), namespace="") is None
+    assert await life.hosts() == []
+
+
+async def phases_until_ready(life: Life, commit: str) -> list[str]:
+    """Poll the status as the web application does, until it says Ready of this commit."""
+    phases: list[str] = []
+
+    async def ready() -> bool:
+        found = await life.environment("topic")
+        assert found is not None
+        if found.status.phase and found.status.phase not in phases[-1:]:
+            phases.append(found.status.phase)
+        return found.status.phase == "Ready" and found.status.commit_sha == commit
+
+    await life.stage.until(ready, f"topic is ready at {commit}")
+    return phases

@@ -1,0 +1,278 @@
+"""The HTTP that an API server, a proxy, or something that is neither may answer, byte by byte."""
+
+import asyncio
+import gzip
+from collections.abc import Iterable
+
+import pytest
+
+from kapsa.runtime import errors
+from kapsa.runtime.client.auth.credentials import Authorization, StaticAccess
+from kapsa.runtime.client.http.transport import HttpTransport
+from tests.runtime.client.servers import OK, client_of, heard, saying, talking
+
+pytestmark = pytest.mark.each_loop
+
+
+@pytest.mark.parametrize(
+    ("parts", "body"),
+    [
+        ([OK], b"{}"),
+        ([bytes([each]) for each in OK], b"{}"),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n", OK], b"{}"),
+        ([b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK], b"{}"),
+        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", b"1\r\n}\r\n0\r\n\r\n"], b"{}"),
+        ([b"HTTP/1.1 204 No Content\r\n\r\n"], b""),
+        ([b"HTTP/1.1 304 Not Modified\r\n\r\n"], b""),
+        ([b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n"], b""),
+    ],
+)
+async def test_an_answer_is_understood_however_it_is_cut_and_framed(
+    parts: Iterable[bytes], body: bytes
+) -> None:
+    async with client_of(saying(*parts)) as transport:
+        for _ in range(2):  # the connection is used again
+            assert (await transport.request("GET", "/x", timeout=5)).body == body
+
+
+async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await heard(reader)
+        writer.write(b"HTTP/1.0 200 OK\r\n\r\n{}")
+
+    async with client_of(talk) as transport:
+        for _ in range(2):
+            assert (await transport.request("GET", "/x", timeout=5)).body == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"SSH-2.0-OpenSSH_9.9\r\n\r\n", "not HTTP/1.1"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: nine\r\n\r\n", "not HTTP/1.1"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}", "not HTTP/1.1"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nlots\r\n", "not HTTP/1.1"),
+        (b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", "not HTTP/1.1"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000, "head of the answer is larger"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"x" * 100_000,
+            "trailer of the answer is larger",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 44\r\n\r\n"
+            + 2 * gzip.compress(b"{}"),
+            "after the end of its gzip",
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}", "nobody asked for"),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", "not the gzip"),
+    ],
+)
+async def test_what_is_no_answer_is_told_as_such_and_its_connection_is_not_used_again(
+    answer: bytes, told: str
+) -> None:
+    connections = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await heard(reader)
+        writer.write(answer if connections == 1 else OK)
+        await reader.read()
+
+    async with client_of(talk) as transport:
+        with pytest.raises(errors.TransportError, match=told) as caught:
+            await transport.request("GET", "/x", timeout=5)
+        assert caught.value.sent is True
+        assert (await transport.request("GET", "/x", timeout=5)).body == b"{}"
+    assert connections == 2
+
+
+async def test_a_body_that_ends_too_early_is_no_answer() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await heard(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}")
+
+    async with client_of(talk) as transport:
+        with pytest.raises(errors.TransportError, match="before its answer was whole"):
+            await transport.request("GET", "/x", timeout=5)
+
+
+async def test_gzip_that_ends_too_early_is_no_answer() -> None:
+    cut = gzip.compress(b"[]" * 99)[:15]
+    answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 15\r\n\r\n" + cut
+    async with client_of(saying(answer)) as transport:
+        with pytest.raises(errors.TransportError, match="gzip ends before its end"):
+            await transport.request("GET", "/x", timeout=5)
+
+
+async def test_an_answer_that_nobody_asked_for_is_never_taken_for_the_next_one() -> None:
+    connections = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await heard(reader)
+        writer.write(OK + (OK.replace(b"{}", b"[]") if connections == 1 else b""))
+        await reader.read()
+
+    async with client_of(talk) as transport:
+        for _ in range(2):
+            assert (await transport.request("GET", "/x", timeout=5)).body == b"{}"
+    assert connections == 2
+
+
+async def test_a_connection_is_used_again_and_a_closed_one_is_replaced() -> None:
+    connections = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        for answer in (OK, OK, OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")):
+            await heard(reader)
+            writer.write(answer)
+        await reader.read()
+
+    async with client_of(talk) as transport:
+        for _ in range(6):
+            await transport.request("GET", "/x", timeout=5)
+    assert connections == 2
+
+
+async def test_a_request_that_is_given_up_leaves_its_place_and_no_answer_behind() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await heard(reader)
+        if "/slow" in request:
+            await reader.read()  # until the client has gone
+        writer.write(OK)
+        await reader.read()
+
+    async with client_of(talk, connections=1) as transport:
+        slow = asyncio.create_task(transport.request("GET", "/slow"))
+        await asyncio.sleep(0.05)
+        slow.cancel()
+        await asyncio.gather(slow, return_exceptions=True)
+        assert (await transport.request("GET", "/x", timeout=5)).body == b"{}"
+
+
+async def test_waiting_for_a_free_connection_ends_at_the_deadline() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with client_of(talk, connections=1) as transport:
+        first = asyncio.create_task(transport.request("GET", "/x"))
+        await asyncio.sleep(0.05)
+        with pytest.raises(errors.NoResponse, match="all connections were in use") as caught:
+            await transport.request("POST", "/x", timeout=0.05)
+        assert caught.value.sent is False
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+
+
+@pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/ü", "/a\0"])
+async def test_a_path_that_would_be_more_than_a_path_never_leaves(path: str) -> None:
+    async with client_of(saying(OK)) as transport:
+        with pytest.raises(ValueError, match="quote it"):
+            await transport.request("GET", path)
+
+
+async def test_a_header_that_would_be_more_than_a_header_never_leaves() -> None:
+    async with client_of(saying(OK)) as transport:
+        with pytest.raises(ValueError, match="one line"):
+            await transport.request("GET", "/x", headers={"Accept": "a\r\nX: y"})
+
+
+async def test_a_stream_waits_for_a_slow_reader_instead_of_filling_the_memory() -> None:
+    written = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        await heard(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(640):
+            writer.write(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+            written += 65536
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+        await reader.read()
+
+    async with client_of(talk) as transport, transport.stream("GET", "/watch") as stream:
+        await asyncio.sleep(0.3)
+        assert written < 30_000_000  # the rest waits in the server
+        assert sum([len(chunk) async for chunk in stream]) == 640 * 65536
+
+
+async def test_a_proxy_that_refuses_is_named_as_what_refused() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await heard(reader)
+        assert request.startswith("CONNECT 10.9.8.7:6443 HTTP/1.1\r\n")
+        assert "Proxy-Authorization: Basic bWU6cyBlY3JldA==" in request
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+
+    async with talking(talk) as proxy:
+        named = proxy.replace("http://", "http://me:s%20ecret@")
+        transport = HttpTransport(StaticAccess("https://10.9.8.7:6443", proxy=named))
+        with pytest.raises(errors.TransportError, match="the proxy refused: 407 Proxy Auth") as caught:
+            await transport.request("GET", "/x", timeout=5)
+        assert caught.value.sent is False
+        assert "ecret" not in str(caught.value)
+        await transport.close()
+
+
+async def asked(transport: HttpTransport, how: str) -> None:
+    if how == "request":
+        await transport.request("GET", "/x", timeout=5)
+        return
+    async with transport.stream("GET", "/x"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (b"SSH-2.0-OpenSSH_9.9\r\n\r\n", "the proxy does not answer as one: 'SSH-2.0-OpenSSH_9.9'"),
+        (b"x" * 100_000, "the proxy does not answer as one"),
+        (b"HTTP/1.1 200 OK\r\n\r\nhello", "the proxy does not answer as one"),
+        (b"HTTP/1.1 502 Bad Gateway\r\n\r\n", "the proxy refused: 502 Bad Gateway"),
+        (b"HTTP/1.1 200", "the proxy closed the connection"),
+        (b"", "the proxy closed the connection"),
+        (b"HTTP/1.1 200 Connection established\r\n\r\n", "could not connect: "),
+    ],
+)
+async def test_a_proxy_that_does_not_let_us_through_is_told_as_such(said: bytes, told: str) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await heard(reader)
+        writer.write(said)
+
+    async with talking(talk) as proxy:
+        transport = HttpTransport(StaticAccess("https://10.9.8.7:6443", proxy=proxy))
+        for how in ("request", "stream"):
+            with pytest.raises(errors.TransportError, match=told) as caught:
+                await asyncio.wait_for(asked(transport, how), 3)
+            assert caught.value.sent is False
+        await transport.close()
+
+
+async def test_a_proxy_that_never_answers_is_given_up_in_time() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with talking(talk) as proxy:
+        transport = HttpTransport(StaticAccess("https://10.9.8.7:6443", proxy=proxy), connect_timeout=0.1)
+        with pytest.raises(errors.NoResponse, match="could not connect in time"):
+            await asked(transport, "stream")
+        await transport.close()
+
+
+async def test_a_server_that_speaks_no_tls_is_told_as_such() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTPS request to an HTTP server.\n")
+        await writer.drain()
+
+    async with talking(talk) as server:
+        transport = HttpTransport(StaticAccess(server.replace("http://", "https://"), Authorization()))
+        with pytest.raises(
+            errors.CertificateError, match="does not seem to speak TLS: is its address an http"
+        ):
+            await transport.request("GET", "/x", timeout=5)
+        await transport.close()

@@ -1,0 +1,397 @@
+"""HttpTransport against servers on loopback."""
+
+import asyncio
+import gc
+import gzip
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from kapsa.runtime import errors
+from kapsa.runtime.client.auth.credentials import Authorization, StaticAccess
+from kapsa.runtime.client.auth.tls import client_context
+from kapsa.runtime.client.http.transport import HttpTransport
+from kapsa.runtime.webhooks.certificates import KeyPair, issue, make_authority
+from tests.runtime.client.servers import DAY, client_of, heard, pair_for, server_tls, tunnelling
+
+pytestmark = pytest.mark.each_loop
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serving(handler: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    port = runner.addresses[0][1]
+    try:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture(scope="module")
+def authority() -> KeyPair:
+    return make_authority("test", now=datetime.now(UTC), lifetime=DAY)
+
+
+@asynccontextmanager
+async def transport_to(server: str, **options: object) -> AsyncIterator[HttpTransport]:
+    access = options.pop("access", None) or StaticAccess(server)
+    transport = HttpTransport(access, **options)  # type: ignore[arg-type]
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+async def echo(request: web.Request) -> web.Response:
+    body = await request.text()
+    return web.json_response(
+        {
+            "path": request.raw_path,
+            "method": request.method,
+            "body": body,
+            "agent": request.headers["User-Agent"],
+        },
+        headers={"X-Test": "yes"},
+        status=202,
+    )
+
+
+async def test_a_request_arrives_as_it_was_sent_and_the_answer_comes_back_whole() -> None:
+    async with serving(echo) as server, transport_to(server, user_agent="mine") as transport:
+        response = await transport.request(
+            "PATCH", "/api/v1/x/a%20b", query=[("labelSelector", "a in (b,c)"), ("x", "ü")], body=b"{}"
+        )
+        assert response.status == 202
+        assert response.headers["x-test"] == "yes"
+        assert b'"/api/v1/x/a%20b?labelSelector=a+in+%28b%2Cc%29&x=%C3%BC"' in response.body
+        assert b'"agent": "mine"' in response.body
+
+
+async def test_a_refused_connection_says_that_the_server_never_saw_the_request(unused_tcp_port: int) -> None:
+    async with transport_to(f"http://127.0.0.1:{unused_tcp_port}") as transport:
+        with pytest.raises(errors.TransportError, match="could not connect: Connection refused") as caught:
+            await transport.request("GET", "/x")
+    assert caught.value.sent is False
+    assert caught.value.retryable
+
+
+async def test_a_cut_connection_says_that_the_server_may_have_seen_the_request() -> None:
+    async def cut(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    async with serving(cut) as server, transport_to(server) as transport:
+        with pytest.raises(errors.TransportError) as caught:
+            await transport.request("POST", "/x", body=b"{}")
+    assert caught.value.sent is True
+
+
+async def test_a_server_that_does_not_answer_in_time_is_given_up() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with client_of(silent) as transport:
+        with pytest.raises(errors.NoResponse, match="no answer in time") as caught:
+            await transport.request("PATCH", "/x", timeout=0.05)
+    assert caught.value.sent is True
+
+
+async def test_a_stream_whose_answer_does_not_begin_is_given_up_and_closed() -> None:
+    gone = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await heard(reader)
+        await reader.read()
+        gone.set()
+
+    async with client_of(talk, timeout=0.05) as transport:
+        with pytest.raises(errors.NoResponse, match=r"GET /log at .*: no answer in time"):
+            async with transport.stream("GET", "/log"):
+                pass
+        await asyncio.wait_for(gone.wait(), 2)
+
+
+async def test_a_stream_that_has_begun_may_be_silent_for_longer_than_a_request_may_take() -> None:
+    timeout = 0.25
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await heard(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await asyncio.sleep(2 * timeout)
+        writer.write(b"late")
+
+    async with client_of(talk, timeout=timeout) as transport, transport.stream("GET", "/log") as response:
+        assert [chunk async for chunk in response] == [b"late"]
+
+
+async def test_a_redirect_is_never_followed() -> None:
+    async def away(request: web.Request) -> web.Response:
+        raise web.HTTPTemporaryRedirect("http://169.254.169.254/")
+
+    async with serving(away) as server, transport_to(server) as transport:
+        assert (await transport.request("GET", "/x")).status == 307
+
+
+async def test_gzip_is_taken_when_asked_for_and_not_offered_otherwise() -> None:
+    async def compressed(request: web.Request) -> web.Response:
+        if request.headers.get("Accept-Encoding") != "gzip":
+            return web.Response(text=f"plain {request.headers.get('Accept-Encoding')}")
+        return web.Response(body=gzip.compress(b"[]" * 1000), headers={"Content-Encoding": "gzip"})
+
+    async with serving(compressed) as server, transport_to(server) as transport:
+        assert (await transport.request("GET", "/x")).body == b"plain identity"
+        zipped = await transport.request("GET", "/x", headers={"Accept-Encoding": "gzip"})
+        assert zipped.body == b"[]" * 1000
+
+
+async def test_an_answer_beyond_the_limit_is_refused_also_when_it_is_a_gzip_bomb() -> None:
+    async def bomb(request: web.Request) -> web.Response:
+        if request.path == "/plain":
+            return web.Response(body=b"x" * 200_000)
+        return web.Response(body=gzip.compress(b"\0" * 50_000_000), headers={"Content-Encoding": "gzip"})
+
+    async with serving(bomb) as server, transport_to(server, max_response_bytes=100_000) as transport:
+        for path in ("/plain", "/bomb"):
+            with pytest.raises(errors.ResponseTooLarge, match="larger than 100000 bytes"):
+                await transport.request("GET", path)
+
+
+async def test_watches_do_not_use_up_the_connections_of_requests() -> None:
+    async def watch_or_answer(request: web.Request) -> web.StreamResponse:
+        if request.path == "/answer":
+            return web.Response(text="here")
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        await stream.write(b"first")
+        await asyncio.sleep(60)
+        return stream
+
+    async with serving(watch_or_answer) as server, transport_to(server, connections=1) as transport:
+        watches = [transport.stream("GET", "/watch") for _ in range(5)]
+        opened = [await watch.__aenter__() for watch in watches]
+        for response in opened:
+            assert await anext(aiter(response)) == b"first"
+        assert (await transport.request("GET", "/answer", timeout=5)).body == b"here"
+        for watch in watches:
+            await watch.__aexit__(None, None, None)
+
+
+async def test_a_stream_that_is_cut_raises_a_transport_error() -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        await stream.write(b"first")
+        assert request.transport is not None
+        request.transport.abort()
+        return stream
+
+    async with (
+        serving(cut) as server,
+        transport_to(server) as transport,
+        transport.stream("GET", "/watch") as response,
+    ):
+        with pytest.raises(errors.TransportError):
+            _ = [chunk async for chunk in response]
+
+
+# TLS
+
+
+async def test_a_server_is_trusted_by_its_authority(authority: KeyPair) -> None:
+    tls = server_tls(pair_for(authority, "127.0.0.1"))
+    async with serving(echo, tls=tls) as server:
+        access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
+        async with transport_to(server, access=access) as transport:
+            assert (await transport.request("GET", "/x")).status == 202
+
+
+async def test_closing_leaves_no_connection_open_that_was_given_up(authority: KeyPair) -> None:
+    """A TLS connection that is given up waits for the server's goodbye, which may never come."""
+
+    arrived = asyncio.Event()
+    served: list[asyncio.Transport] = []
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        await stream.write(b"first")
+        assert request.transport is not None
+        request.transport.pause_reading()
+        served.append(request.transport)
+        if request.path == "/cancelled":
+            arrived.set()
+        await asyncio.sleep(60)
+        return stream
+
+    async with serving(endless, tls=server_tls(pair_for(authority, "127.0.0.1"))) as server:
+        access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
+        transport = HttpTransport(access)
+        async with transport.stream("GET", "/watch") as stream:
+            await anext(aiter(stream))
+            request = asyncio.create_task(transport.request("GET", "/cancelled"))
+            await arrived.wait()
+            request.cancel()
+        await transport.close()
+        assert connected_to(int(server.rpartition(":")[2])) == []
+        for connection in served:
+            connection.abort()
+
+
+def connected_to(port: int) -> list[socket.socket]:
+    """This process's open sockets whose other end has this port."""
+    found = [each for each in gc.get_objects() if isinstance(each, socket.socket) and each.fileno() != -1]
+    return [each for each in found if peer_port(each) == port]
+
+
+def peer_port(connection: socket.socket) -> int | None:
+    try:
+        return int(connection.getpeername()[1])
+    except (OSError, IndexError):  # not connected, or a pair without names
+        return None
+
+
+async def test_an_unknown_authority_is_refused_with_a_clear_error(authority: KeyPair) -> None:
+    other = make_authority("other", now=datetime.now(UTC), lifetime=DAY)
+    async with serving(echo, tls=server_tls(pair_for(other, "127.0.0.1"))) as server:
+        access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
+        async with transport_to(server, access=access) as transport:
+            with pytest.raises(
+                errors.CertificateError, match=r"not trusted: .* is this the right cluster"
+            ) as caught:
+                await transport.request("GET", "/x")
+    assert not caught.value.retryable
+
+
+async def test_a_certificate_for_another_name_is_refused_unless_that_name_was_expected(
+    authority: KeyPair,
+) -> None:
+    tls = server_tls(pair_for(authority, "api.internal"))
+    async with serving(echo, tls=tls) as server:
+        trusted = Authorization(tls=client_context(ca=authority.certificate))
+        async with transport_to(server, access=StaticAccess(server, trusted)) as transport:
+            with pytest.raises(errors.CertificateError, match=r"not trusted.*127\.0\.0\.1.*tls-server-name"):
+                await transport.request("GET", "/x")
+        expected = StaticAccess(server, trusted, server_name="api.internal")
+        async with transport_to(server, access=expected) as transport:
+            assert (await transport.request("GET", "/x")).status == 202
+
+
+async def test_an_expired_certificate_is_told_with_what_to_look_at(authority: KeyPair) -> None:
+    then = datetime.now(UTC) - 2 * DAY
+    expired = issue(authority, ["127.0.0.1"], now=then, lifetime=DAY)
+    async with serving(echo, tls=server_tls(expired)) as server:
+        access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
+        async with transport_to(server, access=access) as transport:
+            with pytest.raises(errors.CertificateError, match="expired; renew it, and compare the clocks"):
+                await transport.request("GET", "/x")
+
+
+async def test_a_client_certificate_is_shown_to_a_server_that_asks(authority: KeyPair) -> None:
+    async def who(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        subject = request.transport.get_extra_info("peercert")["subject"]
+        return web.Response(text=dict(entry[0] for entry in subject)["commonName"])
+
+    tls = server_tls(pair_for(authority, "127.0.0.1"), clients=authority.certificate)
+    me = pair_for(authority, "me", client=True)
+    async with serving(who, tls=tls) as server:
+        context = client_context(ca=authority.certificate, certificate=me.certificate, key=me.key)
+        access = StaticAccess(server, Authorization(tls=context))
+        async with transport_to(server, access=access) as transport:
+            assert (await transport.request("GET", "/x")).body == b"me"
+
+
+def test_a_key_with_a_passphrase_is_refused_rather_than_asked_for(authority: KeyPair) -> None:
+    from cryptography.hazmat.primitives import serialization
+
+    me = pair_for(authority, "me", client=True)
+    key = serialization.load_pem_private_key(me.key, None)
+    encrypted = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+    with pytest.raises(errors.ConfigError, match="encrypted"):
+        client_context(certificate=me.certificate, key=encrypted)
+
+
+async def test_requests_go_through_the_proxy_that_the_access_names() -> None:
+    seen: list[str] = []
+
+    async def proxy(request: web.Request) -> web.Response:
+        seen.append(str(request.url))
+        return web.Response(text="proxied")
+
+    async with serving(proxy) as address:
+        access = StaticAccess("http://cluster.invalid:8080", proxy=address)
+        async with transport_to("", access=access) as transport:
+            assert (await transport.request("GET", "/version")).body == b"proxied"
+    assert seen == ["http://cluster.invalid:8080/version"]
+
+
+async def test_tls_goes_through_a_proxy_in_a_tunnel_and_the_name_is_still_checked(authority: KeyPair) -> None:
+    seen: list[str] = []
+    tls = server_tls(pair_for(authority, "api.internal"))
+    trusted = Authorization(tls=client_context(ca=authority.certificate))
+    async with serving(echo, tls=tls) as server, tunnelling(seen) as proxy:
+        port = server.rpartition(":")[2]
+        for host, name, fine in (
+            ("api.internal", None, True),
+            ("10.9.8.7", "api.internal", True),
+            ("10.9.8.7", None, False),
+        ):
+            access = StaticAccess(f"https://{host}:{port}", trusted, server_name=name, proxy=proxy)
+            async with transport_to("", access=access) as transport:
+                if fine:
+                    assert (await transport.request("GET", "/x")).status == 202
+                else:
+                    with pytest.raises(errors.CertificateError):
+                        await transport.request("GET", "/x")
+        assert seen == [f"api.internal:{port}", f"10.9.8.7:{port}", f"10.9.8.7:{port}"]
+
+
+async def test_anyone_is_trusted_only_when_that_was_asked_for(authority: KeyPair) -> None:
+    async with serving(echo, tls=server_tls(pair_for(authority, "somewhere"))) as server:
+        for insecure in (False, True):
+            access = StaticAccess(server, Authorization(tls=client_context(insecure=insecure)))
+            async with transport_to(server, access=access) as transport:
+                if insecure:
+                    assert (await transport.request("GET", "/x")).status == 202
+                else:
+                    with pytest.raises(errors.CertificateError):
+                        await transport.request("GET", "/x")
+
+
+async def test_a_forbidden_address_behind_a_name_is_never_connected_to() -> None:
+    def nowhere(address: str) -> None:
+        raise errors.ForbiddenAddress(f"{address} is not for you", sent=False)
+
+    async with serving(echo) as server:
+        named = server.replace("127.0.0.1", "localhost")
+        access = StaticAccess(named, address_guard=nowhere)
+        async with transport_to(named, access=access) as transport:
+            with pytest.raises(errors.ForbiddenAddress, match="is not for you"):
+                await transport.request("GET", "/x")
+
+
+def test_no_private_key_is_left_on_disk(
+    authority: KeyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    me = pair_for(authority, "me", client=True)
+    client_context(certificate=me.certificate, key=me.key)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,217 @@
+"""What the event recorder promises: series, a spam filter, and no harm to a reconcile."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kapsa.devcluster.faults import Answer, Delay, FaultPlan, Rule
+from kapsa.runtime import Context, Operator
+from kapsa.runtime.controller.events import BUFFER, BURST, SERIES_SECONDS, EventRecorder, ObjectReference
+from kapsa.runtime.testing import Harness
+from tests.runtime.shop import App, Recorder, app
+
+pytestmark = pytest.mark.virtual_time
+
+WEB = ObjectReference(api_version="example.com/v1", kind="App", name="web", namespace="default", uid="u-1")
+
+
+def recorder(harness: Harness, counts: dict[str, int] | None = None) -> EventRecorder:
+    counted = counts if counts is not None else {}
+
+    def count(outcome: str) -> None:
+        counted[outcome] = counted.get(outcome, 0) + 1
+
+    made = EventRecorder(
+        harness.connect("recorder"),
+        controller="my-operator",
+        instance="pod-1",
+        rng=random.Random(1),
+        count=count,
+    )
+    made.start()
+    return made
+
+
+async def repeat(events: EventRecorder, harness: Harness, *, times: int, every: float) -> None:
+    for _ in range(times):
+        events.event(WEB, "Warning", "Failed", "again")
+        await harness.clock.sleep(every)
+
+
+async def test_an_event_tells_who_did_what_to_which_object(harness: Harness) -> None:
+    await harness.install(App)
+
+    async def tell(resource: App, ctx: Context[App]) -> None:
+        await ctx.event("Normal", "Created", "made it", action="Create")
+
+    await harness.start(Operator(controllers=[Recorder(tell)], name="my-operator"))
+    await harness.apply(app("a"))
+    await harness.settle()
+    event = await harness.assert_event("Created", name="a")
+    assert (event["type"], event["note"], event["action"]) == ("Normal", "made it", "Create")
+    assert event["regarding"]["kind"] == "App"
+    assert event["reportingController"] == "my-operator"
+    assert event["metadata"]["namespace"] == "default"
+
+
+async def test_repetitions_become_one_series(harness: Harness, faults: FaultPlan) -> None:
+    events = recorder(harness)
+    await repeat(events, harness, times=50, every=1)
+    (event,) = await harness.events(reason="Failed")
+    assert event["series"]["count"] == 2, "the first repetition shows it, the rest waits"
+    assert faults.count(resource="events", verb="create") == 1
+    assert faults.count(resource="events", verb="patch") == 1
+    await harness.clock.sleep(SERIES_SECONDS - 60)
+    await repeat(events, harness, times=10, every=10)
+    (event,) = await harness.events(reason="Failed")
+    assert event["series"]["count"] > 50
+    await harness.clock.sleep(SERIES_SECONDS + 1)
+    events.event(WEB, "Warning", "Failed", "again")
+    await harness.clock.sleep(1)
+    assert len(await harness.events(reason="Failed")) == 2, "after a pause it is a new event"
+    await events.stop()
+
+
+@pytest.mark.parametrize("pause", [0.0, 1.0])
+async def test_a_series_that_stops_repeating_gets_its_whole_count_and_is_then_left_alone(
+    pause: float, harness: Harness, faults: FaultPlan
+) -> None:
+    events = recorder(harness)
+    for _ in range(50):
+        events.event(WEB, "Warning", "Failed", "again")
+        last = harness.clock.now()
+        await harness.clock.sleep(pause)
+    await harness.clock.sleep(SERIES_SECONDS)
+    (event,) = await harness.events(reason="Failed")
+    assert event["series"]["count"] == 50
+    assert event["series"]["lastObservedTime"] == last.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    written = faults.count(resource="events", verb="patch")
+    assert written <= 2
+    await harness.clock.sleep(24 * 3600)
+    assert faults.count(resource="events", verb="patch") == written
+    await events.stop()
+
+
+async def test_a_series_that_goes_on_is_written_every_six_minutes(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    events = recorder(harness)
+    await repeat(events, harness, times=121, every=30)
+    assert faults.count(resource="events", verb="patch") == 3600 // SERIES_SECONDS
+    await events.stop()
+
+
+async def test_stopping_writes_what_was_counted_last(harness: Harness, faults: FaultPlan) -> None:
+    events = recorder(harness)
+    await repeat(events, harness, times=50, every=1)
+    await events.stop()
+    (event,) = await harness.events(reason="Failed")
+    assert event["series"]["count"] == 50
+    assert faults.count(resource="events", verb="patch") == 2
+
+
+async def test_stopping_does_not_wait_for_a_server_that_does_not_answer(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    events = recorder(harness)
+    await repeat(events, harness, times=50, every=1)
+    faults.add(Rule(action=Delay(600), verb="patch", resource="events", times=0))
+    started = harness.clock.monotonic()
+    await events.stop()
+    assert harness.clock.monotonic() - started < 3
+    (event,) = await harness.events(reason="Failed")
+    assert event["series"]["count"] == 2
+
+
+async def test_a_crash_writes_nothing_more(harness: Harness, faults: FaultPlan) -> None:
+    events = recorder(harness)
+    await repeat(events, harness, times=50, every=1)
+    await events.stop(seconds=0)
+    await harness.clock.sleep(3600)
+    assert faults.count(resource="events", verb="patch") == 1
+
+
+async def test_an_event_may_name_a_second_object(harness: Harness) -> None:
+    await harness.install(App)
+    pod = ObjectReference(api_version="v1", kind="Pod", name="web-0", namespace="default", uid="u-7")
+
+    async def tell(resource: App, ctx: Context[App]) -> None:
+        await ctx.event("Normal", "Moved", "moved its pod", related=pod)
+
+    await harness.start(Operator(controllers=[Recorder(tell)]))
+    await harness.apply(app("a"))
+    await harness.settle()
+    event = await harness.assert_event("Moved", name="a")
+    assert event["related"] == {
+        "apiVersion": "v1", "kind": "Pod", "name": "web-0", "namespace": "default", "uid": "u-7"
+    }  # fmt: skip
+
+
+async def test_an_object_that_floods_is_filtered_and_others_are_not(harness: Harness) -> None:
+    counts: dict[str, int] = {}
+    events = recorder(harness, counts)
+    for number in range(100):
+        events.event(WEB, "Normal", "Flood", f"number {number}")
+    other = ObjectReference(api_version="v1", kind="Pod", name="calm", namespace="default", uid="u-2")
+    events.event(other, "Normal", "Calm", "only one")
+    await harness.clock.sleep(1)
+    assert len(await harness.events(reason="Flood")) == BURST
+    assert len(await harness.events(reason="Calm")) == 1
+    assert counts["filtered"] == 100 - BURST
+    await harness.clock.sleep(300)
+    events.event(WEB, "Normal", "Flood", "later")
+    await harness.clock.sleep(1)
+    assert len(await harness.events(reason="Flood")) == BURST + 1
+    await events.stop()
+
+
+async def test_an_event_never_fails_or_delays_a_reconcile(harness: Harness, faults: FaultPlan) -> None:
+    faults.add(Rule(action=Delay(30), verb="create", resource="events", times=0))
+    faults.add(Rule(action=Answer(code=500), verb="create", resource="events", times=0))
+    took: list[float] = []
+
+    async def tell(resource: App, ctx: Context[App]) -> None:
+        started = harness.clock.monotonic()
+        await ctx.event("Normal", "Created", "made it")
+        took.append(harness.clock.monotonic() - started)
+
+    await harness.install(App)
+    controller = Recorder(tell)
+    await harness.start(Operator(controllers=[controller]))
+    await harness.apply(app("a"))
+    await harness.clock.sleep(600)
+    assert controller.runs == ["a"]
+    assert took == [0]
+
+
+async def test_a_full_buffer_drops_events_and_counts_them(harness: Harness, faults: FaultPlan) -> None:
+    counts: dict[str, int] = {}
+    faults.add(Rule(action=Delay(60), verb="create", resource="events", times=0))
+    events = recorder(harness, counts)
+    for number in range(BUFFER + 10):
+        each = ObjectReference(
+            api_version="v1", kind="Pod", name=f"p{number}", namespace="default", uid=str(number)
+        )
+        events.event(each, "Normal", "Many", "of them")
+    assert counts["dropped"] == 10
+    await events.stop()
+
+
+async def test_an_event_of_a_cluster_scoped_object_goes_to_the_default_namespace(harness: Harness) -> None:
+    events = recorder(harness)
+    events.event(ObjectReference(api_version="v1", kind="Node", name="n1"), "Normal", "Seen", "hello")
+    await harness.clock.sleep(1)
+    event = await harness.assert_event("Seen")
+    assert event["metadata"]["namespace"] == "default"
+    await events.stop()
+
+
+async def test_a_type_that_does_not_exist_is_refused(harness: Harness) -> None:
+    events = recorder(harness)
+    with pytest.raises(ValueError, match="Normal or Warning, not 'Error'"):
+        events.event(WEB, "Error", "Failed", "no")
+    with pytest.raises(ValueError, match="an event needs a reason"):
+        events.event(WEB, "Normal", "", "no")
+    await events.stop()

@@ -1,0 +1,136 @@
+"""Field ownership: what tells a foreign change of our fields from everything else."""
+
+from typing import Any
+
+import pytest
+
+from kapsa.runtime.controller.field_ownership import digest, drifted_paths, holds, projection, who_changed
+
+FIELDS = {
+    "f:metadata": {"f:labels": {"f:app": {}}, "f:ownerReferences": {'k:{"uid":"u"}': {}}},
+    "f:spec": {
+        "f:replicas": {},
+        "f:template": {
+            "f:spec": {
+                "f:containers": {
+                    'k:{"name":"web"}': {
+                        ".": {},
+                        "f:name": {},
+                        "f:image": {},
+                        "f:ports": {
+                            'k:{"containerPort":80,"protocol":"TCP"}': {".": {}, "f:containerPort": {}}
+                        },
+                    }
+                }
+            }
+        },
+    },
+}
+
+
+def deployment(**changes: Any) -> dict[str, Any]:
+    container = {"name": "web", "image": changes.get("image", "nginx"), "ports": [{"containerPort": 80}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": "web",
+            "namespace": "shop",
+            "labels": {"app": "web"},
+            "ownerReferences": [{"uid": "u"}],
+        },
+        "spec": {"replicas": changes.get("replicas", 2), "template": {"spec": {"containers": [container]}}},
+    }
+
+
+def live(**changes: Any) -> dict[str, Any]:
+    """The same as the server has it: defaults, status and a neighbour's container beside ours."""
+    found = deployment(**changes)
+    spec = found["spec"]["template"]["spec"]
+    spec["dnsPolicy"] = "ClusterFirst"
+    spec["containers"][0] |= {
+        "imagePullPolicy": "Always",
+        "ports": [{"containerPort": 80, "protocol": "TCP"}],
+    }
+    spec["containers"].insert(0, {"name": "sidecar", "image": "proxy"})
+    found["metadata"]["labels"]["added-by"] = "somebody"
+    found["status"] = {"readyReplicas": 2}
+    return found
+
+
+def test_what_we_applied_holds_whatever_the_server_and_others_add() -> None:
+    assert holds(FIELDS, deployment(), live())
+
+
+@pytest.mark.parametrize("changes", [{"replicas": 5}, {"image": "nginx:evil"}])
+def test_a_changed_field_of_ours_does_not_hold(changes: dict[str, Any]) -> None:
+    assert not holds(FIELDS, deployment(), live(**changes))
+
+
+def test_a_field_we_own_and_no_longer_want_does_not_hold() -> None:
+    desired = deployment()
+    del desired["spec"]["replicas"]
+    assert not holds(FIELDS, desired, live())
+
+
+def test_a_field_we_want_and_do_not_own_does_not_hold() -> None:
+    desired = deployment()
+    desired["spec"]["paused"] = True
+    changed = live()
+    changed["spec"]["paused"] = True
+    assert not holds(FIELDS, desired, changed)
+
+
+def test_the_projection_sees_our_fields_only() -> None:
+    before, after = live(), live()
+    after["status"] = {"readyReplicas": 0}
+    after["spec"]["template"]["spec"]["containers"][0]["image"] = "another-proxy"
+    assert digest(projection(FIELDS, before)) == digest(projection(FIELDS, after))
+    assert digest(projection(FIELDS, before)) != digest(projection(FIELDS, live(replicas=5)))
+
+
+def test_drifted_fields_are_named_as_people_write_them() -> None:
+    drifted = list(drifted_paths(FIELDS, deployment(), live(replicas=5, image="nginx:evil")))
+    assert ".spec.replicas" in drifted
+    assert ".spec.template.spec.containers[name=web].image" in drifted
+    assert len(drifted) == 2
+
+
+def test_the_manager_that_holds_a_drifted_field_is_named() -> None:
+    managed = [
+        {"manager": "us", "operation": "Apply", "fieldsV1": FIELDS},
+        {"manager": "kube-controller-manager", "subresource": "status", "fieldsV1": {"f:status": {}}},
+        {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+        {"manager": "hpa", "operation": "Update", "fieldsV1": {"f:spec": {"f:paused": {}}}},
+    ]
+    assert who_changed(managed, [".spec.replicas"], ours="us") == {"kubectl-edit": [".spec.replicas"]}
+
+
+def test_whoever_scaled_is_named_too() -> None:
+    managed = [
+        {"manager": "kubectl", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+        {"manager": "controller", "subresource": "status", "fieldsV1": {"f:status": {"f:replicas": {}}}},
+    ]
+    assert who_changed(managed, [".spec.replicas"], ours="us") == {"kubectl": [".spec.replicas"]}
+
+
+def test_a_removed_field_is_asked_of_whoever_wrote_last() -> None:
+    managed = [
+        {"manager": "old", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:paused": {}}}},
+        {"manager": "kubectl-edit", "time": "2026-01-02T00:00:00Z", "fieldsV1": {"f:spec": {"f:paused": {}}}},
+    ]
+    assert who_changed(managed, [".spec.replicas"], ours="us") == {"kubectl-edit": [".spec.replicas"]}
+
+
+def test_an_empty_map_or_list_that_the_server_does_not_keep_holds() -> None:
+    desired = {"metadata": {"name": "a", "annotations": {}}, "spec": {"replicas": 1, "args": []}}
+    live = {"metadata": {"name": "a"}, "spec": {"replicas": 1}}
+    recorded = {"f:metadata": {"f:annotations": {}}, "f:spec": {"f:replicas": {}, "f:args": {}}}
+    assert holds(recorded, desired, live)
+    assert holds(
+        {"f:metadata": {}, "f:spec": {"f:replicas": {}}},
+        {**desired, "metadata": {}},
+        {**live, "metadata": {}},
+    )
+    assert not holds(recorded, desired, {"metadata": {"annotations": {"a": "b"}}, "spec": {"replicas": 1}})
+    assert not holds(recorded, {**desired, "spec": {"replicas": 1, "args": ["x"]}}, live)

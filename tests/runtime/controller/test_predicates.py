@@ -1,0 +1,74 @@
+"""Which changes each predicate lets through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kapsa.runtime import (
+    Change,
+    all_of,
+    annotation_changed,
+    any_of,
+    deletion_requested,
+    generation_changed,
+    label_changed,
+    negate,
+)
+from kapsa.runtime.controller.predicates import Predicate, resource_version_changed
+from kapsa.runtime.resources.stored_object import ObjectParser, StoredObject
+
+parse = ObjectParser("example.com/v1", "App")
+
+
+def stored(**metadata: Any) -> StoredObject:
+    defaults = {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "1", "generation": 1}
+    found = parse(msgspec.json.encode({"metadata": {**defaults, **metadata}}))
+    assert found is not None
+    return found
+
+
+def change(**metadata: Any) -> Change:
+    """From an object to the same one with other metadata."""
+    return Change(stored(), stored(resourceVersion="2", **metadata))
+
+
+@pytest.mark.parametrize(
+    ("predicate", "metadata", "matters"),
+    [
+        (generation_changed, {"generation": 2}, True),
+        (generation_changed, {"labels": {"a": "b"}}, False),
+        (generation_changed, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, True),
+        (generation_changed, {"uid": "other"}, True),
+        (generation_changed, {"generation": 0}, True),
+        (deletion_requested, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, True),
+        (deletion_requested, {"generation": 2}, False),
+        (label_changed("tier"), {"labels": {"tier": "gold"}}, True),
+        (label_changed("tier"), {"labels": {"other": "x"}}, False),
+        (label_changed(), {"labels": {"other": "x"}}, True),
+        (annotation_changed("note"), {"annotations": {"note": "hi"}}, True),
+        (annotation_changed("note"), {"annotations": {"other": "x"}}, False),
+        (annotation_changed(), {"annotations": {"other": "x"}}, True),
+        (resource_version_changed, {}, True),
+        (any_of(generation_changed, label_changed()), {"labels": {"a": "b"}}, True),
+        (all_of(generation_changed, label_changed()), {"labels": {"a": "b"}}, False),
+        (negate(generation_changed), {"labels": {"a": "b"}}, True),
+        (lambda change: change.new.generation > change.old.generation, {"generation": 2}, True),
+    ],
+)
+def test_a_predicate_lets_through_what_it_is_about(
+    predicate: Predicate, metadata: dict[str, Any], matters: bool
+) -> None:
+    assert predicate(change(**metadata)) is matters
+
+
+def test_what_changed_nothing_is_no_new_version() -> None:
+    assert not resource_version_changed(Change(stored(), stored()))
+
+
+@pytest.mark.parametrize("predicate", [generation_changed, label_changed("a"), annotation_changed("a")])
+def test_what_appears_or_disappears_always_matters(predicate: Predicate) -> None:
+    assert predicate(Change(None, stored()))
+    assert predicate(Change(stored(), None))

@@ -1,0 +1,241 @@
+"""The work queue's promises: one run per key, no lost wake-up, delays, back-off, priorities."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kapsa.runtime.controller.workqueue import Backoff, Item, Priority, QueueShutDownError, Reason, WorkQueue
+
+CHANGED = Reason("Updated", "MyApp", "default", "web")
+
+
+class Hand:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def queue_by_hand(**settings: Backoff) -> tuple[WorkQueue[str], Hand]:
+    hand = Hand()
+    return WorkQueue[str](time=hand, **settings), hand
+
+
+async def take(queue: WorkQueue[str]) -> Item[str]:
+    return await asyncio.wait_for(queue.get(), 1)
+
+
+async def test_a_key_added_many_times_runs_once() -> None:
+    queue, _ = queue_by_hand()
+    for _ in range(100):
+        queue.add("a", CHANGED)
+    assert (await take(queue)).key == "a"
+    queue.done("a")
+    assert len(queue) == 0
+    assert queue.idle
+
+
+async def test_a_key_is_never_handed_out_while_it_runs() -> None:
+    queue, _ = queue_by_hand()
+    queue.add("a", CHANGED)
+    await take(queue)
+    queue.add("a", CHANGED)
+    queue.add("b", CHANGED)
+    assert (await take(queue)).key == "b"
+    assert len(queue) == 0
+
+
+async def test_an_event_during_a_run_causes_exactly_one_more_run() -> None:
+    queue, _ = queue_by_hand()
+    queue.add("a", CHANGED)
+    await take(queue)
+    for _ in range(5):
+        queue.add("a", CHANGED)
+    assert queue.done("a") is True
+    assert (await take(queue)).key == "a"
+    assert queue.done("a") is False
+    assert queue.idle
+
+
+async def test_news_of_a_change_that_the_run_made_itself_causes_no_further_run() -> None:
+    queue, _ = queue_by_hand()
+    queue.add("a", CHANGED)
+    await take(queue)
+    queue.add("a", CHANGED, token="v7")
+    own = {"v7", "v8"}
+    assert queue.done("a", own=own) is False
+    assert own == {"v8"}, "what has been told is forgotten, what has not is kept"
+
+
+async def test_news_of_somebody_elses_change_causes_a_run_beside_our_own() -> None:
+    queue, _ = queue_by_hand()
+    queue.add("a", CHANGED)
+    await take(queue)
+    queue.add("a", CHANGED, token="v7")
+    queue.add("a", CHANGED, token="v9")
+    assert queue.done("a", own={"v7"}) is True
+
+
+async def test_all_reasons_are_kept_in_order() -> None:
+    queue, _ = queue_by_hand()
+    child = Reason("Updated", "Deployment", "default", "web")
+    queue.add("a", CHANGED)
+    queue.add("a", child)
+    queue.add("a", CHANGED)
+    assert queue.reasons("a") == [CHANGED, child]
+    item = await take(queue)
+    assert item.reasons == {CHANGED: 2, child: 1}
+    queue.add("a", Reason("Resync"))
+    assert queue.reasons("a") == [CHANGED, child, Reason("Resync")]
+    assert [str(reason) for reason in item.reasons] == [
+        "MyApp default/web Updated",
+        "Deployment default/web Updated",
+    ]
+
+
+async def test_delayed_adds_keep_the_earliest_time() -> None:
+    queue, _ = queue_by_hand()
+    queue.add_after("a", 10, CHANGED)
+    queue.add_after("a", 5, CHANGED)
+    queue.add_after("a", 20, CHANGED)
+    assert queue.delayed == {"a": 5.0}
+
+
+async def test_a_delayed_key_runs_when_its_time_has_come() -> None:
+    queue = WorkQueue[str]()
+    queue.add_after("a", 0.02, CHANGED)
+    queue.add_after("b", 0.01, CHANGED)
+    assert len(queue) == 0
+    assert (await take(queue)).key == "b"
+    assert (await take(queue)).key == "a"
+
+
+async def test_an_event_before_the_time_uses_up_the_delay() -> None:
+    queue, _ = queue_by_hand()
+    queue.add_after("a", 10, CHANGED)
+    queue.add("a", CHANGED)
+    assert queue.delayed == {}
+    await take(queue)
+    queue.done("a")
+    assert queue.idle
+
+
+async def test_back_off_doubles_per_key_up_to_its_maximum_and_starts_again_after_success() -> None:
+    queue, _ = queue_by_hand(backoff=Backoff(initial=5, max=300))
+    assert [queue.retry("a", CHANGED) for _ in range(8)] == [5, 10, 20, 40, 80, 160, 300, 300]
+    assert queue.retry("b", CHANGED) == 5
+    queue.forget("a")
+    assert queue.failures("a") == 0
+    assert queue.retry("a", CHANGED) == 5
+
+
+def test_the_default_back_off_goes_from_5_milliseconds_to_1000_seconds() -> None:
+    backoff = Backoff()
+    assert backoff.delay(1) == 0.005
+    assert backoff.delay(2) == 0.01
+    assert backoff.delay(10_000) == 1000
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"initial": 0}, {"initial": 10, "max": 5}, {"multiplier": 0.5}],
+    ids=["zero", "above max", "shrinking"],
+)
+def test_a_back_off_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="a back-off needs"):
+        Backoff(**wrong)
+
+
+async def test_a_change_made_by_a_person_overtakes_the_start_up_list() -> None:
+    queue, _ = queue_by_hand()
+    for number in range(100):
+        queue.add(f"listed-{number}", Reason("Added"), priority=Priority.BACKGROUND)
+    queue.add("edited", CHANGED, priority=Priority.CHANGE)
+    assert (await take(queue)).key == "edited"
+
+
+async def test_a_waiting_key_moves_ahead_when_somebody_changes_it() -> None:
+    queue, _ = queue_by_hand()
+    queue.add("first", Reason("Added"), priority=Priority.BACKGROUND)
+    queue.add("second", Reason("Added"), priority=Priority.BACKGROUND)
+    queue.add("second", CHANGED, priority=Priority.CHANGE)
+    assert [(await take(queue)).key for _ in range(2)] == ["second", "first"]
+    assert len(queue) == 0
+
+
+async def test_waiting_raises_priority_so_that_nothing_starves() -> None:
+    queue, hand = queue_by_hand()
+    queue.add("patient", Reason("Added"), priority=Priority.BACKGROUND)
+    for _ in range(100):
+        hand.time += 1
+        queue.add(f"change-{hand.time}", CHANGED, priority=Priority.CHANGE)
+        if (item := await take(queue)).key == "patient":
+            break
+        queue.done(item.key)
+    assert hand.time <= Priority.CHANGE + 1
+
+
+async def test_a_cancelled_worker_passes_its_wake_up_on() -> None:
+    queue, _ = queue_by_hand()
+    first, second = (asyncio.ensure_future(queue.get()) for _ in range(2))
+    await asyncio.sleep(0)
+    queue.add("a", CHANGED)
+    first.cancel()
+    assert (await asyncio.wait_for(second, 1)).key == "a"
+
+
+async def test_shutting_down_wakes_every_worker_and_hands_out_nothing_more() -> None:
+    queue, _ = queue_by_hand()
+    workers = [asyncio.ensure_future(queue.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    queue.shut_down()
+    for worker in workers:
+        with pytest.raises(QueueShutDownError):
+            await worker
+    queue.add("a", CHANGED)
+    with pytest.raises(QueueShutDownError):
+        await queue.get()
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["add", "take", "done"]), st.sampled_from(["a", "b", "c"]), st.integers(0, 60)
+        ),
+        max_size=60,
+    )
+)
+def test_every_add_is_followed_by_a_run_that_starts_after_it(steps: list[tuple[str, str, int]]) -> None:
+    """No lost wake-up and never two runs of one key, whatever the order of adds, takes and ends."""
+
+    async def play() -> None:
+        queue, hand = queue_by_hand()
+        added: dict[str, int] = {}
+        started: dict[str, int] = {}
+        running: list[str] = []
+        for step, (action, key, priority) in enumerate(steps):
+            hand.time += 1
+            if action == "add":
+                queue.add(key, CHANGED, priority=priority)
+                added[key] = step
+            elif action == "take" and len(queue):
+                taken = (await take(queue)).key
+                assert taken not in running
+                running.append(taken)
+                started[taken] = step
+            elif action == "done" and running:
+                queue.done(running.pop(0))
+        while running or len(queue):
+            if len(queue):
+                taken = (await take(queue)).key
+                running.append(taken)
+                started[taken] = len(steps)
+            queue.done(running.pop(0))
+        assert all(started[key] > step for key, step in added.items())
+
+    asyncio.run(play())

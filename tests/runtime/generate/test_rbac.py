@@ -1,0 +1,233 @@
+"""RBAC from what is declared, and the comparison with what was done."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kapsa.runtime.client.dispatch import Call
+from kapsa.runtime.generate.audit import Audit, MissingRights
+from kapsa.runtime.generate.rbac import (
+    ControllerRights,
+    OperatorRights,
+    PolicyRule,
+    Target,
+    WebhookRights,
+    grants,
+    rbac_manifests,
+    rule_for,
+)
+from kapsa.runtime.resources.resource import CustomResource, Spec, Status
+
+
+class Policy(CustomResource[Spec, Status], group="example.com", version="v1", scope="Cluster"):
+    """A policy."""
+
+
+APPS = Target("example.com", "myapps")
+DEPLOYMENTS = Target.of("apps/v1/Deployment")
+
+
+def rights(**changes: Any) -> OperatorRights:
+    controller = {
+        "resource": APPS,
+        "owns": (DEPLOYMENTS, Target.of("v1/Service")),
+        **changes.pop("controller", {}),
+    }
+    return OperatorRights(controllers=(ControllerRights(**controller),), **changes)
+
+
+def rules_of(declared: OperatorRights, namespace: str | None = None) -> dict[str, tuple[str, ...]]:
+    """Verbs by resource of the grant for a namespace, or everywhere."""
+    found = [grant for grant in grants(declared, namespace="system") if grant.namespace == namespace]
+    return {
+        resource + (f"={','.join(rule.names)}" if rule.names else ""): rule.verbs
+        for grant in found
+        for rule in grant.rules
+        for resource in rule.resources
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [
+        ("apps/v1/Deployment", Target("apps", "deployments")),
+        ("v1/Endpoints", Target("", "endpoints")),
+        ("networking.k8s.io/v1/NetworkPolicy", Target("networking.k8s.io", "networkpolicies")),
+        ("networking.k8s.io/v1/Ingress", Target("networking.k8s.io", "ingresses")),
+        ("v1/Namespace", Target("", "namespaces", False)),
+        ("storage.k8s.io/v1/StorageClass", Target("storage.k8s.io", "storageclasses", False)),
+        (Policy, Target("example.com", "policies", False)),
+    ],
+)
+def test_a_kind_is_known_by_its_resource(kind: Any, target: Target) -> None:
+    assert Target.of(kind) == target
+
+
+def test_a_controller_gets_no_more_than_it_declares() -> None:
+    declared = rights(events=False, controller={"watches": (Target.of("v1/ConfigMap"),)})
+    assert rules_of(declared) == {
+        "myapps": ("get", "list", "watch"),
+        "myapps/status": ("patch",),
+        "myapps/finalizers": ("update",),
+        "deployments": ("get", "list", "watch", "create", "patch", "delete"),
+        "services": ("get", "list", "watch", "create", "patch", "delete"),
+        "configmaps": ("get", "list", "watch"),
+    }
+
+
+def test_a_finalizer_needs_the_right_to_patch_the_resource() -> None:
+    assert rules_of(rights(controller={"finalizer": True}))["myapps"] == ("get", "list", "watch", "patch")
+
+
+def test_a_controller_that_owns_nothing_and_writes_no_status_only_reads() -> None:
+    declared = rights(events=False, controller={"owns": (), "status": False})
+    assert rules_of(declared) == {"myapps": ("get", "list", "watch")}
+
+
+def test_a_lease_is_granted_by_name_in_the_operators_own_namespace() -> None:
+    assert rules_of(rights(lease="lock"), "system") == {
+        "leases": ("create",),
+        "leases=lock": ("get", "update"),
+    }
+
+
+def test_a_lease_elsewhere_is_granted_where_it_is() -> None:
+    declared = rights(lease="lock", lease_namespace="locks")
+    assert "leases=lock" in rules_of(declared, "locks")
+    assert "leases=lock" not in rules_of(declared, "system")
+
+
+def test_webhooks_are_granted_by_name() -> None:
+    webhooks = WebhookRights(validating="v", mutating="m", conversion=("myapps.example.com",), secret="certs")
+    declared = rights(webhooks=webhooks)
+    everywhere = rules_of(declared)
+    assert everywhere["validatingwebhookconfigurations=v"] == ("get", "patch")
+    assert everywhere["mutatingwebhookconfigurations=m"] == ("get", "patch")
+    assert everywhere["customresourcedefinitions=myapps.example.com"] == ("get", "patch")
+    assert "secrets" not in everywhere
+    assert rules_of(declared, "system")["secrets=certs"] == ("get", "update")
+
+
+def test_what_is_granted_everywhere_is_not_granted_again_at_home() -> None:
+    extra = (rule_for("v1/Secret", "get", "create"),)
+    declared = rights(webhooks=WebhookRights(secret="certs"), controller={"rules": extra})
+    assert rules_of(declared)["secrets"] == ("get", "create")
+    assert rules_of(declared, "system") == {"secrets=certs": ("update",)}
+
+
+def test_an_operator_of_some_namespaces_has_roles_only_there() -> None:
+    declared = rights(namespaces=("a", "b"), lease="lock")
+    assert [grant.namespace for grant in grants(declared, namespace="system")] == ["a", "b", "system"]
+    assert rules_of(declared, "a") == rules_of(declared, "b")
+    assert "leases" not in rules_of(declared, "a")
+
+
+def test_cluster_scoped_resources_are_granted_everywhere_even_then() -> None:
+    declared = rights(namespaces=("a",), controller={"watches": (Target.of("v1/Namespace"),)})
+    assert rules_of(declared) == {"namespaces": ("get", "list", "watch")}
+    with pytest.raises(ValueError, match="namespaces is a right in the whole cluster"):
+        grants(declared, namespace="system", scope="Role")
+
+
+def test_events_about_cluster_scoped_resources_are_granted_where_they_are() -> None:
+    declared = rights(namespaces=("a",), controller={"resource": Target.of(Policy), "owns": ()})
+    assert rules_of(declared, "default") == {"events": ("create", "patch")}
+    assert rules_of(msgspec.structs.replace(declared, namespaces=()), "default") == {}, "they are everywhere"
+
+
+def test_a_role_for_all_namespaces_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs a ClusterRole"):
+        grants(rights(), namespace="system", scope="Role")
+
+
+def test_a_cluster_role_can_be_asked_for() -> None:
+    declared = rights(namespaces=("a",))
+    assert [grant.namespace for grant in grants(declared, namespace="a", scope="ClusterRole")] == [None]
+
+
+def test_rights_beyond_the_declared_ones_are_merged_in() -> None:
+    extra = (rule_for("v1/Secret", "get"), rule_for("apps/v1/Deployment", "update"))
+    found = rules_of(rights(controller={"rules": extra}))
+    assert found["secrets"] == ("get",)
+    assert found["deployments"] == ("get", "list", "watch", "create", "update", "patch", "delete")
+
+
+def test_a_named_right_that_a_general_one_includes_is_left_out() -> None:
+    extra = (rule_for("v1/Secret", "get"), rule_for("v1/Secret", "get", "patch", names=["one"]))
+    found = rules_of(rights(controller={"rules": extra}))
+    assert found["secrets"] == ("get",)
+    assert found["secrets=one"] == ("patch",)
+
+
+def test_an_unknown_verb_is_refused() -> None:
+    with pytest.raises(ValueError, match="read: the verbs are get, list"):
+        rule_for("v1/Secret", "read")
+
+
+def test_manifests_are_an_account_its_roles_and_their_bindings() -> None:
+    made = rbac_manifests(rights(lease="lock"), name="my-operator", namespace="system")
+    assert [(each["kind"], each["metadata"].get("namespace")) for each in made] == [
+        ("ServiceAccount", "system"),
+        ("ClusterRole", None),
+        ("ClusterRoleBinding", None),
+        ("Role", "system"),
+        ("RoleBinding", "system"),
+    ]
+    assert made[2]["subjects"] == [{"kind": "ServiceAccount", "name": "my-operator", "namespace": "system"}]
+    assert {
+        "apiGroups": ["apps"],
+        "resources": ["deployments"],
+        "verbs": list(rules_of(rights())["deployments"]),
+    } in (made[1]["rules"])
+    assert made == rbac_manifests(rights(lease="lock"), name="my-operator", namespace="system")
+
+
+def test_a_name_that_no_account_can_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot name a service account"):
+        rbac_manifests(rights(), name="My_Operator", namespace="system")
+
+
+def audited(*calls: tuple[Call, int]) -> Audit:
+    audit = Audit()
+    for call, status in calls:
+        audit(call, status, 0.01)
+    return audit
+
+
+def test_a_call_without_a_rule_is_named() -> None:
+    audit = audited(
+        (Call("list", "example.com", "myapps"), 200),
+        (Call("get", "", "secrets", "", "default", "token"), 200),
+        (Call("create", "authorization.k8s.io", "selfsubjectaccessreviews"), 201),
+    )
+    with pytest.raises(MissingRights, match="get secrets token in default"):
+        audit.verify(grants(rights(), namespace="system"))
+
+
+def test_a_right_that_no_call_used_is_named() -> None:
+    audit = audited(
+        (Call("list", "example.com", "myapps"), 200),
+        (Call("watch", "example.com", "myapps"), 200),
+        (Call("patch", "example.com", "myapps", "status", "default", "a"), 200),
+    )
+    declared = rights(events=False, controller={"owns": (), "watches": (Target.of("v1/Node"),)})
+    assert audit.verify(grants(declared, namespace="system")) == ["read nodes"]
+
+
+def test_an_apply_that_creates_uses_both_rights() -> None:
+    apply = Call("patch", "apps", "deployments", "", "default", "a")
+    assert {call.verb for call in audited((apply, 201)).calls} == {"patch", "create"}
+    assert {call.verb for call in audited((apply, 200)).calls} == {"patch"}
+
+
+def test_a_right_in_one_namespace_does_not_cover_another() -> None:
+    audit = audited((Call("list", "example.com", "myapps", "", "b"), 200))
+    with pytest.raises(MissingRights, match=r"list myapps\.example\.com in b"):
+        audit.verify(grants(rights(namespaces=("a",)), namespace="system"))
+
+
+def test_a_right_by_name_covers_only_that_name() -> None:
+    rule = PolicyRule(group="coordination.k8s.io", resources=("leases",), verbs=("get",), names=("lock",))
+    assert rule.covers(Call("get", "coordination.k8s.io", "leases", "", "system", "lock"))
+    assert not rule.covers(Call("get", "coordination.k8s.io", "leases", "", "system", "other"))

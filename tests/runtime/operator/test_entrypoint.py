@@ -1,0 +1,299 @@
+"""The operator as a program: started, asked, stopped by a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from kapsa.devcluster import DevCluster
+from kapsa.runtime import Client, Operator
+from kapsa.runtime.operator.entrypoint import OperatorNotFoundError, load_operator, main
+from kapsa.runtime.testing import Harness
+from tests.eventually import eventually
+from tests.runtime.shop import Recorder
+
+PROGRAM = '''
+import asyncio
+from kapsa.runtime import Controller, CustomResource, LeaderElection, Operator, Spec, Status
+
+class ThingSpec(Spec):
+    seconds: float = 0.0
+
+class Thing(CustomResource[ThingSpec, Status], group="example.com", version="v1"):
+    """Takes its time."""
+
+class ThingController(Controller[Thing]):
+    async def reconcile(self, thing, ctx):
+        await ctx.event("Normal", "Began", "on it")
+        await asyncio.sleep(thing.spec.seconds)
+        ctx.condition("Done", True, reason="Slept")
+
+operator = Operator(controllers=[ThingController()], leader_election="things", metrics_port=0)
+'''
+
+MAKER = '''
+import asyncio
+from kapsa.runtime import Controller, CustomResource, Operator, Spec, Status
+
+class MakerSpec(Spec):
+    pass
+
+class Maker(CustomResource[MakerSpec, Status], group="example.com", version="v1"):
+    """Makes three children, and takes a moment for each."""
+
+class MakerController(Controller[Maker]):
+    owns = ("v1/ConfigMap",)
+
+    async def reconcile(self, maker, ctx):
+        for number in range(3):
+            await ctx.apply(
+                {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{maker.name}-{number}"}}
+            )
+            await asyncio.sleep(0.01)
+        ctx.condition("Ready", True, reason="Made")
+
+operator = Operator(controllers=[MakerController()], metrics_port=None, health_port=None)
+'''
+
+LEAVES_OUT = (
+    "cryptography",
+    "opentelemetry",
+    "rich",
+    "typer",
+    "click",
+    "yaml",
+    "kapsa.devcluster",
+    "kapsa.cli",
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "things.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "things", raising=False)
+    return tmp_path
+
+
+async def is_ready(port: int, text: str) -> bool:
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/readyz") as response,
+        ):
+            return text in await response.text()
+    except aiohttp.ClientError:
+        return False
+
+
+async def test_sigterm_ends_the_program_after_its_work_with_the_lease_released(
+    project: Path, unused_tcp_port: int
+) -> None:
+    async with DevCluster() as cluster:
+        harness = Harness(cluster)
+        sys.path.insert(0, str(project))
+        await harness.install(load_operator("things:operator").resources[0])
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "kapsa.runtime.operator.entrypoint", "things:operator"),
+            *(f"--kubeconfig={cluster.kubeconfig}", f"--health-port={unused_tcp_port}"),
+            cwd=project,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            await eventually(
+                lambda: is_ready(unused_tcp_port, "[+] controller thing: working"),
+                bool,
+                "a working controller",
+            )
+            thing = {
+                "apiVersion": "example.com/v1",
+                "kind": "Thing",
+                "metadata": {"name": "slow", "namespace": "default"},
+                "spec": {"seconds": 1.0},
+            }
+            await harness.client.create(thing)
+            await eventually(lambda: harness.events(reason="Began"), bool, "a run that has begun")
+            program.send_signal(signal.SIGTERM)
+            _, said = await asyncio.wait_for(program.communicate(), 30)
+            assert program.returncode == 0, said.decode()
+        finally:
+            if program.returncode is None:
+                program.kill()
+                await program.wait()
+        done = await harness.client.get("example.com/v1/Thing", "slow", namespace="default")
+        assert done["status"]["conditions"][0]["reason"] == "Slept"
+        lease = await harness.client.get("coordination.k8s.io/v1/Lease", "things", namespace="default")
+        assert lease["spec"]["holderIdentity"] == ""
+
+
+async def test_an_operator_killed_for_real_at_any_time_ends_like_one_that_was_not(project: Path) -> None:
+    """A sample with real processes and SIGKILL of what the crash sweeps do on virtual time."""
+    (project / "maker.py").write_text(MAKER)
+    async with DevCluster() as cluster:
+        harness = Harness(cluster)
+        sys.path.insert(0, str(project))
+        await harness.install(load_operator("maker:operator").resources[0])
+        for number in range(20):
+            await harness.client.create(
+                {
+                    "apiVersion": "example.com/v1",
+                    "kind": "Maker",
+                    "metadata": {"name": f"m{number}", "namespace": "default"},
+                    "spec": {},
+                }
+            )
+        made: list[dict[str, str]] = []
+        for least in (1, 30, 61):  # of 60 children; the last one is let finish
+            program = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "kapsa.runtime.operator.entrypoint", "maker:operator"),
+                f"--kubeconfig={cluster.kubeconfig}",
+                cwd=project,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            try:
+                await eventually(partial(enough, harness, least), bool, f"{least} writes")
+            finally:
+                program.kill()
+                await program.wait()
+            made.append(await children(harness))
+        assert 1 <= len(made[0]) < len(made[1]) < 60, "killed in the middle"
+        names = {f"m{number}-{child}" for number in range(20) for child in range(3)}
+        assert made[-1].keys() == names
+        assert made[-1].items() >= made[1].items() >= made[0].items(), "nothing was made twice"
+
+
+async def children(harness: Harness) -> dict[str, str]:
+    """The names of the children, and their UIDs."""
+    found = [each["metadata"] for each in await harness.client.list("v1/ConfigMap", namespace="default")]
+    return {each["name"]: each["uid"] for each in found if each["name"].startswith("m")}
+
+
+async def enough(harness: Harness, least: int) -> bool:
+    if least <= 60:
+        return len(await children(harness)) >= least
+    makers = await harness.client.list("example.com/v1/Maker", namespace="default")
+    return all("status" in each for each in makers)
+
+
+async def test_an_operators_process_carries_no_more_than_it_needs(project: Path) -> None:
+    look = f"import sys, things; print([name for name in {LEAVES_OUT!r} if name in sys.modules])"
+    program = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        f"import kapsa.runtime.operator.entrypoint; {look}",
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await program.communicate()
+    assert said.decode().strip() == "[]"
+
+
+def test_an_operator_is_found_by_module_or_file(project: Path) -> None:
+    assert load_operator("things").name == "things"
+    assert load_operator("things.py:operator").name == "things"
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        ("nothing:operator", "no module 'nothing' in .* run this in the folder that holds it"),
+        ("things:nope", "things:nope is no Operator; it has operator"),
+        ("json:operator", "json:operator is no Operator; it has no Operator at all"),
+        (":operator", "':operator' names no operator: it is something like myapp:operator"),
+        ("nothing.py:operator", "no file nothing.py"),
+        ("lost:operator", "lost cannot be imported: ModuleNotFoundError: No module named 'away'"),
+        ("broken:operator", r"broken cannot be imported: SyntaxError: .* \(broken.py, line 1\)"),
+        ("raising:operator", r"raising cannot be imported: ZeroDivisionError: .* \(raising.py:2\)"),
+    ],
+)
+def test_a_target_that_names_no_operator_says_what_is_there(
+    project: Path, target: str, complaint: str
+) -> None:
+    for name, text in {"lost": "import away", "broken": "def (", "raising": "one = 1\none / 0"}.items():
+        (project / f"{name}.py").write_text(text)
+    with pytest.raises(OperatorNotFoundError, match=complaint):
+        load_operator(target)
+
+
+@pytest.mark.parametrize(
+    ("argument", "complaint"),
+    [
+        ("--metrics-port=99999", "argument --metrics-port: 99999 is no port: the ports are 1 to 65535"),
+        ("--health-port=-5", "argument --health-port: -5 is no port"),
+        ("--namespace=Bad Name", "argument -n/--namespace: 'Bad Name' cannot name a namespace"),
+    ],
+)
+def test_a_mistaken_argument_is_one_line(
+    argument: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["things:operator", argument])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"kapsa: {complaint}")
+    assert said.count("\n") == 1
+
+
+def test_a_users_mistake_is_one_line(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(project / "missing"))
+    monkeypatch.delenv("KAPSA_DEBUG", raising=False)
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # for a process of its own, not for that of the tests
+    assert main(["things:operator"]) == 1
+    told = f"no kubeconfig: {project / 'missing'} does not exist; set KUBECONFIG, or name another file"
+    assert capsys.readouterr().err == f"kapsa: {told}\n"
+
+
+def test_the_command_is_the_program_and_loads_no_more_than_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target module tells what is loaded by then, and is no operator, so that the program ends there."""
+    heavy = [name for name in LEAVES_OUT if name != "kapsa.cli"]
+    (project / "looking.py").write_text(
+        f"import sys; print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", "from kapsa.cli import main; main()", "run", "looking:operator"]
+    program = subprocess.run([*command, "-n", "shop"], capture_output=True, text=True, check=False)
+    assert program.stdout.strip() == "[]"
+    assert program.stderr == "kapsa: looking:operator is no Operator; it has no Operator at all\n", (
+        program.stderr
+    )
+    assert program.returncode == 1
+
+
+async def test_a_server_that_cannot_be_reached_is_waited_for_and_named(
+    unused_tcp_port: int, tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        f"""
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{unused_tcp_port}"}}}}]
+users: [{{name: u, user: {{}}}}]
+"""
+    )
+    operator = Operator(controllers=[Recorder()], metrics_port=None, health_port=None, check_rights=False)
+    client = Client.connect(kubeconfig=kubeconfig)
+    async with client, operator.running(client) as run:
+        (informer,) = run.cache.informers
+
+        async def in_trouble() -> bool:
+            return bool(informer.trouble)
+
+        await eventually(in_trouble, bool, "a watch that failed")
+        assert str(unused_tcp_port) in informer.trouble
+        ready, report = run.health.report(run.health.ready)
+        assert not ready
+        assert str(unused_tcp_port) in report

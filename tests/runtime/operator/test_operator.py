@@ -1,0 +1,331 @@
+"""What an operator promises as a whole: its start, its end, and what it does when something is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
+from kapsa.devcluster.faults import Answer, Drop, Rule
+from kapsa.runtime import Client, Context, CustomResource, Operator, Owns, Spec, Status, Webhooks
+from kapsa.runtime.generate.audit import Audit
+from kapsa.runtime.generate.rbac import Grant, grants, rule_for
+from kapsa.runtime.operator.preflight import missing_rules
+from kapsa.runtime.testing import Harness, InProcessTransport
+from tests.runtime.shop import App, Recorder, app, config_map
+
+pytestmark = pytest.mark.virtual_time
+
+
+class LateSpec(Spec):
+    size: int = 1
+
+
+class Late(CustomResource[LateSpec, Status], group="example.com", version="v1"):
+    """A kind whose CRD comes later."""
+
+
+class LateController(Recorder):
+    name = "late"
+    resource = Late
+
+
+def late(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Late",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {},
+    }
+
+
+async def test_a_crd_installed_after_the_operator_degrades_only_its_controller(harness: Harness) -> None:
+    await harness.install(App)
+    present, missing = Recorder(), LateController()
+    run = await harness.start(Operator(controllers=[present, missing]))
+    await harness.apply(app("a"))
+    await harness.clock.sleep(60)
+    assert present.runs == ["a"]
+    ready, report = run.health.report(run.health.ready)
+    assert ready, "the others do their work"
+    assert (
+        "[~] controller late: waits for example.com/v1/Late: the cluster serves no example.com/v1/Late"
+        in report
+    )
+    assert "[+] controller app: working" in report
+    await harness.install(Late)
+    await harness.apply(late("b"))
+    await harness.clock.sleep(35)
+    assert missing.runs == ["b"]
+    assert "[~]" not in run.health.report(run.health.ready)[1]
+
+
+async def test_a_watch_that_hangs_is_named_with_its_reason_after_two_minutes(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    await harness.install(App)
+    forbidden = Answer(code=403, reason="Forbidden", message="configmaps is forbidden: no list for you")
+    faults.add(Rule(action=forbidden, verb="watch", resource="configmaps", client="operator", times=0))
+    faults.add(Rule(action=forbidden, verb="list", resource="configmaps", client="operator", times=0))
+    controller = Recorder(owns=["v1/ConfigMap"])
+    with capture_logs() as logs:
+        run = await harness.start(Operator(controllers=[controller]))
+        await harness.clock.sleep(119)
+        assert not [line for line in logs if line["event"].startswith("watch hangs")]
+        await harness.clock.sleep(2)
+    (said,) = [line for line in logs if line["event"].startswith("watch hangs")]
+    assert (said["controller"], said["watch"], said["seconds"]) == ("app", "v1/ConfigMap", 120.0)
+    assert "no list for you" in said["why"]
+    ready, report = run.health.report(run.health.ready)
+    assert not ready
+    assert "[-] controller app: waits for v1/ConfigMap" in report
+    await harness.apply(app("a"))
+    faults.clear()
+    await harness.clock.sleep(31)
+    assert controller.runs == ["a"]
+
+
+async def test_readiness_tells_each_watchs_last_progress(harness: Harness) -> None:
+    await harness.install(App)
+    run = await harness.start(Operator(controllers=[Recorder(owns=["v1/ConfigMap"])]))
+    await harness.clock.sleep(20)
+    _, report = run.health.report(run.health.ready)
+    assert "[+] watch example.com/v1/App: watching, 0 objects, last progress 20 s ago" in report
+    assert "[+] watch v1/ConfigMap: watching" in report
+
+
+async def test_sigterm_lets_work_in_flight_finish_and_takes_no_more(harness: Harness) -> None:
+    finished: list[str] = []
+
+    async def slowly(resource: App, ctx: Context[App]) -> None:
+        await asyncio.sleep(20)
+        await ctx.apply(config_map(resource.name))
+        ctx.status.ready = 1
+        finished.append(resource.name)
+
+    await harness.install(App)
+    controller = Recorder(slowly, owns=["v1/ConfigMap"])
+    await harness.start(Operator(controllers=[controller], leader_election="lock"))
+    await harness.apply(app("running"))
+    await harness.clock.sleep(3)
+    await harness.apply(app("waiting"))
+    started = harness.clock.monotonic()
+    await harness.stop()
+    assert finished == ["running"], "the other one is for whoever leads next"
+    assert harness.clock.monotonic() - started == pytest.approx(17, abs=1)
+    assert (await harness.get(App, "running")).status.ready == 1
+    lease = await harness.get("coordination.k8s.io/v1/Lease", "lock")
+    assert lease["spec"]["holderIdentity"] == "", "released, after the last write"
+
+
+async def test_work_that_takes_longer_than_30_seconds_is_cancelled_at_the_end(harness: Harness) -> None:
+    async def hang(resource: App, ctx: Context[App]) -> None:
+        await asyncio.sleep(1000)
+
+    await harness.install(App)
+    await harness.start(Operator(controllers=[Recorder(hang, reconcile_timeout=None)]))
+    await harness.apply(app("a"))
+    await harness.clock.sleep(3)
+    started = harness.clock.monotonic()
+    await harness.stop()
+    assert harness.clock.monotonic() - started == pytest.approx(30, abs=1)
+
+
+async def test_a_stopped_operator_leaves_no_task_behind(harness: Harness) -> None:
+    await harness.install(App)
+    before = asyncio.all_tasks()
+    for _ in range(3):
+        operator = Operator(controllers=[Recorder(owns=["v1/ConfigMap"])], leader_election="lock")
+        await harness.start(operator)
+        await harness.apply(app("a"))
+        await harness.clock.sleep(5)
+        await harness.stop()
+    assert {task.get_name() for task in asyncio.all_tasks() - before} == set()
+
+
+async def test_a_missing_right_is_named_exactly() -> None:
+    def allowed(attributes: Any) -> bool:
+        return not (attributes.resource == "configmaps" and attributes.verb in ("create", "patch"))
+
+    clock = VirtualClock()
+    async with DevCluster(clock=clock, http=False, policy=allowed) as cluster:
+        harness = Harness(cluster, clock=clock)
+        await harness.install(App)
+        operator = Operator(
+            controllers=[Recorder(owns=["v1/ConfigMap"])],
+            metrics_port=None,
+            health_port=None,
+            name="my-operator",
+        )
+        with capture_logs() as logs:
+            run = await operator.start(Client(InProcessTransport(cluster, client="operator"), clock=clock))
+            await clock.sleep(5)
+        assert [str(rule) for rule in run.missing_rights] == [
+            '{apiGroups: [""], resources: ["configmaps"], verbs: ["create", "patch"]} in a ClusterRole'
+        ]
+        said = [line for line in logs if line["event"].startswith("right missing")]
+        assert said[0]["rule"] == str(run.missing_rights[0])
+        await run.stop()
+
+
+async def test_rights_are_checked_once_a_server_that_was_away_is_back() -> None:
+    clock, faults = VirtualClock(), FaultPlan()
+    async with DevCluster(
+        clock=clock, http=False, faults=faults, policy=lambda attributes: attributes.verb != "patch"
+    ) as cluster:
+        faults.add(Rule(action=Drop(), client="operator", times=0))
+        operator = Operator(controllers=[Recorder()], metrics_port=None, health_port=None)
+        run = await operator.start(Client(InProcessTransport(cluster, client="operator"), clock=clock))
+        await clock.sleep(120)
+        assert run.missing_rights == []
+        faults.clear()
+        await clock.sleep(60)
+        assert any("patch" in rule.verbs for rule in run.missing_rights)
+        await run.stop()
+
+
+async def test_rights_are_checked_in_the_namespaces_the_operator_looks_at() -> None:
+    clock = VirtualClock()
+    async with DevCluster(
+        clock=clock, http=False, policy=lambda attributes: attributes.namespace != "shop"
+    ) as cluster:
+        harness = Harness(cluster, clock=clock)
+        await harness.install(App)
+        operator = Operator(
+            controllers=[Recorder()],
+            namespaces=["shop"],
+            metrics_port=None,
+            health_port=None,
+            leader_election="lock",
+        )
+        run = await operator.start(Client(InProcessTransport(cluster, client="operator"), clock=clock))
+        await clock.sleep(5)
+        missing = "\n".join(str(rule) for rule in run.missing_rights)
+        assert 'resources: ["apps"], verbs: ["get", "list", "watch"]} in a Role in namespace shop' in missing
+        assert "leases" not in missing, "the lease is in the operator's own namespace"
+        await run.stop()
+
+
+async def test_rights_are_checked_in_the_namespaces_of_this_run() -> None:
+    def allowed(attributes: Any) -> bool:
+        if attributes.namespace == "shop":
+            return bool(attributes.resource != "events")
+        return bool(attributes.group == "authorization.k8s.io")
+
+    clock = VirtualClock()
+    async with DevCluster(clock=clock, http=False, policy=allowed) as cluster:
+        operator = Operator(controllers=[Recorder()], metrics_port=None, health_port=None)
+        client = Client(InProcessTransport(cluster, client="operator"), clock=clock)
+        async with operator.running(client, namespaces=["shop"]) as run:
+            await clock.sleep(5)
+            (missing,) = run.missing_rights
+        assert (missing.resource, missing.verbs) == ("events", ("create", "patch"))
+        assert str(missing).endswith("in a Role in namespace shop")
+
+
+async def test_of_a_right_to_named_objects_only_the_names_that_lack_it_are_missing() -> None:
+    def allowed(attributes: Any) -> bool:
+        return (
+            attributes.resource != "secrets"
+            or attributes.name not in {"get": "bc", "patch": "b"}[attributes.verb]
+        )
+
+    clock = VirtualClock()
+    async with DevCluster(clock=clock, http=False, policy=allowed) as cluster:
+        client = Client(InProcessTransport(cluster, client="operator"), clock=clock)
+        declared = (rule_for("v1/Secret", "get", "patch", names=["a", "b", "c"]),)
+        assert [str(rule) for rule in await missing_rules(client, [Grant("shop", declared)])] == [
+            f'{{apiGroups: [""], resources: ["secrets"], verbs: ["{verb}"], resourceNames: [{names}]}} '
+            "in a Role in namespace shop"
+            for verb, names in (("get", '"b", "c"'), ("patch", '"b"'))
+        ]
+
+
+async def test_the_calls_it_makes_are_the_rights_it_declares(harness: Harness) -> None:
+    async def everything(resource: App, ctx: Context[App]) -> None:
+        await ctx.apply(config_map(resource.name))
+        await ctx.delete("v1/ConfigMap", f"{resource.name}-old")
+        ctx.status.ready = 1
+        await ctx.event("Normal", "Done", "all of it")
+
+    await harness.install(App)
+    await harness.client.create(config_map("a-old"), namespace="default")
+    operator = Operator(
+        controllers=[Recorder(everything, owns=[Owns("v1/ConfigMap", deletes=True)])], leader_election="lock"
+    )
+    await harness.start(operator)
+    await harness.apply(app("a"))
+    await harness.settle()
+    audit = Audit()
+    for recorded in harness.calls:
+        audit(recorded.call, recorded.status, 0)
+    surplus = audit.verify(grants(operator.rights(), namespace="default"))
+    assert surplus == ["patch events.events.k8s.io"], "that is for an event that repeats, and none did"
+
+
+async def test_an_api_server_that_is_away_for_an_hour_is_waited_for(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    await harness.install(App)
+    await harness.apply(app("a"))
+    faults.add(Rule(action=Drop(), client="operator", times=0))
+    controller = Recorder()
+    run = await harness.start(Operator(controllers=[controller]))
+    await harness.clock.sleep(3600)
+    assert controller.runs == []
+    assert not run.health.report(run.health.ready)[0]
+    faults.clear()
+    await harness.clock.sleep(31)
+    assert controller.runs == ["a"]
+
+
+def test_the_ports_are_those_that_kubernetes_operators_use() -> None:
+    operator = Operator(controllers=[Recorder()])
+    assert (operator.metrics_port, operator.health_port) == (8080, 8081)
+    assert Webhooks(service="webhooks").port == 9443
+
+
+def test_two_controllers_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two controllers are called 'app'"):
+        Operator(controllers=[Recorder(), Recorder()])
+
+
+def test_a_name_that_cannot_be_a_field_manager_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot name an operator"):
+        Operator(controllers=[Recorder()], name="my operator")
+
+
+def test_the_operator_knows_its_resources_and_its_rights() -> None:
+    operator = Operator(
+        controllers=[Recorder(), LateController()], leader_election="lock", namespaces=["shop"]
+    )
+    assert operator.resources == [App, Late]
+    assert operator.name == "lock"
+    rights = operator.rights()
+    assert (rights.lease, rights.namespaces) == ("lock", ("shop",))
+    assert [each.resource.resource for each in rights.controllers] == ["apps", "lates"]
+
+
+async def test_a_companion_lives_as_long_as_the_operator_and_writes_without_leading(harness: Harness) -> None:
+    told: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def companion(client: Client) -> AsyncIterator[None]:
+        told.append("begin")
+        await client.create(config_map(f"made-{len(told)}"), namespace="default")
+        yield
+        told.append("end")
+
+    await harness.install(App)
+    operator = Operator(controllers=[Recorder()], companions=[companion], leader_election="lock")
+    await harness.start(operator, name="one")
+    await harness.start(operator, name="two")
+    assert await harness.get("v1/ConfigMap", "made-2") is not None
+    await harness.stop("one")
+    await harness.kill("two")
+    assert told == ["begin", "begin", "end", "end"]

@@ -1,0 +1,90 @@
+"""Quantities: reading, writing, comparing and computing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kapsa.runtime.resources.model import Spec
+from kapsa.runtime.resources.quantity import Quantity
+from kapsa.runtime.resources.resource import CustomResource, ModelMismatch, ObjectMeta, Status
+
+SUFFIXES = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+
+
+class DiskSpec(Spec):
+    size: Quantity = Quantity("1Gi")
+
+
+class Disk(CustomResource[DiskSpec, Status], group="example.com", version="v1"):
+    """A disk."""
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        ("1", "1000m"),
+        ("1Gi", "1024Mi"),
+        ("1e3", "1k"),
+        (".5", "500m"),
+        ("1.5Gi", "1536Mi"),
+        ("+2", "2"),
+        ("1E", "1e18"),
+    ],
+)
+def test_equal_amounts_are_equal_however_they_are_written(one: str, same: str) -> None:
+    assert Quantity(one) == Quantity(same)
+    assert hash(Quantity(one)) == hash(Quantity(same))
+
+
+def test_amounts_compare_by_size_not_by_text() -> None:
+    assert Quantity("900m") < Quantity("1")
+    assert Quantity("1Gi") > Quantity("1G")
+    assert max(Quantity("9Mi"), Quantity("1Gi")) == "1Gi"
+    assert Quantity("1Gi") != "no quantity"
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (Quantity("1Gi") + "512Mi", "1536Mi"),
+        (Quantity("1") - "250m", "750m"),
+        (Quantity("100m") * 3, "300m"),
+        (0.5 * Quantity("1Gi"), "512Mi"),
+        (Quantity("1") / 3, "333333334n"),
+        (-Quantity("1k"), "-1k"),
+        (sum([Quantity("1Gi"), Quantity("1Gi")], Quantity("0")), "2Gi"),
+        (Quantity("1Gi") - "1Gi", "0"),
+        (Quantity(0.1), "100m"),
+        (Quantity("1Ki") + "500m", "1024500m"),
+    ],
+)
+def test_results_are_exact_and_written_in_the_canonical_form(result: Quantity, text: str) -> None:
+    assert str(result) == text
+
+
+@given(st.integers(-(10**6), 10**6), st.sampled_from(SUFFIXES))
+def test_computing_with_a_quantity_and_reading_it_back_gives_the_same_amount(
+    number: int, suffix: str
+) -> None:
+    amount = Quantity(f"{number}{suffix}")
+    assert Quantity(str(amount * 1)) == amount
+    assert amount + amount == amount * 2
+
+
+@pytest.mark.parametrize("text", ["", "1 Gi", "Gi", "1GB", "1e", "1e999", "--1", "1.2.3", "١"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a quantity|exponent"):
+        Quantity(text)
+
+
+def test_a_field_holds_a_quantity_from_text_or_number() -> None:
+    assert Disk.decode(b'{"spec":{"size":"2Gi"}}').spec.size == Quantity("2Gi")
+    assert Disk.decode(b'{"spec":{"size":5}}').spec.size == 5
+    disk = Disk(metadata=ObjectMeta(name="d"), spec=DiskSpec(size=Quantity("1.5Gi")))
+    assert disk.to_dict()["spec"] == {"size": "1.5Gi"}
+
+
+@pytest.mark.parametrize("value", [b'"1GB"', b"true", b"[]"])
+def test_a_stored_value_that_is_no_quantity_is_a_mismatch(value: bytes) -> None:
+    with pytest.raises(ModelMismatch, match=r"spec\.size"):
+        _ = Disk.decode(b'{"metadata":{"name":"d"},"spec":{"size":' + value + b"}}").spec

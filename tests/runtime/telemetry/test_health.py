@@ -1,0 +1,300 @@
+"""The ports people and kubelets ask: probes and metrics, over HTTP, and a loop that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from kapsa.devcluster import DevCluster
+from kapsa.runtime import Client, Context, LeaderElection, Operator
+from kapsa.runtime.errors import WriteRefused
+from kapsa.runtime.telemetry.health import Finding, Health, PortTakenError, ProbeServer
+from kapsa.runtime.telemetry.loop_watch import LoopWatch
+from kapsa.runtime.telemetry.metrics import Metrics
+from kapsa.runtime.testing import Harness, InProcessTransport
+from tests.eventually import eventually
+from tests.runtime.shop import App, Recorder, app
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def fetch(web: aiohttp.ClientSession, port: int, path: str) -> tuple[int, str]:
+    async with web.get(f"http://127.0.0.1:{port}{path}") as response:
+        return response.status, await response.text()
+
+
+async def test_probes_and_metrics_are_served_on_their_own_ports(
+    harness: Harness, web: aiohttp.ClientSession
+) -> None:
+    await harness.install(App)
+    operator = Operator(controllers=[Recorder()], metrics_port=0, health_port=0, host="127.0.0.1")
+    async with operator.running(harness.connect("operator")) as run:
+        await run.wait_until_synced()
+        ports = run.probes.ports
+        assert ports["metrics"] != ports["health"]
+        assert (await fetch(web, ports["health"], "/healthz"))[0] == 200
+        status, text = await fetch(web, ports["health"], "/readyz")
+        assert status == 200
+        assert "[+] watch example.com/v1/App: watching" in text
+        status, text = await fetch(web, ports["metrics"], "/metrics")
+        assert status == 200
+        assert "# TYPE controller_reconciliations_total counter" in text
+        assert (await fetch(web, ports["metrics"], "/healthz"))[0] == 404
+
+
+async def test_the_paths_can_be_others(harness: Harness, web: aiohttp.ClientSession) -> None:
+    await harness.install(App)
+    paths = {"metrics_path": "/prometheus", "liveness_path": "/live", "readiness_path": "/ready"}
+    operator = Operator(controllers=[Recorder()], metrics_port=0, health_port=0, host="127.0.0.1", **paths)  # type: ignore[arg-type]
+    async with operator.running(harness.connect("operator")) as run:
+        await run.wait_until_synced()
+        ports = run.probes.ports
+        assert (await fetch(web, ports["metrics"], "/prometheus"))[0] == 200
+        assert (await fetch(web, ports["health"], "/live"))[0] == 200
+        assert (await fetch(web, ports["health"], "/ready"))[0] == 200
+        assert (await fetch(web, ports["health"], "/healthz"))[0] == 404
+
+
+def test_paths_that_cannot_be_told_apart_are_refused() -> None:
+    with pytest.raises(ValueError, match="a path each, not /x, /healthz, /x"):
+        Operator(controllers=[Recorder()], metrics_path="/x", readiness_path="/x")
+    with pytest.raises(ValueError, match="'live' is no path: it begins with a slash"):
+        Operator(controllers=[Recorder()], liveness_path="live")
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 200 OK\r\n"),
+        (b"GET /healthz?verbose HTTP/1.0\r\n\r\n", b"HTTP/1.1 200 OK\r\n"),
+        (b"GET /broken HTTP/1.1\r\n\r\n", b"HTTP/1.1 404 Not Found\r\n"),
+        (b"GET /readyz HTTP/1.1\r\n\r\n", b"HTTP/1.1 500 Internal Server Error\r\n"),
+        (b"POST /healthz HTTP/1.1\r\n\r\n", b"HTTP/1.1 405 Method Not Allowed\r\n"),
+        (b"\x16\x03\x01\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
+        (b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 20_000, b"HTTP/1.1 431 "),
+        (b"GET /heal", b""),
+    ],
+)
+async def test_whatever_a_caller_says_the_port_answers_and_goes_on(asked: bytes, answered: bytes) -> None:
+    def broken() -> Finding:
+        raise LookupError("no such watch")
+
+    health = Health()
+    health.ready["watch"] = broken
+    server = ProbeServer(health, Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
+    await server.start()
+    for said, expected in ((asked, answered), (b"HEAD /healthz HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n")):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["health"])
+        writer.write(said)
+        writer.write_eof()
+        reply = await asyncio.wait_for(reader.read(), 5)
+        assert reply.startswith(expected)
+        assert not said.startswith(b"HEAD") or reply.endswith(b"\r\n\r\n")
+        writer.close()
+    await server.stop()
+
+
+@pytest.mark.each_loop
+async def test_callers_who_say_nothing_do_not_keep_the_kubelet_out() -> None:
+    server = ProbeServer(Health(), Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
+    await server.start()
+    port = server.ports["health"]
+    silent: list[socket.socket] = []
+
+    async def connected() -> list[int]:
+        return [place for place, caller in enumerate(silent) if is_open(caller)]
+
+    try:
+        for _ in range(2):
+            # The loop does not run meanwhile, so it meets all of them in one turn.
+            silent += [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 200 OK")
+            writer.close()
+        most = 128
+        left = await eventually(
+            connected, lambda left: len(left) <= most, "the rest to be cut off", seconds=5
+        )
+        assert left == list(range(200 - len(left), 200)), "the first to come is the first to go"
+        assert len(left) > most - 5, "and only as many as there are too many"
+    finally:
+        await asyncio.wait_for(server.stop(), 5)
+    assert await eventually(connected, lambda left: not left, "the last to be cut off", seconds=5) == []
+    for caller in silent:
+        caller.close()
+
+
+def is_open(caller: socket.socket) -> bool:
+    """Whether the other end still listens; it says nothing."""
+    try:
+        return caller.recv(1, socket.MSG_DONTWAIT) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
+@pytest.mark.each_loop
+@pytest.mark.parametrize("moments", range(3, 7))
+async def test_a_caller_who_has_just_come_is_not_left_hanging_when_the_ports_are_closed(moments: int) -> None:
+    server = ProbeServer(Health(), Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
+    await server.start()
+    caller = socket.create_connection(("127.0.0.1", server.ports["health"]))
+    for _ in range(moments):
+        await asyncio.sleep(0)
+    await server.stop()
+    reader, writer = await asyncio.open_connection(sock=caller)
+    with contextlib.suppress(ConnectionError):
+        assert await asyncio.wait_for(reader.read(), 2) == b""
+    writer.close()
+
+
+@pytest.mark.each_loop
+async def test_the_probes_can_be_served_on_ipv6() -> None:
+    server = ProbeServer(Health(), Metrics(), host="::1", metrics_port=None, health_port=0)
+    await server.start()
+    reader, writer = await asyncio.open_connection("::1", server.ports["health"])
+    writer.write(b"HEAD /nothing HTTP/1.1\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(), 5)
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    assert answer.endswith(b"\r\n\r\n")
+    writer.close()
+    await server.stop()
+
+
+@pytest.mark.each_loop
+async def test_a_port_that_is_none_is_named() -> None:
+    server = ProbeServer(Health(), Metrics(), host="127.0.0.1", metrics_port=70000, health_port=None)
+    with pytest.raises(PortTakenError, match="cannot serve metrics on port 70000"):
+        await server.start()
+    await server.stop()
+
+
+def test_an_operator_without_webhooks_carries_no_web_framework() -> None:
+    program = "import sys, kapsa.runtime.operator.entrypoint; print([m for m in sys.modules if m.startswith('aiohttp')])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
+async def test_one_port_can_serve_both(web: aiohttp.ClientSession, unused_tcp_port: int) -> None:
+    server = ProbeServer(
+        Health(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=unused_tcp_port
+    )
+    await server.start()
+    for path in ("/metrics", "/healthz", "/readyz"):
+        assert (await fetch(web, unused_tcp_port, path))[0] == 200
+    await server.stop()
+
+
+async def test_a_port_that_is_taken_is_named(unused_tcp_port: int) -> None:
+    taken = ProbeServer(Health(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=None)
+    await taken.start()
+    second = ProbeServer(
+        Health(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=None
+    )
+    with pytest.raises(OSError, match=f"cannot serve metrics on port {unused_tcp_port}"):
+        await second.start()
+    await second.stop()
+    await taken.stop()
+
+
+async def test_one_failed_check_makes_it_not_ready_and_says_which(web: aiohttp.ClientSession) -> None:
+    health = Health()
+    health.ready["good"] = lambda: Finding(ok=True)
+    health.ready["bad"] = lambda: Finding(ok=False, text="no luck")
+    server = ProbeServer(health, Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
+    await server.start()
+    assert await fetch(web, server.ports["health"], "/readyz") == (
+        503,
+        "[+] good: ok\n[-] bad: no luck\nnot ok\n",
+    )
+    await server.stop()
+
+
+async def test_a_blocked_event_loop_is_reported_with_the_stack_that_blocks_it() -> None:
+    stacks: list[str] = []
+    watch = LoopWatch(limit=0.2, interval=0.05, on_blocked=stacks.append)
+    with capture_logs() as logs:
+        watch.start()
+        await asyncio.sleep(0.1)
+        block_the_loop(0.6)
+
+        async def said_last() -> str:
+            return str(logs[-1]["event"])
+
+        await eventually(said_last, lambda event: event == "event loop runs again", "the end of the block")
+    # A busy machine can stop the loop, too; that is then reported beside it.
+    assert any("block_the_loop" in stack for stack in stacks)
+    assert [line["stack"] for line in logs if line["event"] == "event loop blocked"] == stacks
+    await watch.stop()
+
+
+def block_the_loop(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+async def test_a_blocked_event_loop_loses_the_lease_and_writes_nothing_after_it() -> None:
+    refused = asyncio.Event()
+
+    async def block(resource: App, ctx: Context[App]) -> None:
+        if refused.is_set():
+            return
+        block_the_loop(1.0)
+        try:
+            await ctx.client.patch(App, resource.name, {"spec": {"replicas": 9}}, namespace="default")
+        except WriteRefused:
+            refused.set()
+            raise
+
+    election = LeaderElection(name="lock", lease_duration=1.2, renew_deadline=0.8, retry_period=0.1)
+    async with DevCluster(http=False) as cluster:
+        harness = Harness(cluster)
+        await harness.install(App)
+        operator = Operator(
+            controllers=[Recorder(block)],
+            leader_election=election,
+            metrics_port=None,
+            health_port=None,
+            loop_limit=0.3,
+            check_rights=False,
+        )
+        await harness.apply(app("a"))
+        with capture_logs() as logs:
+            async with operator.running(Client(InProcessTransport(cluster, client="operator"))) as run:
+                await asyncio.wait_for(refused.wait(), 10)
+                await asyncio.sleep(0.05)
+                metrics = run.metrics.render().decode()
+        said = [line["event"] for line in logs]
+        assert said.index("event loop blocked") < said.index("no longer leading")
+        assert re.search(r"event_loop_blocked_total [1-9]", metrics)
+        assert (await harness.get(App, "a")).spec.replicas == 1
+
+
+async def test_liveness_fails_while_the_loop_is_late(harness: Harness) -> None:
+    await harness.install(App)
+    operator = Operator(controllers=[Recorder()], metrics_port=None, health_port=None, check_rights=False)
+    async with operator.running(harness.connect("operator")) as run:
+        await run.wait_until_synced()
+        assert run.health.report(run.health.live)[0]
+        assert run.loop_watch is not None
+        run.loop_watch.limit = 0.2
+        await asyncio.sleep(0.3)
+        block_the_loop(0.6)
+        alive, report = run.health.report(run.health.live)
+        assert not alive
+        assert "[-] event loop: blocked for 0." in report

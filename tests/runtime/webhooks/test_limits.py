@@ -1,0 +1,67 @@
+"""What one who means no good, or whose network is bad, can take from the webhook port: so much time, so much room."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kapsa.runtime.client.auth.tls import client_context
+from tests.runtime.webhooks.test_webhooks import (
+    VALIDATE,
+    AppValidator,
+    OldAppConverter,
+    Running,
+    app,
+    running,
+    webhooks,
+)
+
+
+async def connect(run: Running) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    tls = client_context(ca=await run.bundle())
+    return await asyncio.open_connection("127.0.0.1", run.server.port, ssl=tls)
+
+
+def post(path: str, length: int) -> bytes:
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "counted"),
+    [
+        (f"{VALIDATE}?timeout=10s", [("validate-app.example.com", "late")]),
+        ("/convert", [("convert", "late")]),
+        ("/nowhere", []),
+    ],
+)
+async def test_a_request_that_does_not_arrive_in_time_is_refused_and_counted(
+    path: str, counted: list[Any]
+) -> None:
+    declared = webhooks(AppValidator(), converters=[OldAppConverter()], body_timeout=0.2)
+    async with asyncio.timeout(10), running(declared) as run:
+        reader, writer = await connect(run)
+        writer.write(post(path, 1000) + b"{")
+        answer = await reader.read()  # to the end: then it hangs up
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert answer.endswith(b"the request did not arrive within 0.2 s")
+        assert run.seen == counted
+        writer.close()
+
+
+@pytest.mark.parametrize("said", [b"", f"POST {VALIDATE} HTTP/1.1\r\nHost:".encode()])
+async def test_a_caller_who_does_not_get_as_far_as_a_request_is_let_go(said: bytes) -> None:
+    async with asyncio.timeout(10), running(webhooks(AppValidator(), idle_timeout=0.2)) as run:
+        reader, writer = await connect(run)
+        writer.write(said)
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_callers_who_only_hold_their_connection_do_not_keep_the_api_server_out() -> None:
+    async with asyncio.timeout(10), running(webhooks(AppValidator(), max_connections=2)) as run:
+        callers = [await connect(run) for _ in range(4)]
+        for reader, _ in callers[:2]:
+            assert await reader.read() == b""
+        assert (await run.admit(VALIDATE, app()))["allowed"]
+        for _, writer in callers:
+            writer.transport.abort()

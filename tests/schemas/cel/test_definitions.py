@@ -1,0 +1,102 @@
+"""Rules of a CRD are compiled against the types of its schema, and refused in the real server's words."""
+
+from typing import Any
+
+import pytest
+
+from kapsa.schemas.schema_rules import validate_schema
+
+PROPERTIES: dict[str, Any] = {
+    "min": {"type": "integer"},
+    "share": {"type": "number"},
+    "text": {"type": "string"},
+    "foo-bar": {"type": "integer"},
+    "at": {"type": "string", "format": "date-time"},
+    "port": {"x-kubernetes-int-or-string": True},
+    "list": {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}}}},
+    "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+}
+
+
+def details(rule: str, **more: Any) -> list[str]:
+    node = {"type": "object", "properties": PROPERTIES, "x-kubernetes-validations": [{"rule": rule, **more}]}
+    schema = {"type": "object", "properties": {"spec": node}}
+    errors = validate_schema(schema, "s", status_enabled=False)
+    assert all(error.field.startswith("s.properties[spec].x-kubernetes-validations[0].") for error in errors)
+    return [error.detail for error in errors]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "self.min > 1.5 || self.share > 1",
+        "self.foo__dash__bar == 1",
+        "self.at < timestamp('2030-01-01T00:00:00Z')",
+        "self.port == 80 || self.port == 'http'",
+        "self.list.all(item, item.name.startsWith('a'))",
+        "self.map.exists(key, self.map[key] > 1)",
+        "self.?text.orValue('') == ''",
+        "self.min >= oldSelf.min",
+        "quantity(self.text).isGreaterThan(quantity('1'))",
+    ],
+)
+def test_a_rule_that_fits_its_schema_is_accepted(rule: str) -> None:
+    assert details(rule) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("self.mim > 1", "undefined field 'mim'"),
+        ("has(self.mim)", "undefined field 'mim'"),
+        ("self.list.all(item, item.nam == '')", "undefined field 'nam'"),
+        ("self.metadata.name == 'x'", "undefined field 'metadata'"),
+        ("self.min == 'a'", "found no matching overload for '_==_' applied to '(int, string)'"),
+        ("self.map['a'] == 'x'", "found no matching overload for '_==_' applied to '(int, string)'"),
+        ("self.text.startsWith(1)", "found no matching overload for 'startsWith' applied to 'string.(int)'"),
+        ("nope(self.min)", "undeclared reference to 'nope' (in container '')"),
+        ("self.min >", "Syntax error: mismatched input '<EOF>'"),
+    ],
+)
+def test_a_rule_that_does_not_fit_is_refused(rule: str, message: str) -> None:
+    [detail] = details(rule)
+    assert detail.startswith("compilation failed: ERROR: <input>:1:")
+    assert message in detail
+    assert detail.endswith("^")
+
+
+def test_a_rule_must_be_true_or_false_and_a_message_a_text() -> None:
+    assert details("self.min") == ["cel expression must evaluate to a bool"]
+    assert details("true", messageExpression="self.min") == ["messageExpression must evaluate to a string"]
+
+
+def test_an_optional_old_self_must_be_used_and_used_as_one() -> None:
+    assert details("oldSelf.hasValue() || self.min == 0", optionalOldSelf=True) == []
+    assert details("self.min == 0", optionalOldSelf=True) == ["may not be set if oldSelf is not used in rule"]
+    [detail] = details("oldSelf.hasValue() && self.mim == 0", optionalOldSelf=True)
+    assert detail.startswith("compilation failed: ERROR: <input>:1:27: undefined field 'mim'")
+
+
+def test_old_self_needs_a_list_with_keys() -> None:
+    item = {"type": "object", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}
+    schema = {"type": "object", "properties": {"list": {"type": "array", "items": item}}}
+    [error] = validate_schema(schema, "s", status_enabled=False)
+    assert error.detail == (
+        "oldSelf cannot be used on the uncorrelatable portion of the schema within s.properties[list]"
+    )
+
+
+def test_a_function_this_server_lacks_is_named() -> None:
+    [detail] = details("self.map.transformList(k, v, v).size() > 0")
+    assert (
+        detail == "compilation failed: the embedded API server does not have the CEL function transformList"
+    )
+
+
+def test_rules_of_the_root_know_the_name_only() -> None:
+    def check(rule: str) -> list[str]:
+        schema = {"type": "object", "x-kubernetes-validations": [{"rule": rule}]}
+        return [error.detail for error in validate_schema(schema, "s", status_enabled=False)]
+
+    assert check("self.metadata.name != '' && self.kind == 'K'") == []
+    assert "undefined field 'labels'" in check("size(self.metadata.labels) > 0")[0]
