@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from kapsa.devcluster import DevCluster, VirtualClock, VirtualTimeLoop
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.testing.background import background_loop
+from kapsa.runtime.testing import background_loop
 from tests.behaviour.conformance.report import ConformanceRecorder
 from tests.leftovers import remove_kinds, remove_objects
 

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 from kapsa.devcluster import DevCluster
-from kapsa.runtime.testing.background import background_loop
+from kapsa.runtime.testing import background_loop
 from tests.behaviour.conformance.cases.definitions import DEFINITIONS
 from tests.behaviour.conformance.cases.words import CRDS, get, post
 from tests.behaviour.conformance.exchange import Case, Engine

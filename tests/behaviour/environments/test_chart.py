@@ -25,7 +25,7 @@ from kapsa.environments.settings import Settings
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.errors import ClientError, NotFound
 from kapsa.runtime.generate.rbac import grants
-from kapsa.runtime.operator.preflight import missing_rules
+from kapsa.runtime.operator.access_review import missing_rules
 from kapsa.runtime.telemetry.metrics import Metrics
 from kapsa.runtime.webhooks.server import WebhookServer
 from tests.environments.open_kinds import open_kind

@@ -10,17 +10,16 @@ import pytest
 from kapsa.environments.dependencies import BuildProgress
 from kapsa.environments.names import namespace_name
 from kapsa.environments.resources import KINDS, Environment, Project
-from kapsa.runtime.testing import Harness, Scenario, crash_at_every_write
-from kapsa.runtime.testing.crashes import MOMENTS, Moment
+from kapsa.runtime.testing import CRASH_MOMENTS, CrashMoment, Harness, Scenario, crash_at_every_write
 from tests.environments.outside_world import FakeBuilds, commit_of
 from tests.environments.team import REPOSITORY, Outside, operator
 
 RecordProperty = Callable[[str, object], None]
 pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(900)]
 
-WORST: Sequence[Moment] = ["commit"]
+WORST: Sequence[CrashMoment] = ["commit"]
 """The write counts, and nobody knows of it."""
-NEXT: Sequence[Moment] = ["before"]
+NEXT: Sequence[CrashMoment] = ["before"]
 """Nothing of it counts yet. A crash after a write leaves the cluster as one before the next write does: for stories whose
 points are whole lives of a cluster, one of the two is enough."""
 HOME = namespace_name("team", "app")
@@ -95,7 +94,10 @@ async def delete_environment(harness: Harness) -> None:
 
 
 async def run(
-    name: str, scenario: Scenario, record_property: RecordProperty, moments: Sequence[Moment] = MOMENTS
+    name: str,
+    scenario: Scenario,
+    record_property: RecordProperty,
+    moments: Sequence[CrashMoment] = CRASH_MOMENTS,
 ) -> None:
     report = await crash_at_every_write(scenario, moments=moments)
     record_property("sweep", f"{name}: {report}")

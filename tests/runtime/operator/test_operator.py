@@ -15,7 +15,7 @@ from kapsa.devcluster.faults import Answer, Drop, Rule
 from kapsa.runtime import Client, Context, CustomResource, Operator, Owns, Spec, Status, Webhooks
 from kapsa.runtime.generate.audit import Audit
 from kapsa.runtime.generate.rbac import Grant, grants, rule_for
-from kapsa.runtime.operator.preflight import missing_rules
+from kapsa.runtime.operator.access_review import missing_rules
 from kapsa.runtime.testing import Harness, InProcessTransport
 from tests.runtime.shop import App, Recorder, app, config_map
 

@@ -21,6 +21,8 @@ from kapsa.runtime.errors import ConfigError, WriteRefused
 from kapsa.runtime.generate.rbac import WebhookRights
 from kapsa.runtime.resources.resource import CustomResource, ObjectMeta, Spec, Status
 from kapsa.runtime.testing import InProcessTransport
+from kapsa.runtime.webhooks._certificate_sources import DirectoryCertificates, SecretCertificates
+from kapsa.runtime.webhooks._json_patch import difference
 from kapsa.runtime.webhooks.admission import (
     AdmissionRequest,
     AdmissionResponse,
@@ -29,10 +31,8 @@ from kapsa.runtime.webhooks.admission import (
     allow,
     deny,
 )
-from kapsa.runtime.webhooks.certificate_sources import DirectoryCertificates, SecretCertificates
 from kapsa.runtime.webhooks.certificates import Lifetimes, issue, make_authority
 from kapsa.runtime.webhooks.conversion import Conversions, Converter
-from kapsa.runtime.webhooks.json_patch import difference
 from kapsa.runtime.webhooks.server import WebhookServer
 from kapsa.runtime.webhooks.webhooks import Webhooks
 

@@ -31,7 +31,7 @@ from aiohttp import web
 
 from kapsa.adapters.process.tools import find_tool
 from kapsa.adapters.testing.loopback_tls import loopback_tls
-from kapsa.runtime.testing.background import background_loop
+from kapsa.runtime.testing import background_loop
 
 _FIRST_COMMIT = 1_767_225_600  # 2026-01-01
 

@@ -26,7 +26,7 @@ import msgspec
 from aiohttp import web
 
 from kapsa.adapters.http.outgoing import Answer
-from kapsa.runtime.testing.background import background_loop
+from kapsa.runtime.testing import background_loop
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"

@@ -25,8 +25,8 @@ from kapsa.runtime.controller.events import EventRecorder
 from kapsa.runtime.controller.reconciler import Reconciler
 from kapsa.runtime.errors import ClientError
 from kapsa.runtime.generate.rbac import grants
+from kapsa.runtime.operator.access_review import MissingRule, missing_rules
 from kapsa.runtime.operator.election import Elector
-from kapsa.runtime.operator.preflight import MissingRule, missing_rules
 from kapsa.runtime.telemetry.health import Check, Finding, Health, ProbeServer
 from kapsa.runtime.telemetry.loop_watch import LoopWatch
 from kapsa.runtime.telemetry.metrics import Metrics

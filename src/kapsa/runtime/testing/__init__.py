@@ -11,14 +11,25 @@
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
 from kapsa.devcluster.clock import run as run_on_virtual_time
-from kapsa.runtime.testing.absences import miss_every_step, restart_in_every_past
-from kapsa.runtime.testing.crashes import CrashPoint, CrashReport, crash_at_every_write
-from kapsa.runtime.testing.harness import Harness, NotSettledError, RecordedCall
-from kapsa.runtime.testing.scenario import Ending, Scenario, SweepReport
-from kapsa.runtime.testing.sweeps import disturb_every_call, disturb_every_watch
-from kapsa.runtime.testing.transport import InProcessTransport
+from kapsa.runtime.testing._absences import miss_every_step, restart_in_every_past
+from kapsa.runtime.testing._background import background_loop
+from kapsa.runtime.testing._crashes import (
+    CRASH_MOMENTS,
+    CrashMoment,
+    CrashPoint,
+    CrashReport,
+    crash_at_every_write,
+)
+from kapsa.runtime.testing._harness import Harness, NotSettledError, RecordedCall
+from kapsa.runtime.testing._scenario import Ending, Scenario, SweepReport
+from kapsa.runtime.testing._sweeps import CALL_FAULTS, WATCH_FAULTS, disturb_every_call, disturb_every_watch
+from kapsa.runtime.testing._transport import InProcessTransport
 
 __all__ = [
+    "CALL_FAULTS",
+    "CRASH_MOMENTS",
+    "WATCH_FAULTS",
+    "CrashMoment",
     "CrashPoint",
     "CrashReport",
     "DevCluster",
@@ -32,6 +43,7 @@ __all__ = [
     "SweepReport",
     "VirtualClock",
     "VirtualTimeLoop",
+    "background_loop",
     "crash_at_every_write",
     "disturb_every_call",
     "disturb_every_watch",

@@ -16,7 +16,7 @@ import structlog
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
 from kapsa.runtime.clock import SystemClock
 from kapsa.runtime.telemetry.logs import configure
-from kapsa.runtime.testing.harness import Harness
+from kapsa.runtime.testing._harness import Harness
 
 __all__ = ["faults", "harness", "plain_logs"]
 

@@ -27,7 +27,7 @@ from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.misspelling import refuse_misspelt
 from kapsa.runtime.resources.model import Spec, to_wire
 from kapsa.runtime.resources.resource import CustomResource
-from kapsa.runtime.webhooks.json_patch import difference
+from kapsa.runtime.webhooks._json_patch import difference
 
 __all__ = [
     "AdmissionRequest",

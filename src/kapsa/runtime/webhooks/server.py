@@ -14,14 +14,14 @@ from aiohttp import web
 from kapsa.runtime.client.auth.tls import present
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.errors import ClientError
-from kapsa.runtime.webhooks.certificate_sources import (
+from kapsa.runtime.webhooks._certificate_sources import (
     CertificateSource,
     DirectoryCertificates,
     SecretCertificates,
 )
+from kapsa.runtime.webhooks._registration import Endpoint, Registrar
+from kapsa.runtime.webhooks._review_handler import Answers, Observe
 from kapsa.runtime.webhooks.certificates import KeyPair
-from kapsa.runtime.webhooks.registration import Endpoint, Registrar
-from kapsa.runtime.webhooks.reviews import Answers, Observe
 from kapsa.runtime.webhooks.webhooks import Webhooks, secret_name
 
 __all__ = ["Route", "WebhookServer"]

@@ -12,8 +12,8 @@ import msgspec
 from kapsa.devcluster import FaultPlan
 from kapsa.devcluster.faults import Answer, Compact, Cut, Delay, Drop, Duplicate, Expire, Rule, Silence
 from kapsa.runtime.cache.informer import SILENCE_SECONDS
-from kapsa.runtime.testing.harness import Harness
-from kapsa.runtime.testing.scenario import (
+from kapsa.runtime.testing._harness import Harness
+from kapsa.runtime.testing._scenario import (
     CLIENT,
     SIDE_WRITES,
     Ending,

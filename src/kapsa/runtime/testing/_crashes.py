@@ -13,14 +13,14 @@ import msgspec
 
 from kapsa.devcluster import FaultPlan
 from kapsa.devcluster.faults import Crash, Rule
-from kapsa.runtime.testing.harness import Harness, RecordedCall
-from kapsa.runtime.testing.scenario import CLIENT, SIDE_WRITES, Scenario, SweepReport, difference, play
+from kapsa.runtime.testing._harness import Harness, RecordedCall
+from kapsa.runtime.testing._scenario import CLIENT, SIDE_WRITES, Scenario, SweepReport, difference, play
 
-__all__ = ["CrashPoint", "CrashReport", "crash_at_every_write"]
+__all__ = ["CRASH_MOMENTS", "CrashMoment", "CrashPoint", "CrashReport", "crash_at_every_write"]
 
-Moment = Literal["before", "commit", "after"]
+CrashMoment = Literal["before", "commit", "after"]
 """Before the write, after its commit and before the response, after the response."""
-MOMENTS: tuple[Moment, ...] = ("before", "commit", "after")
+CRASH_MOMENTS: tuple[CrashMoment, ...] = ("before", "commit", "after")
 
 
 class CrashPoint(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class CrashPoint(msgspec.Struct, frozen=True):
 
     write: int
     """The number of the operator's write, counted from 1."""
-    moment: Moment
+    moment: CrashMoment
     what: str = ""
     again: int = 0
     """Dies a second time, after the commit of so many writes more; 0 for once only."""
@@ -71,7 +71,7 @@ class CrashReport(SweepReport, frozen=True):
 
 
 async def crash_at_every_write(
-    scenario: Scenario, *, moments: Sequence[Moment] = MOMENTS, pairs: int = 0
+    scenario: Scenario, *, moments: Sequence[CrashMoment] = CRASH_MOMENTS, pairs: int = 0
 ) -> CrashReport:
     """Play the scenario undisturbed, then once for each write and moment. Needs a virtual-time loop.
 

@@ -23,7 +23,7 @@ from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.operator.lifecycle import RunningOperator
 from kapsa.runtime.operator.operator import Operator
 from kapsa.runtime.resources.resource import Condition, CustomResource
-from kapsa.runtime.testing.transport import InProcessTransport
+from kapsa.runtime.testing._transport import InProcessTransport
 
 __all__ = ["Harness", "NotSettledError", "RecordedCall"]
 

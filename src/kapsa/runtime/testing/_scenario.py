@@ -16,7 +16,7 @@ import msgspec
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
 from kapsa.devcluster.faults import Record
 from kapsa.runtime.operator.operator import Operator
-from kapsa.runtime.testing.harness import Harness
+from kapsa.runtime.testing._harness import Harness
 
 __all__ = [
     "CLIENT",

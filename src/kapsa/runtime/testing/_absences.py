@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kapsa.runtime.testing.scenario import (
+from kapsa.runtime.testing._scenario import (
     CLIENT,
     Ending,
     Interlude,
