@@ -34,7 +34,7 @@ MODULES: tuple[tuple[str, str], ...] = (
     ("kapsa.runtime.testing", ""),
     ("kapsa.devcluster", ""),
     ("kapsa.devcluster.faults", ""),
-    ("kapsa.devcluster.embedded.controllers.workloads", ""),
+    ("kapsa.devcluster.workloads", ""),
 )
 """The modules of the page, in order, and what to say instead of a module's own docstring."""
 
@@ -44,7 +44,7 @@ INTERNAL = {
     "kapsa.runtime.webhooks.server": {"Route"},
     "kapsa.runtime.errors": {"error_from_response", "error_from_status"},
     "kapsa.devcluster.faults": {"OpenWatch", "Target"},
-    "kapsa.devcluster.embedded.controllers.workloads": {"Behaviour"},
+    "kapsa.devcluster.workloads": {"Behaviour"},
 }
 """Names that modules share with each other rather than with people."""
 

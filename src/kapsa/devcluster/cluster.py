@@ -20,10 +20,10 @@ from kapsa.devcluster.faults.plan import FaultPlan
 
 if TYPE_CHECKING:
     from kapsa.devcluster.embedded.backend import Policy
-    from kapsa.devcluster.embedded.controllers import Workloads
     from kapsa.devcluster.embedded.server import Server
     from kapsa.devcluster.real.build import Progress
     from kapsa.devcluster.real.control_plane import RealControlPlane
+    from kapsa.devcluster.workloads import Workloads
 
 __all__ = ["DevCluster", "EngineName"]
 
@@ -181,7 +181,7 @@ class DevCluster:
         self._server = Server(backend, faults=self.faults)
         identity = await asyncio.to_thread(_ServerIdentity) if self._http and self._tls else None
         if self._controllers:
-            from kapsa.devcluster.embedded.controllers import Controllers
+            from kapsa.devcluster.embedded.controllers.manager import Controllers
 
             certificate = identity.authority.decode() if identity else ""
             controllers = Controllers(backend, nodes=self._nodes, certificate=certificate)

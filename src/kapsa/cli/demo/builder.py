@@ -15,7 +15,7 @@ import msgspec
 
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.testing import RegistryServer
-from kapsa.devcluster.embedded.controllers import Workloads
+from kapsa.devcluster.workloads import Workloads
 from kapsa.runtime import Client
 from kapsa.runtime.client.watch import Bookmark
 

@@ -12,7 +12,8 @@ from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Change, Collection, Store
 from kapsa.devcluster.embedded.storage.stored_form import decode
-from kapsa.devcluster.embedded.strategies import Addresses, strategy_for
+from kapsa.devcluster.embedded.strategies.builtin.addresses import Addresses
+from kapsa.devcluster.embedded.strategies.catalog import strategy_for
 from kapsa.devcluster.embedded.writing.metadata import timestamp
 from kapsa.devcluster.embedded.writing.strategy import Strategy
 from kapsa.devcluster.wire.exchange import Reply, UserInfo

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kapsa.devcluster import DevCluster
-from tests.devcluster.embedded.controllers.world import World
+from tests.devcluster.embedded.controllers.client import World
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from kapsa.devcluster import DevCluster, VirtualClock
 from kapsa.devcluster.wire.exchange import Request
-from tests.devcluster.embedded.controllers.world import World, template, workload
+from tests.devcluster.embedded.controllers.client import World, template, workload
 
 pytestmark = pytest.mark.virtual_time
 

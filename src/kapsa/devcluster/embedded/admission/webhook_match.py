@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.kinds.labels import matches
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.strategies.labels import matches
 from kapsa.devcluster.wire.exchange import UserInfo
 from kapsa.devcluster.wire.status_errors import forbidden
 from kapsa.schemas.cel.expressions import compile_expression

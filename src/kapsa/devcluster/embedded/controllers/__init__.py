@@ -1,11 +1,12 @@
-"""The controllers of the embedded control plane: what kube-controller-manager, kube-scheduler and kubelets do.
+"""The controllers of the embedded control plane: kube-controller-manager, kube-scheduler and the kubelets.
 
-Each kind's logic is a pure function from objects to a :class:`~.plan.Plan`; `reconcilers` and `node_agents` find what
-a change concerns and hand the plan to the :class:`~.executor.Executor`. :class:`Controllers` runs them all;
-:class:`Workloads` is how a test makes pods slow, crash, or their node vanish.
+The logic of each kind is a pure function from objects to a `WritePlan`; a controller observes changes, enqueues the
+objects they affect, and hands the plan to the `Executor`. The rooms, lowest first:
+
+    machinery     queues, the view of the store, plans and their execution, Events, owner references
+    nodes         scheduler, kubelets and the node life cycle
+    workloads     Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs
+    housekeeping  garbage collection, namespaces, service accounts, endpoints, volumes, disruption budgets
+
+`manager` runs them all. A test controls pods and nodes through `kapsa.devcluster.workloads`.
 """
-
-from kapsa.devcluster.embedded.controllers.manager import Controllers
-from kapsa.devcluster.embedded.controllers.workloads import Behaviour, Delays, Workloads
-
-__all__ = ["Behaviour", "Controllers", "Delays", "Workloads"]

@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.controllers.events import Recorder
-from kapsa.devcluster.embedded.controllers.executor import Executor
-from kapsa.devcluster.embedded.controllers.garbage_collector import GarbageCollector
-from kapsa.devcluster.embedded.controllers.kinds import NODE, POD, STORAGE_CLASS, Kind, Object
-from kapsa.devcluster.embedded.controllers.logs import read_log
-from kapsa.devcluster.embedded.controllers.namespaces import NamespaceController
-from kapsa.devcluster.embedded.controllers.node_agents import Kubelets, NodeController, Scheduler
-from kapsa.devcluster.embedded.controllers.nodes import new_node, report
-from kapsa.devcluster.embedded.controllers.queue import WorkQueue
-from kapsa.devcluster.embedded.controllers.reconcilers import RECONCILERS, Reconciler
-from kapsa.devcluster.embedded.controllers.service_accounts import ServiceAccountController
-from kapsa.devcluster.embedded.controllers.view import View
-from kapsa.devcluster.embedded.controllers.volumes import DEFAULT_CLASS, PROVISIONER
-from kapsa.devcluster.embedded.controllers.workloads import Workloads
+from kapsa.devcluster.embedded.controllers.housekeeping.controllers import HOUSEKEEPING_CONTROLLERS
+from kapsa.devcluster.embedded.controllers.housekeeping.garbage_collector import GarbageCollector
+from kapsa.devcluster.embedded.controllers.housekeeping.namespaces import NamespaceController
+from kapsa.devcluster.embedded.controllers.housekeeping.service_accounts import ServiceAccountController
+from kapsa.devcluster.embedded.controllers.housekeeping.volumes import DEFAULT_CLASS, PROVISIONER
+from kapsa.devcluster.embedded.controllers.machinery.events import Recorder
+from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
+from kapsa.devcluster.embedded.controllers.machinery.kinds import NODE, POD, STORAGE_CLASS, Kind, Object
+from kapsa.devcluster.embedded.controllers.machinery.owner_controller import Reconciler
+from kapsa.devcluster.embedded.controllers.machinery.queue import WorkQueue
+from kapsa.devcluster.embedded.controllers.machinery.view import View
+from kapsa.devcluster.embedded.controllers.nodes.kubelet import Kubelets
+from kapsa.devcluster.embedded.controllers.nodes.logs import read_log
+from kapsa.devcluster.embedded.controllers.nodes.node_lifecycle import NodeController
+from kapsa.devcluster.embedded.controllers.nodes.node_status import new_node, report
+from kapsa.devcluster.embedded.controllers.nodes.scheduler import Scheduler
+from kapsa.devcluster.embedded.controllers.workloads.controllers import WORKLOAD_CONTROLLERS
 from kapsa.devcluster.embedded.storage.store import Change, Collection
 from kapsa.devcluster.embedded.storage.stored_form import stored_form
 from kapsa.devcluster.embedded.verbs import Verbs
 from kapsa.devcluster.wire.exchange import Reply
+from kapsa.devcluster.workloads import Workloads
 
 __all__ = ["Controllers"]
 
@@ -66,7 +70,9 @@ class Controllers:
         self._node_controller = NodeController(
             backend, self._view, self._executor("node-controller"), self.workloads
         )
-        self._reconcilers = [self._reconciler(kind) for kind in RECONCILERS]
+        self._reconcilers = [
+            self._reconciler(kind) for kind in (*WORKLOAD_CONTROLLERS, *HOUSEKEEPING_CONTROLLERS)
+        ]
         self._listen(POD, self._scheduler.notice)
         self._listen(POD, self._kubelets.notice)
         self._listen(POD, self._node_controller.notice_pod)

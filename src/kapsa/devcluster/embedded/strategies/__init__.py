@@ -1,98 +1,14 @@
-"""What sets each built-in kind apart on its way to storage.
+"""Strategies: the peculiarities of each built-in kind on its way to storage.
 
-:func:`strategy_for` finds the strategy of a kind. A module holds one family of kinds: their defaults that OpenAPI
-does not carry, the status they begin with, what they allocate, what may not change, and the rules of the hand-written
-validation of the real server, in its words.
+A strategy holds the defaults that OpenAPI does not carry, the initial status, the addresses to allocate, the fields
+that must not change, and the rules of kube-apiserver's hand-written validation, in its words. The rooms, lowest first:
+
+    builtin     the strategy that all built-in kinds share, and the rules that many of them use
+    pods        pods and pod templates
+    workloads   the kinds that run pods: apps, batch, autoscaling
+    network     Services, endpoints, Ingresses and NetworkPolicies
+    policy      RBAC, quotas and limits, disruption budgets, webhook configurations
+    cluster     namespaces, nodes, storage, configuration, Events and Leases
+
+`catalog` maps a resource to its strategy.
 """
-
-from __future__ import annotations
-
-from kapsa.devcluster.embedded.custom.strategy import CustomResourceStrategy, DefinitionStrategy
-from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.strategies.addresses import Addresses
-from kapsa.devcluster.embedded.strategies.autoscaling import HorizontalPodAutoscalers
-from kapsa.devcluster.embedded.strategies.batch import CronJobs, Jobs
-from kapsa.devcluster.embedded.strategies.builtin import BuiltIn
-from kapsa.devcluster.embedded.strategies.configuration import ConfigMaps, Secrets
-from kapsa.devcluster.embedded.strategies.coordination import Leases, PriorityClasses
-from kapsa.devcluster.embedded.strategies.discovery import Endpoints, EndpointSlices
-from kapsa.devcluster.embedded.strategies.events import Events
-from kapsa.devcluster.embedded.strategies.limits import LimitRanges, ResourceQuotas
-from kapsa.devcluster.embedded.strategies.namespaces import Namespaces
-from kapsa.devcluster.embedded.strategies.networking import IngressClasses, Ingresses, NetworkPolicies
-from kapsa.devcluster.embedded.strategies.nodes import Nodes
-from kapsa.devcluster.embedded.strategies.pods import Pods
-from kapsa.devcluster.embedded.strategies.policy import PodDisruptionBudgets
-from kapsa.devcluster.embedded.strategies.rbac import RoleBindings, Roles
-from kapsa.devcluster.embedded.strategies.services import Services
-from kapsa.devcluster.embedded.strategies.storage import (
-    PersistentVolumeClaims,
-    PersistentVolumes,
-    StorageClasses,
-)
-from kapsa.devcluster.embedded.strategies.webhooks import WebhookConfigurations
-from kapsa.devcluster.embedded.strategies.workloads import (
-    ControllerRevisions,
-    DaemonSets,
-    Deployments,
-    ReplicaSets,
-    ReplicationControllers,
-    StatefulSets,
-)
-from kapsa.devcluster.embedded.writing.strategy import Strategy
-
-__all__ = ["Addresses", "BuiltIn", "strategy_for"]
-
-_RBAC = "rbac.authorization.k8s.io"
-_ADMISSION = "admissionregistration.k8s.io"
-
-_KINDS: dict[tuple[str, str], type[BuiltIn]] = {
-    ("", "configmaps"): ConfigMaps,
-    ("", "endpoints"): Endpoints,
-    ("", "events"): Events,
-    ("", "limitranges"): LimitRanges,
-    ("", "namespaces"): Namespaces,
-    ("", "nodes"): Nodes,
-    ("", "persistentvolumeclaims"): PersistentVolumeClaims,
-    ("", "persistentvolumes"): PersistentVolumes,
-    ("", "pods"): Pods,
-    ("", "replicationcontrollers"): ReplicationControllers,
-    ("", "resourcequotas"): ResourceQuotas,
-    ("", "secrets"): Secrets,
-    ("", "services"): Services,
-    ("apps", "controllerrevisions"): ControllerRevisions,
-    ("apps", "daemonsets"): DaemonSets,
-    ("apps", "deployments"): Deployments,
-    ("apps", "replicasets"): ReplicaSets,
-    ("apps", "statefulsets"): StatefulSets,
-    ("autoscaling", "horizontalpodautoscalers"): HorizontalPodAutoscalers,
-    ("batch", "cronjobs"): CronJobs,
-    ("batch", "jobs"): Jobs,
-    ("coordination.k8s.io", "leases"): Leases,
-    ("discovery.k8s.io", "endpointslices"): EndpointSlices,
-    ("events.k8s.io", "events"): Events,
-    ("networking.k8s.io", "ingressclasses"): IngressClasses,
-    ("networking.k8s.io", "ingresses"): Ingresses,
-    ("networking.k8s.io", "networkpolicies"): NetworkPolicies,
-    ("policy", "poddisruptionbudgets"): PodDisruptionBudgets,
-    ("scheduling.k8s.io", "priorityclasses"): PriorityClasses,
-    ("storage.k8s.io", "storageclasses"): StorageClasses,
-    (_RBAC, "clusterrolebindings"): RoleBindings,
-    (_RBAC, "clusterroles"): Roles,
-    (_RBAC, "rolebindings"): RoleBindings,
-    (_RBAC, "roles"): Roles,
-    (_ADMISSION, "mutatingwebhookconfigurations"): WebhookConfigurations,
-    (_ADMISSION, "validatingwebhookconfigurations"): WebhookConfigurations,
-}
-
-
-def strategy_for(info: ResourceInfo, addresses: Addresses) -> Strategy:
-    """The strategy of a resource; custom resources and plain kinds get the plain one."""
-    if info.is_custom:
-        return CustomResourceStrategy(info)
-    if (info.group, info.resource) == ("apiextensions.k8s.io", "customresourcedefinitions"):
-        return DefinitionStrategy(info)
-    kind = _KINDS.get((info.group, info.resource))
-    if kind is not None:
-        return kind(info, addresses)
-    return Strategy(info)

@@ -1,0 +1,88 @@
+"""What every namespace is given: the `default` ServiceAccount and the root CA's ConfigMap."""
+
+from __future__ import annotations
+
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
+from kapsa.devcluster.embedded.controllers.machinery.kinds import (
+    CONFIG_MAP,
+    NAMESPACE,
+    SERVICE_ACCOUNT,
+    Kind,
+    Object,
+)
+from kapsa.devcluster.embedded.controllers.machinery.plan import Create, Plan
+from kapsa.devcluster.embedded.controllers.machinery.queue import Key, WorkQueue
+from kapsa.devcluster.embedded.controllers.machinery.view import View
+from kapsa.devcluster.embedded.storage.store import Change, Collection
+
+ACCOUNT = "default"
+CERTIFICATE = "kube-root-ca.crt"
+_DESCRIPTION = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
+    "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of "
+    "Kubernetes clusters."
+)
+
+
+def plan(namespace: Object, *, has_account: bool, has_certificate: bool, certificate: str) -> Plan:
+    """Create what a namespace lacks."""
+    plan = Plan()
+    name = namespace["metadata"]["name"]
+    if (namespace.get("status") or {}).get("phase") == "Terminating":
+        return plan
+    if not has_account:
+        account = {"metadata": {"name": ACCOUNT, "namespace": name}}
+        plan.do(Create(SERVICE_ACCOUNT, account, exists_ok=True))
+    if not has_certificate:
+        metadata = {
+            "name": CERTIFICATE,
+            "namespace": name,
+            "annotations": {"kubernetes.io/description": _DESCRIPTION},
+        }
+        config_map = {"metadata": metadata, "data": {"ca.crt": certificate}}
+        plan.do(Create(CONFIG_MAP, config_map, exists_ok=True))
+    return plan
+
+
+class ServiceAccountController:
+    """Keeps both there: deleted, they come back."""
+
+    name = "serviceaccount-controller"
+
+    def __init__(self, backend: Backend, view: View, executor: Executor, certificate: str = "") -> None:
+        self._backend = backend
+        self._view = view
+        self._executor = executor
+        self._certificate = certificate
+        self.queue = WorkQueue(self.name, self._process)
+
+    def start(self) -> None:
+        for stored in self._backend.store.collection("", "namespaces").current():
+            self.queue.add(("", stored.name))
+
+    def follow(self, collection: Collection, change: Change) -> None:
+        if collection.key == ("", "namespaces"):
+            if change.type == "ADDED":
+                self.queue.add(("", change.object.name))
+        elif change.type == "DELETED" and (
+            (collection.key == ("", "serviceaccounts") and change.object.name == ACCOUNT)
+            or (collection.key == ("", "configmaps") and change.object.name == CERTIFICATE)
+        ):
+            self.queue.add(("", change.object.namespace))
+
+    async def _process(self, key: Key) -> None:
+        namespace = self._view.get(NAMESPACE, "", key[1])
+        if namespace is None:
+            return
+        await self._executor.run(
+            plan(
+                namespace,
+                has_account=self._has(SERVICE_ACCOUNT, key[1], ACCOUNT),
+                has_certificate=self._has(CONFIG_MAP, key[1], CERTIFICATE),
+                certificate=self._certificate,
+            )
+        )
+
+    def _has(self, kind: Kind, namespace: str, name: str) -> bool:
+        return self._view.get(kind, namespace, name) is not None

@@ -1,0 +1,205 @@
+"""Volumes: claims of a class we provision get a volume and are bound; what is in use is not removed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from kapsa.devcluster.embedded.controllers.machinery.kinds import CLAIM, VOLUME, Object
+from kapsa.devcluster.embedded.controllers.machinery.ownership import is_deleting
+from kapsa.devcluster.embedded.controllers.machinery.plan import (
+    Create,
+    Delete,
+    Note,
+    Plan,
+    Record,
+    Update,
+    UpdateStatus,
+)
+from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished
+from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
+from kapsa.devcluster.embedded.strategies.cluster.storage import CLAIM_PROTECTION, VOLUME_PROTECTION
+from kapsa.schemas.quantities import parse
+
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+PROVISIONER = "devcluster.kapsa.dev/memory"
+BOUND_BY_US = "pv.kubernetes.io/bound-by-controller"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+
+
+def default_class(classes: list[Object]) -> str | None:
+    """The name of the default StorageClass; the newest wins when several say they are."""
+    marked = [c for c in classes if (c["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"]
+    marked.sort(key=lambda c: (c["metadata"]["creationTimestamp"], c["metadata"]["name"]))
+    return marked[-1]["metadata"]["name"] if marked else None
+
+
+def plan_claim(
+    claim: Object, volumes: list[Object], classes: list[Object], pods: list[Object], now: datetime
+) -> Plan:
+    """One step of a PersistentVolumeClaim."""
+    plan = Plan()
+    if is_deleting(claim):
+        _release_claim(plan, claim, pods)
+        return plan
+    if (claim.get("status") or {}).get("phase") == "Bound":
+        _grow(plan, claim)
+        return plan
+    class_name = claim["spec"].get("storageClassName")
+    if class_name is None:
+        class_name = default_class(classes)
+        if class_name is not None:
+            plan.do(Update(CLAIM, {**claim, "spec": {**claim["spec"], "storageClassName": class_name}}))
+            return plan
+    volume = _matching(claim, class_name or "", volumes)
+    if volume is not None:
+        _bind(plan, claim, volume)
+        return plan
+    _provision(plan, claim, class_name or "", classes, now)
+    return plan
+
+
+def _matching(claim: Object, class_name: str, volumes: list[Object]) -> Object | None:
+    uid, wanted = claim["metadata"]["uid"], claim["spec"].get("volumeName")
+    amount = parse(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0"))
+    fitting = []
+    for volume in volumes:
+        spec = volume["spec"]
+        reference = spec.get("claimRef") or {}
+        if reference.get("uid") == uid or (wanted and volume["metadata"]["name"] == wanted):
+            return volume
+        free = not reference and (volume.get("status") or {}).get("phase") in (None, "Pending", "Available")
+        same_class = (spec.get("storageClassName") or "") == class_name
+        modes = set(claim["spec"].get("accessModes") or ()) <= set(spec.get("accessModes") or ())
+        size = parse((spec.get("capacity") or {}).get("storage", "0"))
+        if free and same_class and modes and size >= amount and not wanted and not is_deleting(volume):
+            fitting.append((size, volume["metadata"]["name"], volume))
+    return min(fitting, key=lambda entry: entry[:2])[2] if fitting else None
+
+
+def _bind(plan: Plan, claim: Object, volume: Object) -> None:
+    """Volume first, then claim, each spec before its status, as the binder does: one write a step."""
+    metadata = claim["metadata"]
+    reference = {
+        "kind": "PersistentVolumeClaim",
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "apiVersion": "v1",
+        "resourceVersion": metadata["resourceVersion"],
+    }
+    if (volume["spec"].get("claimRef") or {}).get("uid") != metadata["uid"]:
+        annotations = {**(volume["metadata"].get("annotations") or {}), BOUND_BY_US: "yes"}
+        changed = {**volume, "spec": {**volume["spec"], "claimRef": reference}}
+        plan.do(Update(VOLUME, {**changed, "metadata": {**volume["metadata"], "annotations": annotations}}))
+        return
+    if (volume.get("status") or {}).get("phase") != "Bound":
+        plan.do(
+            UpdateStatus(VOLUME, {**volume, "status": {**(volume.get("status") or {}), "phase": "Bound"}})
+        )
+    name = volume["metadata"]["name"]
+    if claim["spec"].get("volumeName") != name:
+        annotations = {**(metadata.get("annotations") or {}), BIND_COMPLETED: "yes", BOUND_BY_US: "yes"}
+        changed = {**claim, "spec": {**claim["spec"], "volumeName": name}}
+        plan.do(Update(CLAIM, {**changed, "metadata": {**metadata, "annotations": annotations}}))
+        return
+    status = {
+        "phase": "Bound",
+        "accessModes": volume["spec"].get("accessModes"),
+        "capacity": volume["spec"].get("capacity"),
+    }
+    plan.do(UpdateStatus(CLAIM, {**claim, "status": status}))
+
+
+def _provision(plan: Plan, claim: Object, class_name: str, classes: list[Object], now: datetime) -> None:
+    found = next((c for c in classes if c["metadata"]["name"] == class_name), None)
+    if found is None:
+        text = (
+            f'storageclass.storage.k8s.io "{class_name}" not found'
+            if class_name
+            else "no persistent volumes available for this claim and no storage class is set"
+        )
+        reason, kind = ("ProvisioningFailed", "Warning") if class_name else ("FailedBinding", "Normal")
+        plan.do(Record(Note(claim, reason, text, kind, "persistentvolume-controller")))
+        return
+    if found["provisioner"] != PROVISIONER or claim["spec"].get("volumeName"):
+        return
+    plan.do(Create(VOLUME, _volume(claim, found, now), exists_ok=True))
+
+
+def _volume(claim: Object, storage_class: Object, now: datetime) -> Object:
+    metadata = claim["metadata"]
+    name = f"pvc-{metadata['uid']}"
+    spec: dict[str, Any] = {
+        "capacity": {"storage": claim["spec"]["resources"]["requests"]["storage"]},
+        "accessModes": claim["spec"]["accessModes"],
+        "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy") or "Delete",
+        "storageClassName": storage_class["metadata"]["name"],
+        "volumeMode": claim["spec"].get("volumeMode") or "Filesystem",
+        "hostPath": {"path": f"/var/lib/devcluster/{name}", "type": "DirectoryOrCreate"},
+        "claimRef": {
+            "kind": "PersistentVolumeClaim",
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "apiVersion": "v1",
+            "resourceVersion": metadata["resourceVersion"],
+        },
+    }
+    annotations = {"pv.kubernetes.io/provisioned-by": storage_class["provisioner"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": spec,
+        "status": {"phase": "Pending", "lastPhaseTransitionTime": render(now)},
+    }
+
+
+def _grow(plan: Plan, claim: Object) -> None:
+    """A bound claim that asks for more has it at once."""
+    wanted = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
+    status = claim.get("status") or {}
+    has = (status.get("capacity") or {}).get("storage")
+    if wanted and has and parse(wanted) > parse(has):
+        capacity = {**status["capacity"], "storage": wanted}
+        plan.do(UpdateStatus(CLAIM, {**claim, "status": {**status, "capacity": capacity}}))
+
+
+def _release_claim(plan: Plan, claim: Object, pods: list[Object]) -> None:
+    finalizers = claim["metadata"].get("finalizers") or []
+    if CLAIM_PROTECTION not in finalizers or any(_uses(pod, claim) for pod in pods):
+        return
+    left = [f for f in finalizers if f != CLAIM_PROTECTION]
+    plan.do(Update(CLAIM, {**claim, "metadata": {**claim["metadata"], "finalizers": left}}))
+
+
+def _uses(pod: Object, claim: Object) -> bool:
+    if is_finished(pod):
+        return False
+    name = claim["metadata"]["name"]
+    sources = [v.get("persistentVolumeClaim") or {} for v in pod["spec"].get("volumes") or ()]
+    return any(source.get("claimName") == name for source in sources)
+
+
+def plan_volume(volume: Object, claim: Object | None) -> Plan:
+    """One step of a PersistentVolume: free, or released when its claim went."""
+    plan = Plan()
+    status, spec = volume.get("status") or {}, volume["spec"]
+    reference = spec.get("claimRef")
+    bound = claim is not None and reference is not None and claim["metadata"]["uid"] == reference.get("uid")
+    if is_deleting(volume):
+        finalizers = volume["metadata"].get("finalizers") or []
+        if VOLUME_PROTECTION in finalizers and not bound:
+            left = [f for f in finalizers if f != VOLUME_PROTECTION]
+            plan.do(Update(VOLUME, {**volume, "metadata": {**volume["metadata"], "finalizers": left}}))
+        return plan
+    if reference is None or not reference.get("uid"):
+        if status.get("phase") in (None, "Pending"):
+            plan.do(UpdateStatus(VOLUME, {**volume, "status": {**status, "phase": "Available"}}))
+    elif not bound and status.get("phase") == "Bound":
+        if spec.get("persistentVolumeReclaimPolicy") == "Delete":
+            plan.do(Delete(VOLUME, volume))
+        else:
+            plan.do(UpdateStatus(VOLUME, {**volume, "status": {**status, "phase": "Released"}}))
+    return plan

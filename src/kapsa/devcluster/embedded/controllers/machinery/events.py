@@ -1,0 +1,123 @@
+"""Events: what happened to whom, with repeats counted instead of stored again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers.machinery.kinds import EVENT, Object
+from kapsa.devcluster.embedded.controllers.machinery.plan import Note
+from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
+from kapsa.devcluster.embedded.storage.stored_form import stored_form
+from kapsa.devcluster.embedded.verbs import Verbs
+from kapsa.devcluster.wire.status_errors import ApiError
+
+_REMEMBERED = 4096
+_MESSAGE_LIMIT = 1024
+
+
+class Recorder:
+    """Writes Events the way client-go's recorder does."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._known: OrderedDict[tuple[str, ...], tuple[str, str]] = OrderedDict()
+        self._sequence = 0
+
+    async def record(self, note: Note, message: str, component: str, manager: str) -> None:
+        """Record a note; an Event that cannot be written is lost, as it is everywhere."""
+        message = message[:_MESSAGE_LIMIT]
+        metadata = note.about["metadata"]
+        key = (component, note.type, note.reason, message, metadata["uid"])
+        verbs = Verbs(self._backend, manager=manager)
+        try:
+            if not await self._count(verbs, key):
+                self._create(note, message, component, manager, key)
+        except ApiError:
+            self._known.pop(key, None)
+
+    async def _count(self, verbs: Verbs, key: tuple[str, ...]) -> bool:
+        known = self._known.get(key)
+        if known is None:
+            return False
+        info = verbs.resource(EVENT.group, EVENT.version, EVENT.resource)
+        event = verbs.find(info, *known)
+        if event is None:
+            return False
+        event["count"] = event.get("count", 1) + 1
+        event["lastTimestamp"] = self._backend.now()
+        await verbs.update(info, event)
+        return True
+
+    def _create(self, note: Note, message: str, component: str, manager: str, key: tuple[str, ...]) -> None:
+        """Straight into the store: half of a busy cluster's writes are Events, and these are well formed."""
+        metadata = note.about["metadata"]
+        namespace = metadata.get("namespace") or "default"
+        if not self._is_open(namespace):
+            return
+        now = self._backend.clock.now()
+        self._sequence += 1
+        name = f"{metadata['name']}.{int(now.timestamp()) * 10**9 + self._sequence:x}"
+        stamp, revision = render(now), self._backend.store.next_revision
+        info = self._backend.registry.get(EVENT.group, EVENT.version, EVENT.resource)
+        event: Object = {
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": self._backend.new_uid(),
+                "resourceVersion": str(revision),
+                "creationTimestamp": stamp,
+                "managedFields": [_managed(manager, stamp)],
+            },
+            "involvedObject": _reference(note.about),
+            "reason": note.reason,
+            "message": message,
+            "source": {"component": component},
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "count": 1,
+            "type": note.type,
+            "eventTime": None,
+            "reportingComponent": component,
+            "reportingInstance": "",
+        }
+        self._backend.collection(info).put(stored_form(info, event, revision))
+        self._known[key] = namespace, name
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+    def _is_open(self, namespace: str) -> bool:
+        """Whether the namespace takes anything new: an Event must not hold up its end."""
+        stored = self._backend.store.collection("", "namespaces").get(namespace)
+        return stored is not None and b'"deletionTimestamp":"' not in stored.body
+
+
+def _reference(obj: Object) -> dict[str, Any]:
+    metadata = obj["metadata"]
+    reference = {"kind": obj["kind"]}
+    if metadata.get("namespace"):
+        reference["namespace"] = metadata["namespace"]
+    reference.update(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        apiVersion=obj["apiVersion"],
+        resourceVersion=metadata.get("resourceVersion", ""),
+    )
+    return reference
+
+
+_FIELDS = ("count", "firstTimestamp", "involvedObject", "lastTimestamp", "message", "reason")
+_FIELDS_V1: dict[str, Any] = {f"f:{field}": {} for field in (*_FIELDS, "reportingComponent", "type")}
+_FIELDS_V1["f:source"] = {"f:component": {}}
+
+
+def _managed(manager: str, stamp: str) -> dict[str, Any]:
+    return {
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": "v1",
+        "time": stamp,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": _FIELDS_V1,
+    }

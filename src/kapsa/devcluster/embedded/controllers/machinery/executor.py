@@ -1,0 +1,124 @@
+"""The edge where plans become writes."""
+
+from __future__ import annotations
+
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers.machinery.events import Recorder
+from kapsa.devcluster.embedded.controllers.machinery.kinds import Kind, Object
+from kapsa.devcluster.embedded.controllers.machinery.plan import (
+    Action,
+    Create,
+    Delete,
+    Note,
+    Plan,
+    Record,
+    Update,
+)
+from kapsa.devcluster.embedded.controllers.machinery.queue import Retry
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.verbs import Verbs
+from kapsa.devcluster.wire.exchange import UserInfo
+from kapsa.devcluster.wire.status_errors import ApiError
+
+_AUTHENTICATED = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
+
+
+class Executor:
+    """Writes in the name of one controller."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        recorder: Recorder,
+        *,
+        account: str,
+        component: str = "",
+        manager: str = "kube-controller-manager",
+        user: str = "",
+    ) -> None:
+        self._backend = backend
+        self._recorder = recorder
+        self._component = component or account
+        self._manager = manager
+        identity = UserInfo(
+            username=user or f"system:serviceaccount:kube-system:{account}",
+            groups=("system:authenticated",) if user else _AUTHENTICATED,
+        )
+        self._verbs = Verbs(backend, user=identity, manager=manager)
+        self._infos: dict[Kind, ResourceInfo] = {}
+
+    def info(self, kind: Kind) -> ResourceInfo:
+        found = self._infos.get(kind)
+        if found is None:
+            found = self._infos[kind] = self._verbs.resource(kind.group, kind.version, kind.resource)
+        return found
+
+    async def run(self, plan: Plan) -> None:
+        """Carry out every action in order.
+
+        :raises Retry: when one was overtaken by another writer; the plan must be made anew.
+        :raises ApiError: when one was refused.
+        """
+        for action in plan.actions:
+            await self.do(action)
+
+    async def do(self, action: Action) -> Object | None:
+        """Carry out one action; what it wrote, if it wrote an object."""
+        if isinstance(action, Record):
+            await self.note(action.note)
+            return None
+        try:
+            written = await self._write(action)
+        except ApiError as error:
+            return await self._failed(action, error)
+        done = None if not isinstance(action, Create | Update | Delete) else action.done
+        if done is not None and (written is not None or isinstance(action, Delete)):
+            name = (written or action.object)["metadata"]["name"]
+            await self.note(done, name=name)
+        return written
+
+    async def _write(self, action: Create | Update | Delete | Action) -> Object | None:
+        if isinstance(action, Create):
+            return await self._verbs.create(self.info(action.kind), action.object)
+        if isinstance(action, Update):
+            return await self._verbs.update(self.info(action.kind), action.object)
+        if isinstance(action, Delete):
+            metadata = action.object["metadata"]
+            await self._verbs.delete(
+                self.info(action.kind),
+                metadata.get("namespace", ""),
+                metadata["name"],
+                uid=metadata["uid"],
+                grace_seconds=action.grace,
+                propagation=action.propagation,
+            )
+            return None
+        assert not isinstance(action, Record)
+        return await self._verbs.update_status(self.info(action.kind), action.object)
+
+    async def _failed(self, action: Action, error: ApiError) -> Object | None:
+        if error.reason == "AlreadyExists" and isinstance(action, Create) and action.exists_ok:
+            return None
+        if error.reason == "NotFound" and not isinstance(action, Create):
+            return None
+        if is_terminating_namespace(error):
+            return None
+        if error.reason == "Conflict":
+            if isinstance(action, Delete):
+                # The precondition failed: the object of that uid is gone already.
+                return None
+            raise Retry from None
+        if isinstance(action, Create | Delete) and action.failed is not None:
+            await self.note(action.failed, error=error.message)
+        raise error
+
+    async def note(self, note: Note, *, name: str = "", error: str = "") -> None:
+        """Record an Event."""
+        message = note.message.replace("{name}", name).replace("{error}", error)
+        await self._recorder.record(note, message, note.component or self._component, self._manager)
+
+
+def is_terminating_namespace(error: ApiError) -> bool:
+    """Whether a create was refused because its namespace is ending: nothing to do about it."""
+    causes = (error.details or {}).get("causes") or ()
+    return error.reason == "Forbidden" and any(c.get("reason") == "NamespaceTerminating" for c in causes)

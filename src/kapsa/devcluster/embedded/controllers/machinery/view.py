@@ -1,0 +1,154 @@
+"""The cluster as controllers read it: always the newest state, decoded once a revision, indexed by controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sized
+
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers.machinery.kinds import (
+    CONTROLLER_REVISION,
+    JOB,
+    POD,
+    REPLICA_SET,
+    Kind,
+    Object,
+)
+from kapsa.devcluster.embedded.controllers.machinery.ownership import controller_uid
+from kapsa.devcluster.embedded.storage.store import Change, Collection, Stored
+from kapsa.devcluster.embedded.storage.stored_form import decode
+
+_INDEXED = (POD, REPLICA_SET, JOB, CONTROLLER_REVISION)
+
+
+class Crowd:
+    """The pods of each node, counted without looking at them."""
+
+    def __init__(self, by_node: Mapping[str, Sized], pods: Callable[[str], list[Object]]) -> None:
+        self._by_node = by_node
+        self.pods = pods
+
+    def count(self, node: str) -> int:
+        return len(self._by_node.get(node, ()))
+
+
+class View:
+    """Reads straight from the store, so a controller never acts on a stale cache.
+
+    What it hands out is shared: a reader must not change it.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._store = backend.store
+        self._decoded: dict[tuple[str, str], dict[str, tuple[int, Object]]] = {}
+        self._by_controller: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+        self._controller: dict[tuple[str, str], dict[str, str]] = {}
+        self._by_node: dict[str, dict[str, None]] = {}
+        self._node: dict[str, str] = {}
+        for kind in _INDEXED:
+            self._by_controller[kind.group, kind.resource] = {}
+            self._controller[kind.group, kind.resource] = {}
+            collection = self._collection(kind)
+            for stored in collection.current():
+                self._index(collection.key, stored)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        stored = self._collection(kind).get(f"{namespace}/{name}" if kind.namespaced else name)
+        return None if stored is None else self._decode((kind.group, kind.resource), stored)
+
+    def objects(self, kind: Kind, namespace: str = "") -> list[Object]:
+        collection = self._collection(kind)
+        prefix = f"{namespace}/" if namespace and kind.namespaced else ""
+        return [self._decode(collection.key, stored) for stored in collection.current(prefix)]
+
+    def count(self, kind: Kind) -> int:
+        return len(self._collection(kind))
+
+    def owned(self, kind: Kind, uid: str) -> list[Object]:
+        """Objects of a kind whose controller has this uid."""
+        return self._many(kind, self._by_controller[kind.group, kind.resource].get(uid, ()))
+
+    def orphans(self, kind: Kind, namespace: str) -> list[Object]:
+        """Objects of a kind without a controller: candidates for adoption."""
+        prefix = f"{namespace}/"
+        keys = self._by_controller[kind.group, kind.resource].get("", ())
+        return self._many(kind, [key for key in keys if key.startswith(prefix)])
+
+    def pods_on(self, node: str) -> list[Object]:
+        return self._many(POD, self._by_node.get(node, ()))
+
+    @property
+    def crowd(self) -> Crowd:
+        return Crowd(self._by_node, self.pods_on)
+
+    def nodes_with_pods(self) -> list[str]:
+        return [node for node, keys in self._by_node.items() if node and keys]
+
+    def unscheduled(self) -> list[Object]:
+        return self._many(POD, self._by_node.get("", ()))
+
+    def keeps(self, key: tuple[str, str]) -> bool:
+        """Whether there is an index of this resource to keep in step."""
+        return key in self._controller
+
+    def follow(self, collection: Collection, change: Change) -> tuple[Object | None, Object | None]:
+        """Keep the indexes in step with a change; the object after it and before it."""
+        key = collection.key
+        old = None
+        if change.previous is not None:
+            known = self._decoded.get(key, {}).get(change.object.key)
+            fresh = known is not None and known[0] == change.previous.revision
+            old = known[1] if known is not None and fresh else decode(change.previous)
+        if change.type == "DELETED":
+            self._decoded.get(key, {}).pop(change.object.key, None)
+            if key in self._controller:
+                self._unindex(key, change.object.key)
+            return None, old
+        if key in self._controller:
+            self._index(key, change.object)
+        return self._decode(key, change.object), old
+
+    def _collection(self, kind: Kind) -> Collection:
+        return self._store.collection(kind.group, kind.resource)
+
+    def _many(self, kind: Kind, keys: Iterable[str]) -> list[Object]:
+        collection = self._collection(kind)
+        found = (collection.get(key) for key in list(keys))
+        return [self._decode(collection.key, stored) for stored in found if stored is not None]
+
+    def _decode(self, key: tuple[str, str], stored: Stored) -> Object:
+        decoded = self._decoded.setdefault(key, {})
+        known = decoded.get(stored.key)
+        if known is not None and known[0] == stored.revision:
+            return known[1]
+        obj = decode(stored)
+        decoded[stored.key] = stored.revision, obj
+        return obj
+
+    def _index(self, key: tuple[str, str], stored: Stored) -> None:
+        obj = self._decode(key, stored)
+        uid = controller_uid(obj)
+        if self._controller[key].get(stored.key) != uid:
+            self._drop(self._by_controller[key], self._controller[key].get(stored.key), stored.key)
+            self._controller[key][stored.key] = uid
+            self._by_controller[key].setdefault(uid, {})[stored.key] = None
+        if key == (POD.group, POD.resource):
+            node = obj["spec"].get("nodeName") or ""
+            if self._node.get(stored.key) != node:
+                self._drop(self._by_node, self._node.get(stored.key), stored.key)
+                self._node[stored.key] = node
+                self._by_node.setdefault(node, {})[stored.key] = None
+
+    def _unindex(self, key: tuple[str, str], object_key: str) -> None:
+        self._drop(self._by_controller[key], self._controller[key].pop(object_key, None), object_key)
+        if key == (POD.group, POD.resource):
+            self._drop(self._by_node, self._node.pop(object_key, None), object_key)
+
+    @staticmethod
+    def _drop(index: dict[str, dict[str, None]], value: str | None, key: str) -> None:
+        if value is None:
+            return
+        keys = index.get(value)
+        if keys is not None:
+            keys.pop(key, None)
+            if not keys:
+                del index[value]

@@ -1,0 +1,161 @@
+"""Nodes: how they report, how they are missed, and what happens to their pods then."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded.controllers.machinery.conditions import find
+from kapsa.devcluster.embedded.controllers.machinery.kinds import Object
+from kapsa.devcluster.embedded.controllers.machinery.ownership import is_deleting
+from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished
+from kapsa.devcluster.embedded.controllers.machinery.timestamps import render, seconds_since
+from kapsa.devcluster.embedded.controllers.nodes.placement import tolerates
+
+UNREACHABLE = "node.kubernetes.io/unreachable"
+NOT_READY = "node.kubernetes.io/not-ready"
+_RESOURCES = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "1k"}
+_GRACE = 50.0
+"""Seconds of silence after which a node counts as gone (node-monitor-grace-period)."""
+_HEALTHY = (
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+
+
+def new_node(number: int) -> Object:
+    """The nth node of a new cluster, counted from 1."""
+    name = f"node-{number}"
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {
+                "beta.kubernetes.io/arch": "amd64",
+                "beta.kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "node-role.kubernetes.io/worker": "",
+            },
+            "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
+        },
+        "spec": {},
+        "status": {
+            "addresses": [
+                {"type": "InternalIP", "address": f"10.0.{number // 250}.{number % 250 + 1}"},
+                {"type": "Hostname", "address": name},
+            ]
+        },
+    }
+
+
+class NodeLife(msgspec.Struct):
+    """The next moment of a node."""
+
+    status: Object | None = None
+    taints: list[dict[str, Any]] | None = None
+    """New taints to write; None when they stay."""
+    again: float | None = None
+    event: tuple[str, str] | None = None
+    """Reason and message."""
+
+
+def report(node: Object, *, silent_since: datetime | None, now: datetime) -> NodeLife:
+    """What a node's kubelet, or the node controller in its stead, writes now.
+
+    :param silent_since: when the kubelet was last heard; None while it is well.
+    """
+    status = node.get("status") or {}
+    ready = find(status.get("conditions"), "Ready")
+    if silent_since is None:
+        if ready is not None and ready["status"] == "True" and not _own_taints(node):
+            return NodeLife()
+        event = ("NodeReady", f"Node {node['metadata']['name']} status is now: NodeReady")
+        known = ready is not None
+        return NodeLife(status=_healthy(node, now), taints=_without_own(node), event=event if known else None)
+    quiet = (now - silent_since).total_seconds()
+    if quiet < _GRACE:
+        return NodeLife(again=_GRACE - quiet)
+    if ready is not None and ready["status"] == "Unknown":
+        return NodeLife()
+    moment = render(now)
+    lost = {
+        "status": "Unknown",
+        "lastTransitionTime": moment,
+        "reason": "NodeStatusUnknown",
+        "message": "Kubelet stopped posting node status.",
+    }
+    unknown = [{**condition, **lost} for condition in status.get("conditions") or ()]
+    own = [{"key": UNREACHABLE, "effect": e, "timeAdded": moment} for e in ("NoSchedule", "NoExecute")]
+    taints = [*_without_own(node), *own]
+    event = ("NodeNotReady", f"Node {node['metadata']['name']} status is now: NodeNotReady")
+    return NodeLife(status={**status, "conditions": unknown}, taints=taints, event=event)
+
+
+def _healthy(node: Object, now: datetime) -> Object:
+    status = dict(node.get("status") or {})
+    for field in ("capacity", "allocatable"):
+        status[field] = status.get(field) or dict(_RESOURCES)
+    moment = render(now)
+    before = status.get("conditions") or []
+    healthy = []
+    for type_, value, reason, message in _HEALTHY:
+        known = find(before, type_)
+        since = known["lastTransitionTime"] if known and known["status"] == value else moment
+        healthy.append(
+            {
+                "type": type_,
+                "status": value,
+                "lastHeartbeatTime": moment,
+                "lastTransitionTime": since,
+                "reason": reason,
+                "message": message,
+            }
+        )
+    own = {type_ for type_, _, _, _ in _HEALTHY}
+    status["conditions"] = healthy + [c for c in before if c["type"] not in own]
+    status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 10250}})
+    status["nodeInfo"] = status.get("nodeInfo") or {
+        "machineID": "",
+        "systemUUID": "",
+        "bootID": "",
+        "kernelVersion": "",
+        "osImage": "",
+        "containerRuntimeVersion": "containerd://2.1.0",
+        "kubeletVersion": "v1.36.3",
+        "kubeProxyVersion": "",
+        "operatingSystem": "linux",
+        "architecture": "amd64",
+    }
+    return status
+
+
+def _own_taints(node: Object) -> list[dict[str, Any]]:
+    return [t for t in node["spec"].get("taints") or () if t["key"] in (UNREACHABLE, NOT_READY)]
+
+
+def _without_own(node: Object) -> list[dict[str, Any]]:
+    return [t for t in node["spec"].get("taints") or () if t["key"] not in (UNREACHABLE, NOT_READY)]
+
+
+def evict_in(pod: Object, node: Object, now: datetime) -> float | None:
+    """Seconds until a pod must leave a node for its NoExecute taints; None when it may stay."""
+    if is_deleting(pod) or is_finished(pod):
+        return None
+    soonest: float | None = None
+    for taint in node["spec"].get("taints") or ():
+        if taint.get("effect") != "NoExecute":
+            continue
+        tolerating = [t for t in pod["spec"].get("tolerations") or () if tolerates([t], taint)]
+        if not tolerating:
+            return 0.0
+        limits = [t["tolerationSeconds"] for t in tolerating if t.get("tolerationSeconds") is not None]
+        if len(limits) == len(tolerating):
+            since = taint.get("timeAdded")
+            left = max(0.0, min(limits) - (seconds_since(since, now) if since else 0.0))
+            soonest = left if soonest is None else min(soonest, left)
+    return soonest

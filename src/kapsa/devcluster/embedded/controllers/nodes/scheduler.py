@@ -1,0 +1,117 @@
+"""The scheduler: binds pods to nodes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers.machinery.conditions import find
+from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
+from kapsa.devcluster.embedded.controllers.machinery.kinds import NODE, POD, Object
+from kapsa.devcluster.embedded.controllers.machinery.ownership import is_deleting
+from kapsa.devcluster.embedded.controllers.machinery.plan import Note, UpdateStatus
+from kapsa.devcluster.embedded.controllers.machinery.queue import Key, WorkQueue, key_of
+from kapsa.devcluster.embedded.controllers.machinery.timestamps import render, seconds_since
+from kapsa.devcluster.embedded.controllers.machinery.view import View
+from kapsa.devcluster.embedded.controllers.nodes import placement
+from kapsa.devcluster.embedded.storage.stored_form import decode, stored_form, with_revision
+from kapsa.devcluster.workloads import Workloads
+
+
+class Scheduler:
+    """Gives pods a node."""
+
+    name = "scheduler"
+
+    def __init__(self, backend: Backend, view: View, executor: Executor, workloads: Workloads) -> None:
+        self._backend = backend
+        self._view = view
+        self._executor = executor
+        self._workloads = workloads
+        self.queue = WorkQueue(self.name, self._process)
+
+    def start(self) -> None:
+        self.retry()
+
+    def retry(self) -> None:
+        """The nodes changed, or one has more room: look at every waiting pod again."""
+        for pod in self._view.unscheduled():
+            self.queue.add(key_of(pod))
+
+    def notice(self, new: Object | None, old: Object | None) -> None:
+        if new is None:
+            if old is not None and old["spec"].get("nodeName") and self._view.unscheduled():
+                self.retry()
+        elif not new["spec"].get("nodeName") and (
+            old is None or old["spec"].get("schedulingGates") != new["spec"].get("schedulingGates")
+        ):
+            self.queue.add(key_of(new))
+
+    async def _process(self, key: Key) -> None:
+        pod = self._view.get(POD, *key)
+        if pod is None or not _is_ours(pod):
+            return
+        now = self._backend.clock.now()
+        wait = self._workloads.behaviour(pod).delays.schedule - seconds_since(
+            pod["metadata"]["creationTimestamp"], now
+        )
+        if wait > 0:
+            self.queue.add_after(key, wait)
+            return
+        node, message = placement.choose(pod, self._view.objects(NODE), self._view.crowd)
+        if node is None:
+            await self._refuse(pod, message, now)
+            return
+        self._bind(key, node, now)
+        metadata = pod["metadata"]
+        text = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {node}"
+        await self._executor.note(Note(pod, "Scheduled", text))
+
+    def _bind(self, key: Key, node: str, now: datetime) -> None:
+        """What the binding subresource does: the one way to set a pod's node, and no change of its generation."""
+        info = self._executor.info(POD)
+        collection = self._backend.collection(info)
+        live = collection.get(info.object_key(*key))
+        if live is None:
+            return
+        pod = decode(live)
+        pod["spec"]["nodeName"] = node
+        status = pod.setdefault("status", {})
+        status["conditions"] = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"] + [
+            _scheduled("True", now)
+        ]
+        unchanged = stored_form(info, pod, live.revision)
+        collection.put(with_revision(unchanged, self._backend.store.next_revision))
+
+    async def _refuse(self, pod: Object, message: str, now: datetime) -> None:
+        status = pod.get("status") or {}
+        current = find(status.get("conditions"), "PodScheduled")
+        if current is not None and current.get("message") == message:
+            return
+        generation = pod["metadata"].get("generation", 1)
+        condition = {
+            **_scheduled("False", now),
+            "observedGeneration": generation,
+            "reason": "Unschedulable",
+            "message": message,
+        }
+        others = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"]
+        await self._executor.note(Note(pod, "FailedScheduling", message, "Warning"))
+        await self._executor.do(
+            UpdateStatus(POD, {**pod, "status": {**status, "conditions": [*others, condition]}})
+        )
+
+
+def _is_ours(pod: Object) -> bool:
+    spec = pod["spec"]
+    ours = spec.get("schedulerName", "default-scheduler") == "default-scheduler"
+    return ours and not spec.get("nodeName") and not spec.get("schedulingGates") and not is_deleting(pod)
+
+
+def _scheduled(status: str, now: datetime) -> Object:
+    return {
+        "type": "PodScheduled",
+        "status": status,
+        "lastProbeTime": None,
+        "lastTransitionTime": render(now),
+    }

@@ -1,0 +1,184 @@
+"""The controllers of workloads: observe changes and run the planners of this room."""
+
+from __future__ import annotations
+
+from kapsa.devcluster.embedded.controllers.machinery.executor import is_terminating_namespace
+from kapsa.devcluster.embedded.controllers.machinery.kinds import (
+    CLAIM,
+    CONTROLLER_REVISION,
+    CRON_JOB,
+    DAEMON_SET,
+    DEPLOYMENT,
+    JOB,
+    NODE,
+    POD,
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
+    STATEFUL_SET,
+    Kind,
+    Object,
+)
+from kapsa.devcluster.embedded.controllers.machinery.owner_controller import Reconciler, selector_of
+from kapsa.devcluster.embedded.controllers.machinery.ownership import controller_of
+from kapsa.devcluster.embedded.controllers.machinery.plan import Create, UpdateStatus
+from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_active
+from kapsa.devcluster.embedded.controllers.machinery.queue import Key, Retry, key_of
+from kapsa.devcluster.embedded.controllers.workloads import (
+    cronjobs,
+    daemonsets,
+    deployments,
+    jobs,
+    replicasets,
+    statefulsets,
+)
+from kapsa.devcluster.embedded.kinds.labels import matches, matches_map
+from kapsa.devcluster.wire.status_errors import ApiError
+
+
+class Deployments(Reconciler):
+    kind, account, dependents = DEPLOYMENT, "deployment-controller", (REPLICA_SET, POD)
+
+    def _notice_dependent(self, obj: Object | None) -> None:
+        super()._notice_dependent(obj)
+        # The Recreate strategy waits for the last old pod to be gone.
+        holder = None if obj is None else controller_of(obj)
+        if (
+            obj is not None
+            and obj["kind"] == POD.kind
+            and holder is not None
+            and holder["kind"] == REPLICA_SET.kind
+        ):
+            replica_set = self.view.get(REPLICA_SET, obj["metadata"]["namespace"], holder["name"])
+            owner = None if replica_set is None else controller_of(replica_set)
+            if owner is not None and "deletionTimestamp" in obj["metadata"]:
+                self.queue.add((obj["metadata"]["namespace"], owner["name"]))
+
+    def notice_orphan(self, kind: Kind, orphan: Object) -> None:
+        if kind == REPLICA_SET:
+            super().notice_orphan(kind, orphan)
+
+    async def sync(self, key: Key, owner: Object) -> None:
+        replica_sets = await self.claimed(REPLICA_SET, owner)
+        pods = [pod for rs in replica_sets for pod in self.view.owned(POD, rs["metadata"]["uid"])]
+        plan = deployments.plan(owner, replica_sets, pods, self.backend.clock.now())
+        for action in plan.actions:
+            if isinstance(action, Create) and await self._collides(action, owner):
+                await self.executor.do(UpdateStatus(DEPLOYMENT, deployments.collided(owner)))
+                return
+        await self.carry_out(key, plan)
+
+    async def _collides(self, action: Create, owner: Object) -> bool:
+        taken = self.view.get(REPLICA_SET, owner["metadata"]["namespace"], action.object["metadata"]["name"])
+        holder = None if taken is None else controller_of(taken)
+        return taken is not None and (holder is None or holder["uid"] != owner["metadata"]["uid"])
+
+
+class ReplicaSets(Reconciler):
+    kind, account, dependents = REPLICA_SET, "replicaset-controller", (POD,)
+
+    async def sync(self, key: Key, owner: Object) -> None:
+        pods = await self.claimed(POD, owner)
+        failure: str | None = None
+        plan = replicasets.plan_scale(self.kind, owner, pods, self._related(owner))
+        try:
+            await self.carry_out(key, plan)
+        except ApiError as error:
+            if is_terminating_namespace(error):
+                return
+            failure = error.message
+        uid = owner["metadata"]["uid"]
+        selector = selector_of(owner)
+        pods = [p for p in self.view.owned(POD, uid) if matches(selector, p["metadata"].get("labels") or {})]
+        owner = self.view.get(self.kind, *key) or owner
+        await self.carry_out(
+            key, replicasets.plan_status(self.kind, owner, pods, self.backend.clock.now(), failure)
+        )
+        if failure is not None:
+            # Told in the status and by an Event; nothing more to say, only to try again.
+            raise Retry
+
+    def _related(self, owner: Object) -> list[Object]:
+        holder = controller_of(owner)
+        if holder is None:
+            return self.view.owned(POD, owner["metadata"]["uid"])
+        siblings = self.view.owned(REPLICA_SET, holder["uid"]) if self.kind == REPLICA_SET else [owner]
+        return [
+            pod for rs in siblings for pod in self.view.owned(POD, rs["metadata"]["uid"]) if is_active(pod)
+        ]
+
+
+class ReplicationControllers(ReplicaSets):
+    kind, account = REPLICATION_CONTROLLER, "replication-controller"
+
+    def notice_orphan(self, kind: Kind, orphan: Object) -> None:
+        for owner in self.view.objects(self.kind, orphan["metadata"]["namespace"]):
+            selector = owner["spec"].get("selector")
+            if selector and matches_map(selector, orphan["metadata"].get("labels") or {}):
+                self.queue.add(key_of(owner))
+
+
+class StatefulSets(Reconciler):
+    kind, account, component = STATEFUL_SET, "statefulset-controller", "statefulset-controller"
+    dependents = (POD,)
+
+    async def sync(self, key: Key, owner: Object) -> None:
+        name = owner["metadata"]["name"]
+        pods = [p for p in await self.claimed(POD, owner) if statefulsets.parent_and_ordinal(p)[0] == name]
+        history = self.view.owned(CONTROLLER_REVISION, owner["metadata"]["uid"])
+        claims = {c["metadata"]["name"]: c for c in self.view.objects(CLAIM, owner["metadata"]["namespace"])}
+        await self.carry_out(key, statefulsets.plan(owner, pods, history, claims, self.backend.clock.now()))
+
+
+class DaemonSets(Reconciler):
+    kind, account, component = DAEMON_SET, "daemon-set-controller", "daemonset-controller"
+    dependents = (POD, NODE)
+
+    def notice(self, kind: Kind, new: Object | None, old: Object | None) -> None:
+        if kind == NODE:
+            if new is None or old is None or _placement_facts(new) != _placement_facts(old):
+                self.start()
+            return
+        super().notice(kind, new, old)
+
+    async def sync(self, key: Key, owner: Object) -> None:
+        pods = await self.claimed(POD, owner)
+        history = self.view.owned(CONTROLLER_REVISION, owner["metadata"]["uid"])
+        plan = daemonsets.plan(owner, pods, self.view.objects(NODE), history, self.backend.clock.now())
+        await self.carry_out(key, plan)
+
+
+def _placement_facts(node: Object) -> tuple[object, object, object]:
+    return node["metadata"].get("labels"), node["spec"].get("taints"), node["spec"].get("unschedulable")
+
+
+class Jobs(Reconciler):
+    kind, account, dependents = JOB, "job-controller", (POD,)
+
+    async def sync(self, key: Key, owner: Object) -> None:
+        managed = owner["spec"].get("managedBy")
+        if managed in (None, "kubernetes.io/job-controller"):
+            pods = await self.claimed(POD, owner)
+            await self.carry_out(key, jobs.plan(owner, pods, self.backend.clock.now()))
+
+
+class CronJobs(Reconciler):
+    kind, account, component = CRON_JOB, "cronjob-controller", "cronjob-controller"
+    dependents = (JOB,)
+
+    def notice_orphan(self, kind: Kind, orphan: Object) -> None:
+        """CronJobs adopt nothing."""
+
+    async def sync(self, key: Key, owner: Object) -> None:
+        owned = self.view.owned(JOB, owner["metadata"]["uid"])
+        await self.carry_out(key, cronjobs.plan(owner, owned, self.backend.clock.now()))
+
+
+WORKLOAD_CONTROLLERS: tuple[type[Reconciler], ...] = (
+    Deployments,
+    ReplicaSets,
+    ReplicationControllers,
+    StatefulSets,
+    DaemonSets,
+    Jobs,
+    CronJobs,
+)

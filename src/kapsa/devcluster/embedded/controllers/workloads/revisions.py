@@ -1,0 +1,90 @@
+"""ControllerRevisions: the template history of StatefulSets and DaemonSets, which `kubectl rollout undo` reads."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded.controllers.machinery.kinds import CONTROLLER_REVISION, Kind, Object
+from kapsa.devcluster.embedded.controllers.machinery.ownership import controller_reference
+from kapsa.devcluster.embedded.controllers.machinery.plan import Create, Delete, Plan, Update
+from kapsa.devcluster.embedded.controllers.workloads.templates import safe_hash
+
+HASH_LABEL = "controller.kubernetes.io/hash"
+REVISION_LABEL = "controller-revision-hash"
+
+
+class History(msgspec.Struct):
+    """The revisions of one owner, oldest first, and the one its template now is."""
+
+    revisions: list[Object]
+    latest: Object
+
+    def named(self, name: str) -> Object | None:
+        return next((r for r in [*self.revisions, self.latest] if r["metadata"]["name"] == name), None)
+
+
+def sort(revisions: list[Object]) -> list[Object]:
+    return sorted(
+        revisions,
+        key=lambda r: (r["revision"], r["metadata"].get("creationTimestamp") or "", r["metadata"]["name"]),
+    )
+
+
+def record(plan: Plan, kind: Kind, owner: Object, revisions: list[Object], *, label: str) -> History:
+    """The owner's history with its present template as the newest revision; plans the write that needs."""
+    revisions = sort(revisions)
+    data = _data(owner)
+    number = max((r["revision"] for r in revisions), default=0) + 1
+    equal = [r for r in revisions if r.get("data") == data]
+    if equal and equal[-1] is revisions[-1]:
+        return History(revisions, revisions[-1])
+    if equal:
+        # Rolled back: the old revision becomes the newest again.
+        latest = {**equal[-1], "revision": number}
+        plan.do(Update(CONTROLLER_REVISION, latest))
+        return History([r for r in revisions if r is not equal[-1]] + [latest], latest)
+    latest = _new(kind, owner, data, number, label)
+    plan.do(Create(CONTROLLER_REVISION, latest, exists_ok=True))
+    return History([*revisions, latest], latest)
+
+
+def _data(owner: Object) -> dict[str, Any]:
+    return {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
+
+
+def _new(kind: Kind, owner: Object, data: dict[str, Any], number: int, label: str) -> Object:
+    digest = safe_hash(data, (owner.get("status") or {}).get("collisionCount") or 0)
+    metadata = owner["metadata"]
+    labels = (owner["spec"]["template"].get("metadata") or {}).get("labels") or {}
+    own: dict[str, Any] = {
+        "name": f"{metadata['name'][:223]}-{digest}",
+        "namespace": metadata["namespace"],
+        "labels": {**labels, label: digest},
+        "ownerReferences": [controller_reference(kind, owner)],
+    }
+    if metadata.get("annotations"):
+        own["annotations"] = dict(metadata["annotations"])
+    return {
+        "apiVersion": CONTROLLER_REVISION.api_version,
+        "kind": CONTROLLER_REVISION.kind,
+        "metadata": own,
+        "data": copy.deepcopy(data),
+        "revision": number,
+    }
+
+
+def template(revision: Object) -> Object:
+    """The pod template a revision holds."""
+    held = copy.deepcopy(revision["data"]["spec"]["template"])
+    held.pop("$patch", None)
+    return dict(held)
+
+
+def truncate(plan: Plan, history: History, live: set[str], limit: int) -> None:
+    """Delete the oldest revisions nobody uses beyond the limit."""
+    unused = [r for r in history.revisions if r["metadata"]["name"] not in live and r is not history.latest]
+    for revision in unused[: max(0, len(unused) - limit)]:
+        plan.do(Delete(CONTROLLER_REVISION, revision))

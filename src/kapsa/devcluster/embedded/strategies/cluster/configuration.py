@@ -1,0 +1,137 @@
+"""ConfigMaps and Secrets."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.schemas.field_errors import FieldError, forbidden, invalid, required, too_long
+
+_KEY = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._")
+_SIZE = 1024 * 1024
+_REQUIRED_KEYS = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+_FROZEN = "field is immutable when `immutable` is set"
+
+
+class ConfigMaps(BuiltIn):
+    immutable_first = True
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        errors, size = [], 0
+        data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+        for key, value in data.items():
+            errors += [invalid(f"data[{key}]", key, problem) for problem in key_problems(key)]
+            if key in binary:
+                errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+            size += len(value.encode())
+        for key, value in binary.items():
+            errors += [invalid(f"binaryData[{key}]", key, problem) for problem in key_problems(key)]
+            size += len(value) * 3 // 4
+        if size > _SIZE:
+            errors.append(too_long("[]", _SIZE))
+        return errors
+
+    def immutable(self, obj: Object, old: Object) -> list[FieldError]:
+        return _frozen(obj, old, ("data", "binaryData"))
+
+
+class Secrets(BuiltIn):
+    immutable_first = True
+
+    def default(self, obj: Object) -> None:
+        obj["type"] = obj.get("type") or "Opaque"
+        plain = obj.pop("stringData", None)
+        if plain:
+            encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in plain.items()}
+            obj["data"] = {**(obj.get("data") or {}), **encoded}
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        errors: list[FieldError] = []
+        data, size = obj.get("data") or {}, 0
+        for key, value in data.items():
+            errors += [invalid(f"data[{key}]", key, problem) for problem in key_problems(key)]
+            size += len(value or "") * 3 // 4
+        if size > _SIZE:
+            errors.append(too_long("data", _SIZE))
+        kind = obj["type"]
+        for key in _REQUIRED_KEYS.get(kind, ()):
+            if key not in data:
+                errors.append(required(f"data[{key}]"))
+        if kind == "kubernetes.io/basic-auth" and "username" not in data and "password" not in data:
+            errors += [required("data[username]"), required("data[password]")]
+        if kind == "kubernetes.io/service-account-token":
+            annotations = obj["metadata"].get("annotations") or {}
+            if not annotations.get("kubernetes.io/service-account.name"):
+                errors.append(required("metadata.annotations[kubernetes.io/service-account.name]"))
+        if kind == "kubernetes.io/dockerconfigjson" and ".dockerconfigjson" in data:
+            errors += _docker_config(data[".dockerconfigjson"])
+        return errors
+
+    def immutable(self, obj: Object, old: Object) -> list[FieldError]:
+        errors = []
+        if obj["type"] != old["type"]:
+            errors.append(invalid("type", obj["type"], "field is immutable"))
+        return errors + _frozen(obj, old, ("data",))
+
+
+def key_problems(key: str) -> list[str]:
+    """What is wrong with a key of a ConfigMap or Secret."""
+    problems = []
+    if len(key) > 253:
+        problems.append("must be no more than 253 characters")
+    if not key or not set(key) <= _ALPHABET:
+        problems.append(_KEY)
+    if key in (".", ".."):
+        problems.append(f"must not be '{key}'")
+    elif key.startswith(".."):
+        problems.append("must not start with '..'")
+    return problems
+
+
+def _docker_config(text: str) -> list[FieldError]:
+    try:
+        content = base64.b64decode(text)
+        json.loads(content)
+    except json.JSONDecodeError as error:
+        why = _go_json_error(content.decode(errors="replace"), error)
+    except (ValueError, binascii.Error):
+        why = "invalid character looking for beginning of value"
+    else:
+        return []
+    return [invalid("data[.dockerconfigjson]", "<secret contents redacted>", why)]
+
+
+def _go_json_error(text: str, error: json.JSONDecodeError) -> str:
+    """A decoding error in the words of Go's encoding/json."""
+    if error.pos >= len(text):
+        return "unexpected end of JSON input"
+    character = text[error.pos]
+    shown = f"\\x{ord(character):02x}" if ord(character) < 0x20 else character
+    return f"invalid character '{shown}' looking for beginning of value"
+
+
+def _frozen(obj: Object, old: Object, fields: tuple[str, ...]) -> list[FieldError]:
+    if not old.get("immutable"):
+        return []
+    errors: list[FieldError] = []
+    if not obj.get("immutable"):
+        errors.append(forbidden("immutable", _FROZEN))
+    errors += [forbidden(field, _FROZEN) for field in fields if _plain(obj, field) != _plain(old, field)]
+    return errors
+
+
+def _plain(obj: Object, field: str) -> dict[str, Any]:
+    value: dict[str, Any] = obj.get(field) or {}
+    return value

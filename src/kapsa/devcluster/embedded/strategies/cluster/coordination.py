@@ -1,0 +1,44 @@
+"""Leases and PriorityClasses."""
+
+from __future__ import annotations
+
+from kapsa.devcluster.embedded.strategies.builtin import rules
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.schemas.field_errors import FieldError, forbidden, invalid
+
+
+class Leases(BuiltIn):
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj.get("spec") or {}
+        errors: list[FieldError] = []
+        duration = spec.get("leaseDurationSeconds")
+        if duration is not None and duration <= 0:
+            errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+        errors += rules.non_negative(spec.get("leaseTransitions"), "spec.leaseTransitions")
+        if spec.get("preferredHolder") and not spec.get("strategy"):
+            detail = "may only be specified if `strategy` is defined"
+            errors.append(forbidden("spec.preferredHolder", detail))
+        return errors
+
+
+class PriorityClasses(BuiltIn):
+    def default(self, obj: Object) -> None:
+        obj["preemptionPolicy"] = obj.get("preemptionPolicy") or "PreemptLowerPriority"
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        name, value = obj["metadata"].get("name") or "", obj.get("value") or 0
+        if name.startswith("system-"):
+            detail = "priority class names with 'system-' prefix are reserved for system use only"
+            return [forbidden("metadata.name", detail)]
+        if value > 1_000_000_000:
+            detail = "maximum allowed value of a user defined priority is 1000000000"
+            return [forbidden("value", detail)]
+        return []
+
+    def immutable(self, obj: Object, old: Object) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if obj.get("value") != old.get("value"):
+            errors.append(invalid("value", obj.get("value") or 0, "field is immutable"))
+        if obj.get("preemptionPolicy") != old.get("preemptionPolicy"):
+            errors.append(invalid("preemptionPolicy", obj.get("preemptionPolicy"), "field is immutable"))
+        return errors

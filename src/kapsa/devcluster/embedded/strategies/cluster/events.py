@@ -1,0 +1,81 @@
+"""Events, in the form of the core group and in that of events.k8s.io."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.writing import names
+from kapsa.schemas.field_errors import FieldError, invalid, required
+
+_LONGEST_LABEL = 128
+_LONGEST_NOTE = 1024
+
+
+class Events(BuiltIn):
+    """One kind with two sets of names; the real server speaks of the core group's, but for the reporter."""
+
+    @property
+    def _is_core(self) -> bool:
+        return not self.info.group
+
+    def _get(self, obj: Object, core: str, new: str) -> Any:
+        return obj.get(core if self._is_core else new)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        involved = self._get(obj, "involvedObject", "regarding") or {}
+        namespace, of = obj["metadata"].get("namespace") or "", involved.get("namespace") or ""
+        mismatch = invalid("involvedObject.namespace", of, "does not match event.namespace")
+        if not obj.get("eventTime"):
+            fits = namespace in ("", "default") if not of else namespace == of
+            return [] if fits else [mismatch]
+        errors = [mismatch] if not of and namespace not in ("default", "kube-system") else []
+        return errors + self._new_style(obj)
+
+    def _new_style(self, obj: Object) -> list[FieldError]:
+        """What an event with an eventTime must have."""
+        errors: list[FieldError] = []
+        field = "reportingComponent" if self._is_core else "reportingController"
+        reporter = obj.get(field) or ""
+        if not reporter:
+            errors.append(required(field))
+        errors += [invalid(field, reporter, problem) for problem in names.label_key(reporter)]
+        for name in ("reportingInstance", "action", "reason"):
+            text = obj.get(name) or ""
+            if not text:
+                errors.append(required(name))
+            if len(text) > _LONGEST_LABEL:
+                errors.append(invalid(name, "", f"can have at most {_LONGEST_LABEL} characters"))
+        if len(self._get(obj, "message", "note") or "") > _LONGEST_NOTE:
+            errors.append(invalid("message", "", f"can have at most {_LONGEST_NOTE} characters"))
+        return errors
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        errors = self.validate(obj)
+        if self._is_core:
+            return errors
+        errors += self._series(obj)
+        if not obj.get("eventTime"):
+            errors.append(required("eventTime"))
+        kind = obj.get("type") or ""
+        if kind not in ("Normal", "Warning"):
+            errors.append(invalid("type", "", f"has invalid value: {kind}"))
+        for field, name in (
+            ("deprecatedFirstTimestamp", "firstTimestamp"),
+            ("deprecatedLastTimestamp", "lastTimestamp"),
+            ("deprecatedCount", "count"),
+            ("deprecatedSource", "source"),
+        ):
+            if obj.get(field):
+                errors.append(invalid(name, "", "needs to be unset"))
+        return errors
+
+    def _series(self, obj: Object) -> list[FieldError]:
+        series = obj.get("series")
+        errors: list[FieldError] = []
+        if series is not None:
+            if (series.get("count") or 0) < 2:
+                errors.append(invalid("series.count", "", "should be at least 2"))
+            if not series.get("lastObservedTime"):
+                errors.append(required("series.lastObservedTime"))
+        return errors

@@ -1,0 +1,44 @@
+"""Namespaces: their own finalizer, phase, and the label with their name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+
+FINALIZER = "kubernetes"
+NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class Namespaces(BuiltIn):
+    """A namespace leaves when `spec.finalizers` is empty, which only the finalize subresource can make so."""
+
+    def default(self, obj: Object) -> None:
+        metadata = obj["metadata"]
+        if metadata.get("name"):
+            metadata["labels"] = {**(metadata.get("labels") or {}), NAME_LABEL: metadata["name"]}
+
+    def initial_status(self, obj: Object) -> dict[str, Any]:
+        return {"phase": "Active"}
+
+    def prepare_for_create(self, obj: Object) -> None:
+        super().prepare_for_create(obj)
+        finalizers = (obj.get("spec") or {}).get("finalizers") or []
+        if FINALIZER not in finalizers:
+            finalizers = [*finalizers, FINALIZER]
+        obj["spec"] = {"finalizers": finalizers}
+
+    def reset_for_update(self, obj: Object, old: Object) -> None:
+        super().reset_for_update(obj, old)
+        obj["spec"] = old.get("spec") or {}
+
+    def defer_deletion(self, obj: Object, now: str) -> bool:
+        obj["metadata"]["deletionTimestamp"] = now
+        obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+        return True
+
+    def may_go(self, obj: Object) -> bool:
+        return not (obj.get("spec") or {}).get("finalizers")
+
+    def default_propagation(self, obj: Object) -> str:
+        return "background"

@@ -1,0 +1,1 @@
+"""The strategies of Services, endpoints, Ingresses and NetworkPolicies."""

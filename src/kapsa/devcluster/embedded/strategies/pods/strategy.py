@@ -1,0 +1,169 @@
+"""Pods: defaults, quality of service, and what may change once they exist."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.pods import validation as pod_validation
+from kapsa.devcluster.embedded.strategies.pods.defaults import containers, default_pod, default_pod_spec
+from kapsa.devcluster.embedded.strategies.pods.warnings import name_warnings, pod_spec_warnings
+from kapsa.schemas.field_errors import FieldError, forbidden, invalid
+from kapsa.schemas.quantities import parse
+
+_COMPUTE = ("cpu", "memory")
+_NOT_READY = "node.kubernetes.io/not-ready"
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+
+
+class Pods(BuiltIn):
+    """A pod's spec is nearly all fixed at creation."""
+
+    reset_by_status = ("ownerReferences",)
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        default_pod_spec(spec)
+        default_pod(spec)
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        if old is not None:
+            return []
+        found = name_warnings(obj["metadata"]["name"], "the Pod's hostname")
+        return found + pod_spec_warnings(obj["spec"], "spec")
+
+    def admit_create(self, obj: Object) -> None:
+        _default_tolerations(obj["spec"])
+        _default_priority(obj["spec"])
+        _default_account(obj["spec"])
+
+    def initial_status(self, obj: Object) -> dict[str, Any]:
+        status: dict[str, Any] = {"phase": "Pending", "qosClass": quality_of_service(obj["spec"])}
+        if obj["spec"].get("schedulingGates"):
+            status["conditions"] = [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "lastProbeTime": None,
+                    "lastTransitionTime": obj["metadata"].get("creationTimestamp"),
+                    "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates",
+                }
+            ]
+        return status
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        return pod_validation.validate_pod_spec(obj["spec"], "spec")
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        # What cannot change needs no second look; what was let in once may stay.
+        return _only_mutable_fields_changed(obj["spec"], old["spec"])
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        before, after = old["spec"].get("nodeName", ""), obj["spec"].get("nodeName", "")
+        if before != after:
+            return [forbidden("status.nodeName", "may not be changed directly")]
+        return []
+
+    def grace_seconds(self, obj: Object, requested: int | None) -> int | None:
+        if requested is None:
+            requested = obj["spec"].get("terminationGracePeriodSeconds")
+            requested = 30 if requested is None else int(requested)
+        ended = (obj.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+        # Nobody would end a pod that no kubelet has, and a finished one has nothing to end.
+        return 0 if ended or not obj["spec"].get("nodeName") else requested
+
+
+def quality_of_service(spec: Object) -> str:
+    """The QoS class of a pod spec."""
+    requests: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
+    guaranteed = True
+    members = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    for container in members:
+        resources = container.get("resources") or {}
+        for name, amount in (resources.get("requests") or {}).items():
+            if name in _COMPUTE and parse(amount) > 0:
+                requests[name] = requests.get(name, 0) + parse(amount)
+        limited = set()
+        for name, amount in (resources.get("limits") or {}).items():
+            if name in _COMPUTE and parse(amount) > 0:
+                limited.add(name)
+                limits[name] = limits.get(name, 0) + parse(amount)
+        guaranteed = guaranteed and limited == set(_COMPUTE)
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed and requests == limits else "Burstable"
+
+
+def _default_tolerations(spec: Object) -> None:
+    """The DefaultTolerationSeconds admission plugin: five minutes on a node that went away."""
+    tolerations = spec.get("tolerations") or []
+    for key in (_NOT_READY, _UNREACHABLE):
+        covered = any(
+            t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "")
+            for t in tolerations
+        )
+        if not covered:
+            tolerations = [
+                *tolerations,
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+            ]
+    spec["tolerations"] = tolerations
+
+
+def _default_account(spec: Object) -> None:
+    """The ServiceAccount admission plugin, without the token volume: nothing here would read it."""
+    if not spec.get("serviceAccountName"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
+
+
+def _default_priority(spec: Object) -> None:
+    """The Priority admission plugin, for a cluster without PriorityClasses of its own."""
+    system = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+    spec["priority"] = system.get(spec.get("priorityClassName") or "", spec.get("priority") or 0)
+    if not spec.get("preemptionPolicy"):
+        spec["preemptionPolicy"] = "PreemptLowerPriority"
+
+
+_MUTABLE_DETAIL = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def _only_mutable_fields_changed(spec: Object, old: Object) -> list[FieldError]:
+    errors = []
+    if len(spec.get("containers") or ()) != len(old.get("containers") or ()):
+        return [forbidden("spec.containers", "pod updates may not add or remove containers")]
+    if len(spec.get("initContainers") or ()) != len(old.get("initContainers") or ()):
+        return [forbidden("spec.initContainers", "pod updates may not add or remove containers")]
+    deadline, before = spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
+    if before is not None and (deadline is None or deadline > before):
+        shown = deadline if deadline is not None else None
+        detail = "must be less than or equal to previous value"
+        if deadline is None:
+            detail = "must not update from a positive integer to nil value"
+        errors.append(invalid("spec.activeDeadlineSeconds", shown, detail))
+    missing = [t for t in old.get("tolerations") or () if t not in (spec.get("tolerations") or ())]
+    if missing:
+        detail = "existing toleration can not be modified except its tolerationSeconds"
+        loose = [
+            {k: v for k, v in t.items() if k != "tolerationSeconds"} for t in spec.get("tolerations") or ()
+        ]
+        if any({k: v for k, v in t.items() if k != "tolerationSeconds"} not in loose for t in missing):
+            errors.append(forbidden("spec.tolerations", detail))
+    if errors:
+        return errors
+    same = copy.deepcopy(spec)
+    for field in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
+        same.pop(field, None)
+        if field in old:
+            same[field] = old[field]
+    for container, previous in zip(containers(same), containers(old), strict=False):
+        container["image"] = previous.get("image")
+    if same != old:
+        return [forbidden("spec", _MUTABLE_DETAIL)]
+    return []

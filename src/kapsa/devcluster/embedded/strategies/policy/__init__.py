@@ -1,0 +1,1 @@
+"""The strategies of kinds that restrict others: RBAC, limits, disruption budgets, webhook configurations."""

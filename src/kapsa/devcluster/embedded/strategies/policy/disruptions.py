@@ -1,0 +1,32 @@
+"""PodDisruptionBudgets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kapsa.devcluster.embedded.strategies.builtin import rules
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.schemas.field_errors import FieldError, invalid
+
+
+class PodDisruptionBudgets(BuiltIn):
+    def initial_status(self, obj: Object) -> dict[str, Any]:
+        return dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj.get("spec") or {}
+        errors: list[FieldError] = []
+        if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+            detail = "minAvailable and maxUnavailable cannot be both set"
+            shown = (
+                ("MinAvailable", spec["minAvailable"]),
+                ("Selector", spec.get("selector")),
+                ("MaxUnavailable", spec["maxUnavailable"]),
+                ("UnhealthyPodEvictionPolicy", spec.get("unhealthyPodEvictionPolicy")),
+            )
+            errors.append(rules.printed(invalid("spec", spec, detail), *shown))
+        for field in ("minAvailable", "maxUnavailable"):
+            if spec.get(field) is not None:
+                errors += rules.positive_int_or_percent(spec[field], f"spec.{field}")
+                errors += rules.at_most_all(spec[field], f"spec.{field}")
+        return errors + rules.label_selector(spec.get("selector") or {}, "spec.selector")

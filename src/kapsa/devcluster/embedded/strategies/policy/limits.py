@@ -1,0 +1,72 @@
+"""LimitRanges and ResourceQuotas."""
+
+from __future__ import annotations
+
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.writing import names
+from kapsa.schemas.field_errors import FieldError, invalid
+from kapsa.schemas.quantities import canonical, parse
+
+
+class LimitRanges(BuiltIn):
+    def default(self, obj: Object) -> None:
+        for item in (obj.get("spec") or {}).get("limits") or ():
+            for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+                for name, amount in (item.get(field) or {}).items():
+                    item[field][name] = canonical(amount)
+            if item.get("type") == "Container":
+                default = {**(item.get("max") or {}), **(item.get("default") or {})}
+                requested = {**(item.get("min") or {}), **default, **(item.get("defaultRequest") or {})}
+                for field, amounts in (("default", default), ("defaultRequest", requested)):
+                    if amounts:
+                        item[field] = amounts
+
+
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+_COUNTED = (
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "persistentvolumeclaims",
+    "configmaps",
+    "services.nodeports",
+    "services.loadbalancers",
+)
+_QUOTA = {*_COMPUTE, *(f"{way}.{what}" for way in ("requests", "limits") for what in _COMPUTE), *_COUNTED}
+_QUOTA.add("requests.storage")
+_STANDARD = {*_QUOTA, "storage"}
+
+
+class ResourceQuotas(BuiltIn):
+    def default(self, obj: Object) -> None:
+        hard = (obj.get("spec") or {}).get("hard") or {}
+        for name, amount in hard.items():
+            hard[name] = canonical(amount)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        errors: list[FieldError] = []
+        for name, amount in ((obj.get("spec") or {}).get("hard") or {}).items():
+            path = f"spec.hard[{name}]"
+            hugepages = name.startswith(("hugepages-", "requests.hugepages-"))
+            problems = names.label_key(name)
+            errors += [invalid(path, name, problem) for problem in problems]
+            if "/" not in name and not hugepages:
+                if name not in _STANDARD and not problems:
+                    errors.append(invalid(path, name, "must be a standard resource type or fully qualified"))
+                if name not in _QUOTA:
+                    errors.append(invalid(path, name, "must be a standard resource for quota"))
+            if parse(amount) < 0:
+                errors.append(invalid(path, str(amount), "must be greater than or equal to 0"))
+            if name in _COUNTED and parse(amount) != int(parse(amount)):
+                errors.append(invalid(path, str(amount), "must be an integer"))
+        return errors
+
+    def immutable(self, obj: Object, old: Object) -> list[FieldError]:
+        after, before = obj["spec"].get("scopes"), old["spec"].get("scopes")
+        return (
+            []
+            if set(after or ()) == set(before or ())
+            else [invalid("spec.scopes", after, "field is immutable")]
+        )

@@ -1,0 +1,1 @@
+"""The strategies of kinds that run pods: apps, batch and autoscaling."""

@@ -1,0 +1,159 @@
+"""Rules for Jobs and CronJobs."""
+
+from __future__ import annotations
+
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from kapsa.devcluster.embedded.kinds.labels import matches
+from kapsa.devcluster.embedded.strategies.builtin import rules
+from kapsa.devcluster.embedded.strategies.pods.validation import validate_template
+from kapsa.devcluster.embedded.strategies.workloads.schedule import parse
+from kapsa.devcluster.embedded.writing import names
+from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required
+
+Object = dict[str, Any]
+
+_NUMBERS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
+_LONGEST_CRON_JOB_NAME = 52
+_INDEXED_ONLY = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
+
+
+def validate_job(obj: Object) -> list[FieldError]:
+    spec = obj["spec"]
+    errors = _generated_selector(obj)
+    selector = spec.get("selector")
+    if selector is None:
+        errors.append(required("spec.selector"))
+    else:
+        errors += rules.label_selector(selector, "spec.selector")
+    errors += _job_spec(spec, "spec")
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if selector is not None and not matches(selector, labels or {}):
+        detail = "`selector` does not match template `labels`"
+        errors.append(invalid("spec.template.metadata.labels", labels, detail))
+    if spec.get("completionMode") == "Indexed" and spec.get("completions"):
+        last = f"{obj['metadata']['name']}-{spec['completions'] - 1}"
+        for problem in names.dns1123_label(last):
+            detail = f"will not able to create pod with invalid DNS label: {last}"
+            errors.append(invalid("metadata.name", obj["metadata"]["name"], f"{detail}: {problem}"))
+    return errors
+
+
+def _generated_selector(obj: Object) -> list[FieldError]:
+    """A selector that the server made is left as it made it."""
+    spec, uid = obj["spec"], obj["metadata"].get("uid")
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    selector = spec.get("selector") or {}
+    wanted = {"batch.kubernetes.io/controller-uid": uid}
+    given = {**(selector.get("matchLabels") or {})}
+    given.pop("controller-uid", None)
+    if spec.get("manualSelector") or labels.get("batch.kubernetes.io/controller-uid") != uid:
+        return []
+    if given == wanted and not selector.get("matchExpressions"):
+        return []
+    return [invalid("spec.selector", spec.get("selector"), "`selector` not auto-generated")]
+
+
+def _job_spec(spec: Object, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for field in _NUMBERS:
+        errors += rules.non_negative(spec.get(field), f"{path}.{field}")
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    mode = spec.get("completionMode")
+    if mode not in (None, "NonIndexed", "Indexed"):
+        errors.append(not_supported(f"{path}.completionMode", mode, ["NonIndexed", "Indexed"]))
+    if mode == "Indexed" and spec.get("completions") is None:
+        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    if mode != "Indexed":
+        for field in _INDEXED_ONLY:
+            if spec.get(field) is not None:
+                errors.append(invalid(f"{path}.{field}", spec[field], "requires indexed completion mode"))
+    errors += _failure_policy(spec, path)
+    template = spec.get("template") or {}
+    errors += validate_template(template, f"{path}.template")
+    return errors + _restart_policy(spec, template, f"{path}.template.spec.restartPolicy")
+
+
+def _failure_policy(spec: Object, path: str) -> list[FieldError]:
+    policy = spec.get("podFailurePolicy")
+    replacement = spec.get("podReplacementPolicy")
+    if policy is not None and replacement not in (None, "Failed"):
+        return [not_supported(f"{path}.podReplacementPolicy", replacement, ["Failed"])]
+    if replacement not in (None, "Failed", "TerminatingOrFailed"):
+        return [not_supported(f"{path}.podReplacementPolicy", replacement, ["Failed", "TerminatingOrFailed"])]
+    return []
+
+
+def _restart_policy(spec: Object, template: Object, path: str) -> list[FieldError]:
+    policy = (template.get("spec") or {}).get("restartPolicy") or "Always"
+    if policy == "Always":
+        return [required(path, 'valid values: "OnFailure", "Never"')]
+    if policy not in ("OnFailure", "Never"):
+        return [not_supported(path, policy, ["OnFailure", "Never"])]
+    if spec.get("podFailurePolicy") is not None and policy != "Never":
+        return [invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified')]
+    return []
+
+
+def validate_cron_job(obj: Object) -> list[FieldError]:
+    spec, name = obj["spec"], obj["metadata"]["name"]
+    errors: list[FieldError] = []
+    if not spec.get("schedule"):
+        errors.append(required("spec.schedule"))
+    else:
+        errors += _schedule(spec["schedule"])
+    errors += rules.non_negative(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds")
+    errors += _time_zone(spec.get("timeZone"))
+    policies = ("Allow", "Forbid", "Replace")
+    if spec.get("concurrencyPolicy") not in policies:
+        errors.append(not_supported("spec.concurrencyPolicy", spec.get("concurrencyPolicy"), policies))
+    job = (spec.get("jobTemplate") or {}).get("spec") or {}
+    errors += _job_spec(job, "spec.jobTemplate.spec")
+    for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        errors += rules.non_negative(spec.get(field), f"spec.{field}")
+    if len(name) > _LONGEST_CRON_JOB_NAME:
+        errors.append(
+            invalid("metadata.name", name, f"must be no more than {_LONGEST_CRON_JOB_NAME} characters")
+        )
+    return errors
+
+
+def _schedule(text: str) -> list[FieldError]:
+    if "TZ" in text:
+        detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        return [invalid("spec.schedule", text, detail)]
+    try:
+        parse(text)
+    except ValueError as error:
+        return [invalid("spec.schedule", text, str(error))]
+    return []
+
+
+def _time_zone(zone: str | None) -> list[FieldError]:
+    if zone is None:
+        return []
+    if not zone:
+        return [invalid("spec.timeZone", zone, "timeZone must be nil or non-empty string")]
+    if zone.lower() == "local":
+        return [
+            invalid(
+                "spec.timeZone",
+                zone,
+                "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
+            )
+        ]
+    try:
+        ZoneInfo(zone)
+    except (ValueError, OSError, LookupError):
+        return [invalid("spec.timeZone", zone, f"unknown time zone {zone}")]
+    return []

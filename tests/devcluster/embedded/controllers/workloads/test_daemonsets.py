@@ -1,0 +1,89 @@
+"""DaemonSets: a pod on each node that takes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.devcluster.embedded.controllers.client import World, template
+
+pytestmark = pytest.mark.virtual_time
+
+
+def daemon(**more: Any) -> dict[str, Any]:
+    return {"selector": {"matchLabels": {"app": "web"}}, "template": template(), **more}
+
+
+def nodes(world: World) -> list[str]:
+    return sorted(p["spec"]["nodeName"] for p in world.list("pods"))
+
+
+async def test_every_node_gets_a_pod_also_one_that_comes_later(world: World) -> None:
+    await world.create("nodes", "node-2")
+    await world.create("daemonsets", "agent", daemon())
+    await world.settle(1)
+    assert nodes(world) == ["node-1", "node-2"]
+    await world.create("nodes", "node-3")
+    await world.settle(1)
+    assert nodes(world) == ["node-1", "node-2", "node-3"]
+    status = world.get("daemonsets", "agent")["status"]
+    assert status == {
+        "currentNumberScheduled": 3,
+        "desiredNumberScheduled": 3,
+        "numberAvailable": 3,
+        "numberMisscheduled": 0,
+        "numberReady": 3,
+        "observedGeneration": 1,
+        "updatedNumberScheduled": 3,
+    }
+
+
+async def test_a_node_that_does_not_match_or_repels_is_left_out(world: World) -> None:
+    await world.create("nodes", "tainted", {"taints": [{"key": "gpu", "effect": "NoSchedule"}]})
+    await world.create("nodes", "labelled", metadata={"labels": {"role": "edge"}})
+    await world.create("daemonsets", "agent", daemon())
+    await world.create(
+        "daemonsets",
+        "edge",
+        {
+            "selector": {"matchLabels": {"app": "edge"}},
+            "template": {
+                "metadata": {"labels": {"app": "edge"}},
+                "spec": {"nodeSelector": {"role": "edge"}, "containers": [{"name": "c", "image": "app:1"}]},
+            },
+        },
+    )
+    await world.settle(1)
+    assert [p["spec"]["nodeName"] for p in world.list("pods", labels="app=edge")] == ["labelled"]
+    general = sorted(p["spec"]["nodeName"] for p in world.list("pods", labels="app=web"))
+    assert general == ["labelled", "node-1"]
+
+
+async def test_an_update_replaces_one_node_at_a_time(world: World) -> None:
+    for number in (2, 3):
+        await world.create("nodes", f"node-{number}")
+    await world.create("daemonsets", "agent", daemon())
+    await world.settle(1)
+    world.workloads.delay(ready=10)
+    await world.change("daemonsets", "agent", template=template("app:2"))
+    updated = []
+    for _ in range(4):
+        await world.settle(8)
+        updated.append(sum(p["spec"]["containers"][0]["image"] == "app:2" for p in world.list("pods")))
+    assert updated == [1, 2, 3, 3]
+    labels = world.list("pods")[0]["metadata"]["labels"]
+    assert labels["pod-template-generation"] == "2"
+    revisions = world.list("controllerrevisions")
+    assert sorted(r["revision"] for r in revisions) == [1, 2]
+    newest = max(revisions, key=lambda r: r["revision"])
+    assert newest["metadata"]["labels"]["controller-revision-hash"] == labels["controller-revision-hash"]
+
+
+async def test_daemon_pods_stay_on_a_node_that_is_cordoned(world: World) -> None:
+    await world.create("daemonsets", "agent", daemon())
+    await world.settle(1)
+    before = world.names("pods")
+    await world.change("nodes", "node-1", unschedulable=True)
+    await world.settle(600)
+    assert world.names("pods") == before
