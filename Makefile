@@ -1,6 +1,7 @@
 # Each target sets up what it needs by itself, again and again without harm.
 #   make demo       the main job, end to end, on the embedded devcluster
-#   make test       the tests: Python and the package registry are enough
+#   make test       the tests in about five minutes: Python and the package registry are enough; long sweeps run a sample
+#   make test-full  the same tests with every sweep complete
 #   make check      format, lint, types, layers, documentation examples
 #   make test-real  every test that meets a control plane, and the conformance suite, on the real one (needs Go, builds it once)
 #   make bench      comparisons with peers, written to bench/results/
@@ -15,7 +16,7 @@ REAL_WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format test-real bench clean
+.PHONY: help setup demo test test-full check format test-real bench clean
 
 help:
 	@sed -n 's/^#   make/make/p' Makefile
@@ -29,6 +30,9 @@ demo: setup
 
 test: setup
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-full: setup
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --full $(ARGS)
 
 check: setup
 	@$(BIN)/ruff format --check .

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from kapsa.devcluster import DevCluster, VirtualClock, VirtualTimeLoop
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.testing import background_loop
+from kapsa.runtime.testing import Sample, background_loop
 from tests.behaviour.conformance.report import ConformanceRecorder
 from tests.leftovers import remove_kinds, remove_objects
 
@@ -35,6 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("KAPSA_TEST_ENGINE", "embedded"),
         help="the control plane the tests run on (default: embedded, or KAPSA_TEST_ENGINE)",
     )
+
+    parser.addoption("--full", action="store_true", help="run every point of the long sweeps, not a sample")
+    parser.addoption("--sweep-seed", type=int, default=0, help="the seed of the sweeps' samples (default: 0)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,7 +67,7 @@ def _runs_on_real(item: pytest.Item) -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many crash points were run. xdist's workers cannot print it themselves."""
+    """Print the points that each sweep ran. The workers of xdist cannot print them."""
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             if name == "sweep":
@@ -79,6 +82,18 @@ def pytest_asyncio_loop_factories(
     if item.get_closest_marker("each_loop"):
         return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return {"asyncio": asyncio.new_event_loop}
+
+
+SAMPLE_SIZE = 8
+"""Points of a sampled sweep. Enough for each moment of a crash and several kinds of objects."""
+
+
+@pytest.fixture(scope="session")
+def sample(request: pytest.FixtureRequest) -> Sample | None:
+    """The points that a long sweep runs: a seeded sample, or all of them under `--full`."""
+    if request.config.getoption("--full"):
+        return None
+    return Sample(SAMPLE_SIZE, seed=request.config.getoption("--sweep-seed"))
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.resources import KINDS, DomainPool, Environment, Project
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Context, Controller, Operator, Requeue, rule_for
-from kapsa.runtime.testing import Harness, Scenario, crash_at_every_write
+from kapsa.runtime.testing import Harness, Sample, Scenario, crash_at_every_write
 from tests.environments.stage import Stage
 
 
@@ -347,7 +346,7 @@ async def test_a_write_that_fails_leaves_every_host_with_one_holder(
 
 @pytest.mark.virtual_time
 async def test_a_crash_at_any_write_leaves_every_host_with_one_holder(
-    capsys: pytest.CaptureFixture[str],
+    sample: Sample | None, record_property: Any
 ) -> None:
     async def prepare(harness: Harness) -> None:
         await harness.install(*KINDS)
@@ -357,8 +356,8 @@ async def test_a_crash_at_any_write_leaves_every_host_with_one_holder(
     async def delete(harness: Harness) -> None:
         await harness.client.delete(Environment, "one", namespace="default")
 
-    report = await crash_at_every_write(Scenario(operator=make_operator, prepare=prepare, steps=[delete]))
-    with capsys.disabled():
-        sys.stdout.write(f"\nhosts: {report}\n")
+    scenario = Scenario(operator=make_operator, prepare=prepare, steps=[delete])
+    report = await crash_at_every_write(scenario, sample=sample)
+    record_property("sweep", f"hosts: {report}")
     assert not report.failures, str(report)
-    assert report.points >= 3 * 6
+    assert report.total >= 3 * 6

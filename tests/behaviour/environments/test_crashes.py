@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from kapsa.environments.dependencies import BuildProgress
 from kapsa.environments.names import namespace_name
 from kapsa.environments.resources import KINDS, Environment, Project
-from kapsa.runtime.testing import CRASH_MOMENTS, CrashMoment, Harness, Scenario, crash_at_every_write
+from kapsa.runtime.testing import CRASH_MOMENTS, CrashMoment, Harness, Sample, Scenario, crash_at_every_write
 from tests.environments.outside_world import FakeBuilds, commit_of
 from tests.environments.team import REPOSITORY, Outside, operator
 
@@ -93,25 +93,31 @@ async def delete_environment(harness: Harness) -> None:
     await harness.client.delete(Environment, "one", namespace=HOME)
 
 
-async def run(
-    name: str,
-    scenario: Scenario,
-    record_property: RecordProperty,
-    moments: Sequence[CrashMoment] = CRASH_MOMENTS,
-) -> None:
-    report = await crash_at_every_write(scenario, moments=moments)
-    record_property("sweep", f"{name}: {report}")
-    assert not report.failures, str(report)
-    assert report.points >= 30
+class Sweep(NamedTuple):
+    """Crashes of a scenario, and their report at the end of the test run."""
+
+    sample: Sample | None
+    record_property: RecordProperty
+
+    async def __call__(
+        self, name: str, scenario: Scenario, moments: Sequence[CrashMoment] = CRASH_MOMENTS
+    ) -> None:
+        report = await crash_at_every_write(scenario, moments=moments, sample=self.sample)
+        self.record_property("sweep", f"{name}: {report}")
+        assert not report.failures, str(report)
+        assert report.total >= 30
+
+
+@pytest.fixture
+def sweep(sample: Sample | None, record_property: RecordProperty) -> Sweep:
+    return Sweep(sample, record_property)
 
 
 async def test_an_environment_created_updated_and_deleted_survives_a_crash_at_any_write(
-    record_property: RecordProperty,
+    sweep: Sweep,
 ) -> None:
     story = Story()
-    await run(
-        "environment", story.scenario(ask_for("one"), ask_for("two"), delete_environment), record_property
-    )
+    await sweep("environment", story.scenario(ask_for("one"), ask_for("two"), delete_environment))
 
 
 BUILT: Mapping[str, Any] = {
@@ -122,10 +128,10 @@ BUILT: Mapping[str, Any] = {
 
 
 async def test_an_environment_whose_image_is_built_survives_a_crash_at_the_commit_of_any_write(
-    record_property: RecordProperty,
+    sweep: Sweep,
 ) -> None:
     scenario = Story(**BUILT).scenario(ask_for("one"), ask_for("two"), delete_environment)
-    await run("environment with builds", scenario, record_property, WORST)
+    await sweep("environment with builds", scenario, WORST)
 
 
 def previews(*branches: str, **spec: Any) -> Scenario:
@@ -146,12 +152,12 @@ def previews(*branches: str, **spec: Any) -> Scenario:
 
 
 async def test_a_project_with_three_previews_survives_a_crash_at_the_commit_of_any_write(
-    record_property: RecordProperty,
+    sweep: Sweep,
 ) -> None:
-    await run("project", previews("b", "a", "c"), record_property, WORST)
+    await sweep("project", previews("b", "a", "c"), WORST)
 
 
 async def test_a_project_whose_preview_is_built_and_goes_survives_a_crash_before_any_write(
-    record_property: RecordProperty,
+    sweep: Sweep,
 ) -> None:
-    await run("project with a build", previews("a", **BUILT), record_property, NEXT)
+    await sweep("project with a build", previews("a", **BUILT), NEXT)

@@ -21,7 +21,7 @@ from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
 from kapsa.runtime.generate.audit import Audit
 from kapsa.runtime.generate.rbac import grants
-from kapsa.runtime.testing import Harness, RecordedCall, Scenario, crash_at_every_write
+from kapsa.runtime.testing import Harness, RecordedCall, Sample, Scenario, crash_at_every_write
 from tests.environments.previews import NAMESPACE, Preview, make_operator, spec
 from tests.environments.stage import Stage
 
@@ -341,8 +341,10 @@ def scenario(*, expires: bool) -> Scenario:
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("expires", [False, True], ids=["created", "expired"])
-async def test_a_crash_at_any_write_changes_nothing_in_the_end(expires: bool, record_property: Any) -> None:
-    report = await crash_at_every_write(scenario(expires=expires))
+async def test_a_crash_at_any_write_changes_nothing_in_the_end(
+    expires: bool, sample: Sample | None, record_property: Any
+) -> None:
+    report = await crash_at_every_write(scenario(expires=expires), sample=sample)
     record_property("sweep", f"preview {'expired' if expires else 'created'}: {report}")
     assert not report.failures, str(report)
-    assert report.points >= 3 * 6
+    assert report.total >= 3 * 6

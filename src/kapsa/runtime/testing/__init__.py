@@ -6,6 +6,7 @@
 - `crashes`: `crash_at_every_write` kills the operator at each write and compares the ending.
 - `sweeps`: `disturb_every_call` and `disturb_every_watch` let each request and event go wrong in every way.
 - `absences`: `miss_every_step` and `restart_in_every_past` hide changes from the operator, or show it an old world.
+- `sweep_report`: a `SweepReport` lists the points that ended differently; a `Sample` runs a seeded choice of them.
 - `plugin`: the pytest fixtures, by `pytest_plugins = ["kapsa.runtime.testing.plugin"]`.
 """
 
@@ -13,15 +14,10 @@ from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoo
 from kapsa.devcluster.clock import run as run_on_virtual_time
 from kapsa.runtime.testing._absences import miss_every_step, restart_in_every_past
 from kapsa.runtime.testing._background import background_loop
-from kapsa.runtime.testing._crashes import (
-    CRASH_MOMENTS,
-    CrashMoment,
-    CrashPoint,
-    CrashReport,
-    crash_at_every_write,
-)
+from kapsa.runtime.testing._crashes import CRASH_MOMENTS, CrashMoment, CrashPoint, crash_at_every_write
 from kapsa.runtime.testing._harness import Harness, NotSettledError, RecordedCall
-from kapsa.runtime.testing._scenario import Ending, Scenario, SweepReport
+from kapsa.runtime.testing._scenario import Ending, Scenario
+from kapsa.runtime.testing._sweep_report import Sample, SweepReport
 from kapsa.runtime.testing._sweeps import CALL_FAULTS, WATCH_FAULTS, disturb_every_call, disturb_every_watch
 from kapsa.runtime.testing._transport import InProcessTransport
 
@@ -31,7 +27,6 @@ __all__ = [
     "WATCH_FAULTS",
     "CrashMoment",
     "CrashPoint",
-    "CrashReport",
     "DevCluster",
     "Ending",
     "FaultPlan",
@@ -39,6 +34,7 @@ __all__ = [
     "InProcessTransport",
     "NotSettledError",
     "RecordedCall",
+    "Sample",
     "Scenario",
     "SweepReport",
     "VirtualClock",

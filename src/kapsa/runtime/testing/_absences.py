@@ -5,70 +5,59 @@ The way to a state must not matter, only the state; and an old view of the world
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kapsa.runtime.testing._scenario import (
     CLIENT,
-    Ending,
     Interlude,
     Scenario,
     Stage,
-    SweepReport,
     difference,
     difference_in_the_end,
     play,
 )
+from kapsa.runtime.testing._sweep_report import Sample, SweepReport, run_points
 
 __all__ = ["miss_every_step", "restart_in_every_past"]
 
 _LAG_SECONDS = 120.0
 
 
-async def miss_every_step(scenario: Scenario) -> SweepReport:
-    """Have the operator be away from each step to each later one, so that it never sees what was in between.
+async def miss_every_step(scenario: Scenario, *, sample: Sample | None = None) -> SweepReport:
+    """Stop the operator from each step to each later one, so that it never observes the states in between.
 
-    In the end everything must be as if it had seen it all. What it made in between need not: the number of creates
-    and deletes is not compared. Needs a virtual-time loop.
+    The end state must be the same as if it had observed them all. The objects it made in between may differ: the
+    number of creates and deletes is not compared. `sample` runs a seeded choice. Needs a virtual-time loop.
     """
     reference = await play(scenario)
-    failures: dict[str, str] = {}
     count = len(scenario.steps)
-    spans = [(first, last) for first in range(1, count + 1) for last in range(first, count + 1)]
-    for first, last in spans:
-        why = await _why(
-            scenario, _Away(first, last), lambda outcome: difference_in_the_end(reference, outcome)
-        )
-        if why:
-            failures[f"away from step {first} to step {last}"] = why
-    return SweepReport(len(spans), "absences", failures)
+    points = [_Away(first, last) for first in range(1, count + 1) for last in range(first, count + 1)]
+
+    async def difference_at(away: _Away) -> str:
+        return difference_in_the_end(reference, await play(scenario, interlude=away))
+
+    return await run_points(points, difference_at, kind="absences", sample=sample)
 
 
-async def restart_in_every_past(scenario: Scenario) -> SweepReport:
-    """Restart the operator after each step, with reads that show how things were after each earlier one.
+async def restart_in_every_past(scenario: Scenario, *, sample: Sample | None = None) -> SweepReport:
+    """Restart the operator after each step, with reads that return the state after each earlier one.
 
-    For two minutes it believes in the past, then the present comes back. The end, and how often each object was
-    created and deleted, must be as if nothing had happened. Needs a virtual-time loop.
+    The reads lag for two minutes, then catch up. The end state, and how often each object was created and deleted,
+    must be the same as in the undisturbed run. `sample` runs a seeded choice. Needs a virtual-time loop.
     """
     reference = await play(scenario)
-    failures: dict[str, str] = {}
-    pasts = [(now, past) for now in range(1, len(scenario.steps) + 1) for past in range(now)]
-    for now, past in pasts:
-        why = await _why(scenario, _Lag(now, past), lambda outcome: difference(reference, outcome))
-        if why:
-            failures[f"restarted after step {now}, with reads as of step {past}"] = why
-    return SweepReport(len(pasts), "restarts in the past", failures)
+    points = [_Lag(now, past) for now in range(1, len(scenario.steps) + 1) for past in range(now)]
 
+    async def difference_at(lag: _Lag) -> str:
+        return difference(reference, await play(scenario, interlude=lag))
 
-async def _why(scenario: Scenario, interlude: Interlude, compare: Callable[[Ending], str]) -> str:
-    try:
-        return compare(await play(scenario, interlude=interlude))
-    except AssertionError as error:
-        return str(error)
+    return await run_points(points, difference_at, kind="restarts in the past", sample=sample)
 
 
 class _Away(Interlude):
     def __init__(self, first: int, last: int) -> None:
         self._first, self._last = first, last
+
+    def __str__(self) -> str:
+        return f"away from step {self._first} to step {self._last}"
 
     async def before(self, number: int, stage: Stage) -> None:
         if number == self._first:
@@ -83,6 +72,9 @@ class _Lag(Interlude):
     def __init__(self, now: int, past: int) -> None:
         self._now, self._past = now, past
         self._revision = 0
+
+    def __str__(self) -> str:
+        return f"restarted after step {self._now}, with reads as of step {self._past}"
 
     async def settled(self, number: int, stage: Stage) -> None:
         if number == self._past:

@@ -14,9 +14,10 @@ import msgspec
 from kapsa.devcluster import FaultPlan
 from kapsa.devcluster.faults import Crash, Rule
 from kapsa.runtime.testing._harness import Harness, RecordedCall
-from kapsa.runtime.testing._scenario import CLIENT, SIDE_WRITES, Scenario, SweepReport, difference, play
+from kapsa.runtime.testing._scenario import CLIENT, SIDE_WRITES, Scenario, difference, play
+from kapsa.runtime.testing._sweep_report import Sample, SweepReport, run_points
 
-__all__ = ["CRASH_MOMENTS", "CrashMoment", "CrashPoint", "CrashReport", "crash_at_every_write"]
+__all__ = ["CRASH_MOMENTS", "CrashMoment", "CrashPoint", "crash_at_every_write"]
 
 CrashMoment = Literal["before", "commit", "after"]
 """Before the write, after its commit and before the response, after the response."""
@@ -63,19 +64,17 @@ class _CrashAfter:
                 self._plan.crash(CLIENT)
 
 
-class CrashReport(SweepReport, frozen=True):
-    """What came of crashing an operator."""
-
-    writes: int = 0
-    """Writes of the undisturbed run, without leases and events."""
-
-
 async def crash_at_every_write(
-    scenario: Scenario, *, moments: Sequence[CrashMoment] = CRASH_MOMENTS, pairs: int = 0
-) -> CrashReport:
+    scenario: Scenario,
+    *,
+    moments: Sequence[CrashMoment] = CRASH_MOMENTS,
+    pairs: int = 0,
+    sample: Sample | None = None,
+) -> SweepReport:
     """Play the scenario undisturbed, then once for each write and moment. Needs a virtual-time loop.
 
-    `pairs` crashes it, at each write's commit, also a second time at each of so many following writes.
+    `pairs` crashes the operator a second time, at the commit of each of that many following writes. `sample` runs
+    only a seeded choice of the points.
     """
     reference = await play(scenario)
     points = [
@@ -85,13 +84,9 @@ async def crash_at_every_write(
         for moment in moments
         for again in range(pairs + 1 if moment == "commit" else 1)
     ]
-    failures: dict[str, str] = {}
-    for point in points:
-        try:
-            why = difference(reference, await play(scenario, point.arm))
-        except AssertionError as error:
-            why = str(error)
-        if why:
-            failures[str(point)] = why
+
+    async def difference_at(point: CrashPoint) -> str:
+        return difference(reference, await play(scenario, point.arm))
+
     writes = sum(record.resource not in SIDE_WRITES for record in reference.writes)
-    return CrashReport(len(points), f"crash points over {writes} writes", failures, writes)
+    return await run_points(points, difference_at, kind=f"crash points over {writes} writes", sample=sample)

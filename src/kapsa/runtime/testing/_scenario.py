@@ -26,7 +26,6 @@ __all__ = [
     "Interlude",
     "Scenario",
     "Stage",
-    "SweepReport",
     "difference",
     "difference_in_the_end",
     "play",
@@ -100,21 +99,6 @@ class Ending(msgspec.Struct):
     @property
     def writes(self) -> list[Record]:
         return [record for record in self.records if record.is_write]
-
-
-class SweepReport(msgspec.Struct, frozen=True):
-    """What came of a scenario that was disturbed at many points."""
-
-    points: int
-    what: str
-    """What the points are."""
-    failures: dict[str, str]
-    """The point, and what was different in the end."""
-
-    def __str__(self) -> str:
-        verdict = "all end like the undisturbed run" if not self.failures else f"{len(self.failures)} FAILED"
-        lines = "".join(f"\n  {point}: {why}" for point, why in self.failures.items())
-        return f"{self.points} {self.what}: {verdict}{lines}"
 
 
 async def play(

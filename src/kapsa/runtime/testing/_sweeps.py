@@ -18,10 +18,10 @@ from kapsa.runtime.testing._scenario import (
     SIDE_WRITES,
     Ending,
     Scenario,
-    SweepReport,
     difference,
     play,
 )
+from kapsa.runtime.testing._sweep_report import Sample, SweepReport, run_points
 
 __all__ = ["CALL_FAULTS", "WATCH_FAULTS", "disturb_every_call", "disturb_every_watch"]
 
@@ -49,8 +49,10 @@ WATCH_FAULTS: Mapping[str, Rule] = {
 _QUIET = 2 * SILENCE_SECONDS
 
 
-async def disturb_every_call(scenario: Scenario, faults: Mapping[str, Rule] = CALL_FAULTS) -> SweepReport:
-    """Play the scenario once for each call that changes or reads objects, and each fault."""
+async def disturb_every_call(
+    scenario: Scenario, faults: Mapping[str, Rule] = CALL_FAULTS, *, sample: Sample | None = None
+) -> SweepReport:
+    """Play the scenario once for each call that changes or reads objects, and each fault, or for a sample of both."""
     reference = await play(scenario, quiet=_QUIET)
     points = []
     seen: dict[tuple[str, str], int] = {}
@@ -60,13 +62,17 @@ async def disturb_every_call(scenario: Scenario, faults: Mapping[str, Rule] = CA
         place = (record.verb, record.resource)
         seen[place] = seen.get(place, 0) + 1
         points += [_Point(name, fault, *place, seen[place]) for name, fault in faults.items()]
-    return await _sweep(scenario, reference, points, "faults at calls")
+    return await _sweep(scenario, reference, points, "faults at calls", sample)
 
 
 async def disturb_every_watch(
-    scenario: Scenario, faults: Mapping[str, Rule] = WATCH_FAULTS, *, events: int = 10
+    scenario: Scenario,
+    faults: Mapping[str, Rule] = WATCH_FAULTS,
+    *,
+    events: int = 10,
+    sample: Sample | None = None,
 ) -> SweepReport:
-    """Play the scenario once for each of the first events of each watched kind, and each fault."""
+    """Play the scenario once for each of the first events of each watched kind, and each fault, or for a sample."""
     reference = await play(scenario, quiet=_QUIET)
     resources = dict.fromkeys(record.resource for record in reference.records if record.verb == "watch")
     points = [
@@ -75,7 +81,7 @@ async def disturb_every_watch(
         for number in range(1, events + 1)
         for name, fault in faults.items()
     ]
-    return await _sweep(scenario, reference, points, "faults at watch events")
+    return await _sweep(scenario, reference, points, "faults at watch events", sample)
 
 
 class _Point(msgspec.Struct, frozen=True):
@@ -93,13 +99,10 @@ class _Point(msgspec.Struct, frozen=True):
         plan.add(msgspec.structs.replace(self.fault, seen=0, fired=0, **place))
 
 
-async def _sweep(scenario: Scenario, reference: Ending, points: Sequence[_Point], what: str) -> SweepReport:
-    failures: dict[str, str] = {}
-    for point in points:
-        try:
-            why = difference(reference, await play(scenario, point.arm, quiet=_QUIET))
-        except AssertionError as error:
-            why = str(error)
-        if why:
-            failures[str(point)] = why
-    return SweepReport(len(points), what, failures)
+async def _sweep(
+    scenario: Scenario, reference: Ending, points: Sequence[_Point], kind: str, sample: Sample | None
+) -> SweepReport:
+    async def difference_at(point: _Point) -> str:
+        return difference(reference, await play(scenario, point.arm, quiet=_QUIET))
+
+    return await run_points(points, difference_at, kind=kind, sample=sample)
