@@ -37,7 +37,7 @@ _GROUPS = {
 }
 
 
-class World:
+class ObjectClient:
     """One embedded cluster as a test sees it: its objects by plural name, in namespace `default`."""
 
     def __init__(self, cluster: DevCluster) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kapsa.devcluster import DevCluster
-from tests.devcluster.embedded.controllers.client import World
+from tests.devcluster.embedded.controllers.client import ObjectClient
 
 
 @pytest.fixture
-def world(cluster: DevCluster) -> World:
-    return World(cluster)
+def client(cluster: DevCluster) -> ObjectClient:
+    return ObjectClient(cluster)

@@ -27,7 +27,7 @@ _GROUPS = {
 }
 
 
-class Desk:
+class ApiServer:
     """Takes objects in, as any client's request would bring them."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Desk:
         info = self.server.verbs.resource(_GROUPS.get(resource, ""), "v1", resource)
         await self.server.verbs.delete(info, "default" if info.namespaced else "", name)
 
-    async def refusal(self, resource: str, name: str, **content: Any) -> str:
+    async def rejection(self, resource: str, name: str, **content: Any) -> str:
         """The message a bad object is refused with."""
         with pytest.raises(ApiError) as refused:
             await self.create(resource, name, **content)
@@ -60,5 +60,5 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def api() -> ApiServer:
+    return ApiServer()

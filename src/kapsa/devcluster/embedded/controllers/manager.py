@@ -13,10 +13,10 @@ from kapsa.devcluster.embedded.controllers.housekeeping.volumes import DEFAULT_C
 from kapsa.devcluster.embedded.controllers.machinery.events import Recorder
 from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
 from kapsa.devcluster.embedded.controllers.machinery.kinds import NODE, POD, STORAGE_CLASS, Kind, Object
-from kapsa.devcluster.embedded.controllers.machinery.owner_controller import Reconciler
-from kapsa.devcluster.embedded.controllers.machinery.queue import WorkQueue
+from kapsa.devcluster.embedded.controllers.machinery.owner_controller import OwnerController
+from kapsa.devcluster.embedded.controllers.machinery.queue import KeyQueue
 from kapsa.devcluster.embedded.controllers.machinery.view import View
-from kapsa.devcluster.embedded.controllers.nodes.kubelet import Kubelets
+from kapsa.devcluster.embedded.controllers.nodes.kubelet import Kubelet
 from kapsa.devcluster.embedded.controllers.nodes.logs import read_log
 from kapsa.devcluster.embedded.controllers.nodes.node_lifecycle import NodeController
 from kapsa.devcluster.embedded.controllers.nodes.node_status import new_node, report
@@ -66,15 +66,15 @@ class Controllers:
             self.workloads,
         )
         kubelet = self._agent("kubelet", "kubelet", "system:node")
-        self._kubelets = Kubelets(backend, self._view, kubelet, self.workloads)
+        self._kubelet = Kubelet(backend, self._view, kubelet, self.workloads)
         self._node_controller = NodeController(
             backend, self._view, self._executor("node-controller"), self.workloads
         )
-        self._reconcilers = [
-            self._reconciler(kind) for kind in (*WORKLOAD_CONTROLLERS, *HOUSEKEEPING_CONTROLLERS)
+        self._owner_controllers = [
+            self._owner_controller(kind) for kind in (*WORKLOAD_CONTROLLERS, *HOUSEKEEPING_CONTROLLERS)
         ]
         self._listen(POD, self._scheduler.notice)
-        self._listen(POD, self._kubelets.notice)
+        self._listen(POD, self._kubelet.notice)
         self._listen(POD, self._node_controller.notice_pod)
         self._listen(NODE, self._node_controller.notice)
         self._listen(NODE, self._notice_node)
@@ -90,7 +90,7 @@ class Controllers:
             self._backend, self._recorder, account=component, component=component, manager=manager, user=user
         )
 
-    def _reconciler(self, kind: type[Reconciler]) -> Reconciler:
+    def _owner_controller(self, kind: type[OwnerController]) -> OwnerController:
         reconciler = kind(self._backend, self._view, self._executor(kind.account, kind.component))
         for watched in (kind.kind, *kind.dependents):
             self._listen(watched, _bound(reconciler, watched))
@@ -100,16 +100,16 @@ class Controllers:
         self._listeners.setdefault((kind.group, kind.resource), []).append(listener)
 
     @property
-    def queues(self) -> list[WorkQueue]:
+    def queues(self) -> list[KeyQueue]:
         """Every controller's queue."""
         return [
             self._collector.queue,
             self._namespaces.queue,
             self._accounts.queue,
             self._scheduler.queue,
-            self._kubelets.queue,
+            self._kubelet.queue,
             self._node_controller.queue,
-            *(reconciler.queue for reconciler in self._reconcilers),
+            *(reconciler.queue for reconciler in self._owner_controllers),
         ]
 
     async def start(self) -> None:
@@ -119,12 +119,12 @@ class Controllers:
         self._collector.start()
         self._namespaces.start()
         self._accounts.start()
-        for reconciler in self._reconcilers:
+        for reconciler in self._owner_controllers:
             reconciler.start()
         self._furnish()
         self._node_controller.start()
         self._scheduler.start()
-        self._kubelets.start()
+        self._kubelet.start()
 
     async def stop(self) -> None:
         """Stop every task and timer."""
@@ -182,11 +182,11 @@ class Controllers:
     def _rethink(self) -> None:
         if self._started:
             self._node_controller.retry()
-            self._kubelets.retry()
+            self._kubelet.retry()
             self._scheduler.retry()
 
 
-def _bound(reconciler: Reconciler, kind: Kind) -> Listener:
+def _bound(reconciler: OwnerController, kind: Kind) -> Listener:
     def listener(new: Object | None, old: Object | None) -> None:
         reconciler.notice(kind, new, old)
 

@@ -5,46 +5,46 @@ from __future__ import annotations
 import pytest
 
 from kapsa.devcluster.wire.status_errors import ApiError
-from tests.devcluster.embedded.controllers.client import World, condition, workload
+from tests.devcluster.embedded.controllers.client import ObjectClient, condition, workload
 
 pytestmark = pytest.mark.virtual_time
 
 
-async def test_every_namespace_has_a_service_account_and_the_root_certificate(world: World) -> None:
-    await world.create("namespaces", "fresh")
-    await world.settle()
+async def test_every_namespace_has_a_service_account_and_the_root_certificate(client: ObjectClient) -> None:
+    await client.create("namespaces", "fresh")
+    await client.settle()
     for namespace in ("default", "kube-system", "fresh"):
-        assert world.find("serviceaccounts", "default", namespace) is not None
-        assert "ca.crt" in world.get("configmaps", "kube-root-ca.crt", namespace)["data"]
-    await world.delete("serviceaccounts", "default", namespace="fresh")
-    await world.settle()
-    assert world.find("serviceaccounts", "default", "fresh") is not None
+        assert client.find("serviceaccounts", "default", namespace) is not None
+        assert "ca.crt" in client.get("configmaps", "kube-root-ca.crt", namespace)["data"]
+    await client.delete("serviceaccounts", "default", namespace="fresh")
+    await client.settle()
+    assert client.find("serviceaccounts", "default", "fresh") is not None
 
 
-async def test_a_deleted_namespace_takes_everything_with_it(world: World) -> None:
-    await world.create("namespaces", "doomed")
-    await world.create("deployments", "web", workload(2), metadata={"namespace": "doomed"})
-    await world.create("configmaps", "settings", metadata={"namespace": "doomed"})
-    await world.settle()
-    await world.delete("namespaces", "doomed")
-    await world.settle()
-    assert world.find("namespaces", "doomed") is None
+async def test_a_deleted_namespace_takes_everything_with_it(client: ObjectClient) -> None:
+    await client.create("namespaces", "doomed")
+    await client.create("deployments", "web", workload(2), metadata={"namespace": "doomed"})
+    await client.create("configmaps", "settings", metadata={"namespace": "doomed"})
+    await client.settle()
+    await client.delete("namespaces", "doomed")
+    await client.settle()
+    assert client.find("namespaces", "doomed") is None
     for resource in ("deployments", "replicasets", "pods", "configmaps", "serviceaccounts", "events"):
-        assert world.names(resource, "doomed") == []
+        assert client.names(resource, "doomed") == []
 
 
-async def test_a_namespace_that_cannot_end_says_what_holds_it(world: World) -> None:
-    await world.create("namespaces", "stuck")
-    await world.settle()
-    await world.create(
+async def test_a_namespace_that_cannot_end_says_what_holds_it(client: ObjectClient) -> None:
+    await client.create("namespaces", "stuck")
+    await client.settle()
+    await client.create(
         "configmaps",
         "held",
         metadata={"namespace": "stuck", "finalizers": ["example.com/a", "example.com/b"]},
     )
-    await world.create("secrets", "held", metadata={"namespace": "stuck", "finalizers": ["example.com/a"]})
-    await world.delete("namespaces", "stuck")
-    await world.settle()
-    namespace = world.get("namespaces", "stuck")
+    await client.create("secrets", "held", metadata={"namespace": "stuck", "finalizers": ["example.com/a"]})
+    await client.delete("namespaces", "stuck")
+    await client.settle()
+    namespace = client.get("namespaces", "stuck")
     assert namespace["status"]["phase"] == "Terminating"
     assert namespace["spec"]["finalizers"] == ["kubernetes"]
     content, finalizers = (
@@ -63,18 +63,20 @@ async def test_a_namespace_that_cannot_end_says_what_holds_it(world: World) -> N
     for fine in ("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionContentFailure"):
         assert condition(namespace, fine)["status"] == "False"
     for resource in ("configmaps", "secrets"):
-        held = world.get(resource, "held", "stuck")
+        held = client.get(resource, "held", "stuck")
         held["metadata"]["finalizers"] = []
-        await world.update(resource, held)
-    await world.settle()
-    assert world.find("namespaces", "stuck") is None
+        await client.update(resource, held)
+    await client.settle()
+    assert client.find("namespaces", "stuck") is None
 
 
-async def test_nothing_new_is_created_in_a_terminating_namespace(world: World) -> None:
-    await world.create("namespaces", "stuck")
-    await world.create("configmaps", "held", metadata={"namespace": "stuck", "finalizers": ["example.com/a"]})
-    await world.delete("namespaces", "stuck")
-    await world.settle()
+async def test_nothing_new_is_created_in_a_terminating_namespace(client: ObjectClient) -> None:
+    await client.create("namespaces", "stuck")
+    await client.create(
+        "configmaps", "held", metadata={"namespace": "stuck", "finalizers": ["example.com/a"]}
+    )
+    await client.delete("namespaces", "stuck")
+    await client.settle()
     with pytest.raises(ApiError, match="because it is being terminated") as refused:
-        await world.create("configmaps", "late", metadata={"namespace": "stuck"})
+        await client.create("configmaps", "late", metadata={"namespace": "stuck"})
     assert refused.value.code == 403

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.devcluster.embedded.controllers.client import World, template
+from tests.devcluster.embedded.controllers.client import ObjectClient, template
 
 pytestmark = pytest.mark.virtual_time
 
@@ -15,19 +15,19 @@ def daemon(**more: Any) -> dict[str, Any]:
     return {"selector": {"matchLabels": {"app": "web"}}, "template": template(), **more}
 
 
-def nodes(world: World) -> list[str]:
-    return sorted(p["spec"]["nodeName"] for p in world.list("pods"))
+def nodes(client: ObjectClient) -> list[str]:
+    return sorted(p["spec"]["nodeName"] for p in client.list("pods"))
 
 
-async def test_every_node_gets_a_pod_also_one_that_comes_later(world: World) -> None:
-    await world.create("nodes", "node-2")
-    await world.create("daemonsets", "agent", daemon())
-    await world.settle(1)
-    assert nodes(world) == ["node-1", "node-2"]
-    await world.create("nodes", "node-3")
-    await world.settle(1)
-    assert nodes(world) == ["node-1", "node-2", "node-3"]
-    status = world.get("daemonsets", "agent")["status"]
+async def test_every_node_gets_a_pod_also_one_that_comes_later(client: ObjectClient) -> None:
+    await client.create("nodes", "node-2")
+    await client.create("daemonsets", "agent", daemon())
+    await client.settle(1)
+    assert nodes(client) == ["node-1", "node-2"]
+    await client.create("nodes", "node-3")
+    await client.settle(1)
+    assert nodes(client) == ["node-1", "node-2", "node-3"]
+    status = client.get("daemonsets", "agent")["status"]
     assert status == {
         "currentNumberScheduled": 3,
         "desiredNumberScheduled": 3,
@@ -39,11 +39,11 @@ async def test_every_node_gets_a_pod_also_one_that_comes_later(world: World) -> 
     }
 
 
-async def test_a_node_that_does_not_match_or_repels_is_left_out(world: World) -> None:
-    await world.create("nodes", "tainted", {"taints": [{"key": "gpu", "effect": "NoSchedule"}]})
-    await world.create("nodes", "labelled", metadata={"labels": {"role": "edge"}})
-    await world.create("daemonsets", "agent", daemon())
-    await world.create(
+async def test_a_node_that_does_not_match_or_repels_is_left_out(client: ObjectClient) -> None:
+    await client.create("nodes", "tainted", {"taints": [{"key": "gpu", "effect": "NoSchedule"}]})
+    await client.create("nodes", "labelled", metadata={"labels": {"role": "edge"}})
+    await client.create("daemonsets", "agent", daemon())
+    await client.create(
         "daemonsets",
         "edge",
         {
@@ -54,36 +54,36 @@ async def test_a_node_that_does_not_match_or_repels_is_left_out(world: World) ->
             },
         },
     )
-    await world.settle(1)
-    assert [p["spec"]["nodeName"] for p in world.list("pods", labels="app=edge")] == ["labelled"]
-    general = sorted(p["spec"]["nodeName"] for p in world.list("pods", labels="app=web"))
+    await client.settle(1)
+    assert [p["spec"]["nodeName"] for p in client.list("pods", labels="app=edge")] == ["labelled"]
+    general = sorted(p["spec"]["nodeName"] for p in client.list("pods", labels="app=web"))
     assert general == ["labelled", "node-1"]
 
 
-async def test_an_update_replaces_one_node_at_a_time(world: World) -> None:
+async def test_an_update_replaces_one_node_at_a_time(client: ObjectClient) -> None:
     for number in (2, 3):
-        await world.create("nodes", f"node-{number}")
-    await world.create("daemonsets", "agent", daemon())
-    await world.settle(1)
-    world.workloads.delay(ready=10)
-    await world.change("daemonsets", "agent", template=template("app:2"))
+        await client.create("nodes", f"node-{number}")
+    await client.create("daemonsets", "agent", daemon())
+    await client.settle(1)
+    client.workloads.delay(ready=10)
+    await client.change("daemonsets", "agent", template=template("app:2"))
     updated = []
     for _ in range(4):
-        await world.settle(8)
-        updated.append(sum(p["spec"]["containers"][0]["image"] == "app:2" for p in world.list("pods")))
+        await client.settle(8)
+        updated.append(sum(p["spec"]["containers"][0]["image"] == "app:2" for p in client.list("pods")))
     assert updated == [1, 2, 3, 3]
-    labels = world.list("pods")[0]["metadata"]["labels"]
+    labels = client.list("pods")[0]["metadata"]["labels"]
     assert labels["pod-template-generation"] == "2"
-    revisions = world.list("controllerrevisions")
+    revisions = client.list("controllerrevisions")
     assert sorted(r["revision"] for r in revisions) == [1, 2]
     newest = max(revisions, key=lambda r: r["revision"])
     assert newest["metadata"]["labels"]["controller-revision-hash"] == labels["controller-revision-hash"]
 
 
-async def test_daemon_pods_stay_on_a_node_that_is_cordoned(world: World) -> None:
-    await world.create("daemonsets", "agent", daemon())
-    await world.settle(1)
-    before = world.names("pods")
-    await world.change("nodes", "node-1", unschedulable=True)
-    await world.settle(600)
-    assert world.names("pods") == before
+async def test_daemon_pods_stay_on_a_node_that_is_cordoned(client: ObjectClient) -> None:
+    await client.create("daemonsets", "agent", daemon())
+    await client.settle(1)
+    before = client.names("pods")
+    await client.change("nodes", "node-1", unschedulable=True)
+    await client.settle(600)
+    assert client.names("pods") == before

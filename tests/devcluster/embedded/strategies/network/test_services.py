@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster.wire.status_errors import ApiError
-from tests.devcluster.embedded.strategies.conftest import Desk
+from tests.devcluster.embedded.strategies.conftest import ApiServer
 
 
 def ports(*numbers: int, **more: Any) -> dict[str, Any]:
     return {"selector": {"app": "web"}, "ports": [{"name": f"p{n}", "port": n} for n in numbers], **more}
 
 
-async def test_a_service_is_given_an_address_of_its_own(desk: Desk) -> None:
-    first = await desk.create("services", "one", spec={"ports": [{"port": 80}]})
-    second = await desk.create("services", "two", spec={"ports": [{"port": 80}]})
+async def test_a_service_is_given_an_address_of_its_own(api: ApiServer) -> None:
+    first = await api.create("services", "one", spec={"ports": [{"port": 80}]})
+    second = await api.create("services", "two", spec={"ports": [{"port": 80}]})
     spec = first["spec"]
     assert spec["clusterIPs"] == [spec["clusterIP"]]
     assert spec["clusterIP"] != second["spec"]["clusterIP"]
@@ -30,52 +30,52 @@ async def test_a_service_is_given_an_address_of_its_own(desk: Desk) -> None:
     assert first["status"] == {"loadBalancer": {}}
 
 
-async def test_node_ports_are_given_and_kept_and_taken_back(desk: Desk) -> None:
-    stored = await desk.create("services", "web", spec=ports(80, 443, type="NodePort"))
+async def test_node_ports_are_given_and_kept_and_taken_back(api: ApiServer) -> None:
+    stored = await api.create("services", "web", spec=ports(80, 443, type="NodePort"))
     held = [port["nodePort"] for port in stored["spec"]["ports"]]
     assert len(set(held)) == 2
     assert all(30000 <= port <= 32767 for port in held)
     stored["spec"]["ports"] = [{"name": "p80", "port": 80}, {"name": "p443", "port": 443}]
-    kept = await desk.update("services", stored)
+    kept = await api.update("services", stored)
     assert [port["nodePort"] for port in kept["spec"]["ports"]] == held
     kept["spec"]["type"] = "ClusterIP"
-    plain = await desk.update("services", kept)
+    plain = await api.update("services", kept)
     assert all("nodePort" not in port for port in plain["spec"]["ports"])
     assert "externalTrafficPolicy" not in plain["spec"]
-    again = await desk.create("services", "other", spec={**ports(80, type="NodePort")})
+    again = await api.create("services", "other", spec={**ports(80, type="NodePort")})
     again["spec"]["ports"][0]["nodePort"] = held[0]
-    assert (await desk.update("services", again))["spec"]["ports"][0]["nodePort"] == held[0]
+    assert (await api.update("services", again))["spec"]["ports"][0]["nodePort"] == held[0]
 
 
-async def test_an_address_in_use_or_out_of_range_is_refused(desk: Desk) -> None:
-    first = await desk.create("services", "one", spec=ports(80))
+async def test_an_address_in_use_or_out_of_range_is_refused(api: ApiServer) -> None:
+    first = await api.create("services", "one", spec=ports(80))
     taken = first["spec"]["clusterIP"]
-    message = await desk.refusal("services", "two", spec=ports(80, clusterIP=taken))
+    message = await api.rejection("services", "two", spec=ports(80, clusterIP=taken))
     assert message == (
         f'Service "two" is invalid: spec.clusterIPs: Invalid value: ["{taken}"]: '
         f"failed to allocate IP {taken}: provided IP is already allocated"
     )
     spec = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]}
-    message = await desk.refusal("services", "three", spec=spec)
+    message = await api.rejection("services", "three", spec=spec)
     assert message.endswith(
         "provided port is not in the valid range. The range of valid ports is 30000-32767"
     )
 
 
-async def test_an_address_is_free_again_when_its_service_is_gone(desk: Desk) -> None:
-    first = await desk.create("services", "one", spec=ports(80))
-    await desk.delete("services", "one")
-    second = await desk.create("services", "two", spec=ports(80, clusterIP=first["spec"]["clusterIP"]))
+async def test_an_address_is_free_again_when_its_service_is_gone(api: ApiServer) -> None:
+    first = await api.create("services", "one", spec=ports(80))
+    await api.delete("services", "one")
+    second = await api.create("services", "two", spec=ports(80, clusterIP=first["spec"]["clusterIP"]))
     assert second["spec"]["clusterIP"] == first["spec"]["clusterIP"]
 
 
-async def test_a_headless_service_has_no_address(desk: Desk) -> None:
-    stored = await desk.create("services", "db", spec=ports(5432, clusterIP="None"))
+async def test_a_headless_service_has_no_address(api: ApiServer) -> None:
+    stored = await api.create("services", "db", spec=ports(5432, clusterIP="None"))
     assert (stored["spec"]["clusterIP"], stored["spec"]["clusterIPs"]) == ("None", ["None"])
 
 
-async def test_an_external_name_has_nothing_of_this(desk: Desk) -> None:
-    stored = await desk.create(
+async def test_an_external_name_has_nothing_of_this(api: ApiServer) -> None:
+    stored = await api.create(
         "services", "db", spec={"type": "ExternalName", "externalName": "db.example.com"}
     )
     assert stored["spec"] == {
@@ -85,16 +85,16 @@ async def test_an_external_name_has_nothing_of_this(desk: Desk) -> None:
     }
 
 
-async def test_a_cluster_ip_does_not_change(desk: Desk) -> None:
-    stored = await desk.create("services", "web", spec=ports(80))
+async def test_a_cluster_ip_does_not_change(api: ApiServer) -> None:
+    stored = await api.create("services", "web", spec=ports(80))
     stored["spec"]["clusterIP"] = "10.0.0.200"
     with pytest.raises(ApiError) as refused:
-        await desk.update("services", stored)
+        await api.update("services", stored)
     assert refused.value.message == (
         'Service "web" is invalid: spec.clusterIPs[0]: Invalid value: ["10.0.0.200"]: may not change once set'
     )
 
 
-async def test_a_service_without_ports_is_refused(desk: Desk) -> None:
-    message = await desk.refusal("services", "web", spec={"selector": {"app": "web"}})
+async def test_a_service_without_ports_is_refused(api: ApiServer) -> None:
+    message = await api.rejection("services", "web", spec={"selector": {"app": "web"}})
     assert message == 'Service "web" is invalid: spec.ports: Required value'

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster.wire.status_errors import ApiError
-from tests.devcluster.embedded.strategies.conftest import Desk
+from tests.devcluster.embedded.strategies.conftest import ApiServer
 
 POD = {"containers": [{"name": "main", "image": "app:1"}]}
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": POD}
 SPEC: dict[str, Any] = {"selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
 
 
-async def test_a_deployment_is_filled_in(desk: Desk) -> None:
-    stored = await desk.create("deployments", "web", spec=SPEC, status={"replicas": 7})
+async def test_a_deployment_is_filled_in(api: ApiServer) -> None:
+    stored = await api.create("deployments", "web", spec=SPEC, status={"replicas": 7})
     assert stored["spec"] == {
         "replicas": 1,
         "selector": {"matchLabels": {"app": "web"}},
@@ -47,49 +47,49 @@ async def test_a_deployment_is_filled_in(desk: Desk) -> None:
     assert stored["metadata"]["generation"] == 1
 
 
-async def test_a_change_of_the_spec_counts_and_the_status_is_kept(desk: Desk) -> None:
-    stored = await desk.create("deployments", "web", spec=SPEC)
-    seen = await desk.update_status("deployments", {**stored, "status": {"observedGeneration": 1}})
+async def test_a_change_of_the_spec_counts_and_the_status_is_kept(api: ApiServer) -> None:
+    stored = await api.create("deployments", "web", spec=SPEC)
+    seen = await api.update_status("deployments", {**stored, "status": {"observedGeneration": 1}})
     assert seen["metadata"]["generation"] == 1
     seen["spec"]["replicas"] = 5
-    changed = await desk.update("deployments", {**seen, "status": {"replicas": 99}})
+    changed = await api.update("deployments", {**seen, "status": {"replicas": 99}})
     assert changed["metadata"]["generation"] == 2
     assert changed["status"] == {"observedGeneration": 1}
 
 
 async def test_the_status_subresource_changes_annotations_of_a_deployment_but_not_its_spec(
-    desk: Desk,
+    api: ApiServer,
 ) -> None:
-    stored = await desk.create("deployments", "web", spec=SPEC)
+    stored = await api.create("deployments", "web", spec=SPEC)
     stored["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": "1"}
     stored["metadata"]["labels"] = {"sneaky": "yes"}
     stored["spec"]["replicas"] = 9
-    seen = await desk.update_status("deployments", stored)
+    seen = await api.update_status("deployments", stored)
     assert seen["metadata"]["annotations"] == {"deployment.kubernetes.io/revision": "1"}
     assert "labels" not in seen["metadata"]
     assert seen["spec"]["replicas"] == 1
 
 
-async def test_a_selector_cannot_change(desk: Desk) -> None:
-    stored = await desk.create("deployments", "web", spec=SPEC)
+async def test_a_selector_cannot_change(api: ApiServer) -> None:
+    stored = await api.create("deployments", "web", spec=SPEC)
     stored["spec"]["selector"] = {"matchLabels": {"app": "web", "tier": "x"}}
     stored["spec"]["template"]["metadata"]["labels"]["tier"] = "x"
     with pytest.raises(ApiError) as refused:
-        await desk.update("deployments", stored)
+        await api.update("deployments", stored)
     assert refused.value.message == (
         'Deployment.apps "web" is invalid: spec.selector: Invalid value: '
         '{"matchLabels":{"app":"web","tier":"x"}}: field is immutable'
     )
 
 
-async def test_all_faults_of_a_deployment_are_named_at_once(desk: Desk) -> None:
+async def test_all_faults_of_a_deployment_are_named_at_once(api: ApiServer) -> None:
     spec = {
         "replicas": -1,
         "selector": {"matchLabels": {"app": "api"}},
         "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "Main"}]}},
         "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}},
     }
-    message = await desk.refusal("deployments", "web", spec=spec)
+    message = await api.rejection("deployments", "web", spec=spec)
     assert message.startswith('Deployment.apps "web" is invalid: [')
     for fault in (
         "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
@@ -111,14 +111,14 @@ async def test_all_faults_of_a_deployment_are_named_at_once(desk: Desk) -> None:
         ("app@sha256:" + "a" * 64, "IfNotPresent"),
     ],
 )
-async def test_the_pull_policy_follows_the_tag(desk: Desk, image: str, policy: str) -> None:
-    pod = await desk.create("pods", "lone", spec={"containers": [{"name": "c", "image": image}]})
+async def test_the_pull_policy_follows_the_tag(api: ApiServer, image: str, policy: str) -> None:
+    pod = await api.create("pods", "lone", spec={"containers": [{"name": "c", "image": image}]})
     assert pod["spec"]["containers"][0]["imagePullPolicy"] == policy
 
 
-async def test_limits_become_requests_and_quantities_canonical(desk: Desk) -> None:
+async def test_limits_become_requests_and_quantities_canonical(api: ApiServer) -> None:
     container = {"name": "c", "image": "app:1", "resources": {"limits": {"cpu": "1.5", "memory": "1024Mi"}}}
-    pod = await desk.create("pods", "lone", spec={"containers": [container]})
+    pod = await api.create("pods", "lone", spec={"containers": [container]})
     resources = pod["spec"]["containers"][0]["resources"]
     assert resources == {
         "limits": {"cpu": "1500m", "memory": "1Gi"},
@@ -127,8 +127,8 @@ async def test_limits_become_requests_and_quantities_canonical(desk: Desk) -> No
     assert pod["status"] == {"phase": "Pending", "qosClass": "Guaranteed"}
 
 
-async def test_a_pod_gets_tolerations_priority_account_and_token(desk: Desk) -> None:
-    pod = await desk.create("pods", "lone", spec=POD)
+async def test_a_pod_gets_tolerations_priority_account_and_token(api: ApiServer) -> None:
+    pod = await api.create("pods", "lone", spec=POD)
     spec = pod["spec"]
     assert [t["key"] for t in spec["tolerations"]] == [
         "node.kubernetes.io/not-ready",
@@ -141,21 +141,21 @@ async def test_a_pod_gets_tolerations_priority_account_and_token(desk: Desk) -> 
     assert spec["volumes"][-1]["name"] == mount["name"]
 
 
-async def test_a_pod_of_an_account_that_does_not_exist_is_refused(desk: Desk) -> None:
-    message = await desk.refusal("pods", "lone", spec={**POD, "serviceAccountName": "ghost"})
+async def test_a_pod_of_an_account_that_does_not_exist_is_refused(api: ApiServer) -> None:
+    message = await api.rejection("pods", "lone", spec={**POD, "serviceAccountName": "ghost"})
     assert message == (
         'pods "lone" is forbidden: error looking up service account default/ghost: serviceaccount "ghost" not found'
     )
 
 
-async def test_only_the_image_of_a_pods_containers_can_change(desk: Desk) -> None:
-    pod = await desk.create("pods", "lone", spec=POD)
+async def test_only_the_image_of_a_pods_containers_can_change(api: ApiServer) -> None:
+    pod = await api.create("pods", "lone", spec=POD)
     pod["spec"]["containers"][0]["image"] = "app:2"
-    changed = await desk.update("pods", pod)
+    changed = await api.update("pods", pod)
     assert changed["metadata"]["generation"] == 2
     changed["spec"]["containers"][0]["command"] = ["sh"]
     with pytest.raises(ApiError, match="pod updates may not change fields other than"):
-        await desk.update("pods", changed)
+        await api.update("pods", changed)
 
 
 @pytest.mark.parametrize(
@@ -184,12 +184,12 @@ async def test_only_the_image_of_a_pods_containers_can_change(desk: Desk) -> Non
         ),
     ],
 )
-async def test_what_is_wrong_with_a_pod(desk: Desk, spec: dict[str, Any], fault: str) -> None:
-    assert await desk.refusal("pods", "lone", spec=spec) == f'Pod "lone" is invalid: {fault}'
+async def test_what_is_wrong_with_a_pod(api: ApiServer, spec: dict[str, Any], fault: str) -> None:
+    assert await api.rejection("pods", "lone", spec=spec) == f'Pod "lone" is invalid: {fault}'
 
 
-async def test_a_stateful_set_allows_few_changes(desk: Desk) -> None:
-    stored = await desk.create("statefulsets", "db", spec={**SPEC, "serviceName": "db"})
+async def test_a_stateful_set_allows_few_changes(api: ApiServer) -> None:
+    stored = await api.create("statefulsets", "db", spec={**SPEC, "serviceName": "db"})
     assert stored["spec"]["podManagementPolicy"] == "OrderedReady"
     assert stored["spec"]["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
     assert stored["spec"]["persistentVolumeClaimRetentionPolicy"] == {
@@ -197,23 +197,23 @@ async def test_a_stateful_set_allows_few_changes(desk: Desk) -> None:
         "whenScaled": "Retain",
     }
     stored["spec"]["replicas"] = 3
-    stored = await desk.update("statefulsets", stored)
+    stored = await api.update("statefulsets", stored)
     stored["spec"]["serviceName"] = "other"
     with pytest.raises(ApiError, match="updates to statefulset spec for fields other than"):
-        await desk.update("statefulsets", stored)
+        await api.update("statefulsets", stored)
 
 
-async def test_a_daemon_set_counts_the_generations_of_its_template(desk: Desk) -> None:
-    stored = await desk.create("daemonsets", "agent", spec=SPEC)
+async def test_a_daemon_set_counts_the_generations_of_its_template(api: ApiServer) -> None:
+    stored = await api.create("daemonsets", "agent", spec=SPEC)
     annotation = "deprecated.daemonset.template.generation"
     assert stored["metadata"]["annotations"][annotation] == "1"
     stored["spec"]["template"]["spec"]["containers"][0]["image"] = "app:2"
-    assert (await desk.update("daemonsets", stored))["metadata"]["annotations"][annotation] == "2"
+    assert (await api.update("daemonsets", stored))["metadata"]["annotations"][annotation] == "2"
 
 
-async def test_a_job_gets_a_selector_of_its_own_and_keeps_its_template(desk: Desk) -> None:
+async def test_a_job_gets_a_selector_of_its_own_and_keeps_its_template(api: ApiServer) -> None:
     template = {"spec": {**POD, "restartPolicy": "Never"}}
-    stored = await desk.create("jobs", "work", spec={"template": template})
+    stored = await api.create("jobs", "work", spec={"template": template})
     uid = stored["metadata"]["uid"]
     assert stored["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     assert stored["spec"]["template"]["metadata"]["labels"] == {
@@ -233,11 +233,11 @@ async def test_a_job_gets_a_selector_of_its_own_and_keeps_its_template(desk: Des
     assert [stored["spec"][f] for f in fields] == [1, 1, 6, "NonIndexed", False, "TerminatingOrFailed"]
     stored["spec"]["template"]["spec"]["containers"][0]["image"] = "app:2"
     with pytest.raises(ApiError, match=r"spec\.template: Invalid value: .*: field is immutable"):
-        await desk.update("jobs", stored)
+        await api.update("jobs", stored)
 
 
-async def test_a_job_must_say_what_happens_when_its_pod_fails(desk: Desk) -> None:
-    message = await desk.refusal("jobs", "work", spec={"template": {"spec": POD}})
+async def test_a_job_must_say_what_happens_when_its_pod_fails(api: ApiServer) -> None:
+    message = await api.rejection("jobs", "work", spec={"template": {"spec": POD}})
     assert message == (
         'Job.batch "work" is invalid: spec.template.spec.restartPolicy: '
         'Required value: valid values: "OnFailure", "Never"'
@@ -252,7 +252,7 @@ async def test_a_job_must_say_what_happens_when_its_pod_fails(desk: Desk) -> Non
         ("TZ=UTC * * * * *", "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"),
     ],
 )
-async def test_a_cron_jobs_schedule_is_read(desk: Desk, schedule: str, fault: str) -> None:
+async def test_a_cron_jobs_schedule_is_read(api: ApiServer, schedule: str, fault: str) -> None:
     job = {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}
-    message = await desk.refusal("cronjobs", "tick", spec={"schedule": schedule, "jobTemplate": job})
+    message = await api.rejection("cronjobs", "tick", spec={"schedule": schedule, "jobTemplate": job})
     assert message == f'CronJob.batch "tick" is invalid: spec.schedule: Invalid value: "{schedule}": {fault}'

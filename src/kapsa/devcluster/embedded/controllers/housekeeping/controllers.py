@@ -21,14 +21,14 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import (
     Kind,
     Object,
 )
-from kapsa.devcluster.embedded.controllers.machinery.owner_controller import Reconciler
+from kapsa.devcluster.embedded.controllers.machinery.owner_controller import OwnerController
 from kapsa.devcluster.embedded.controllers.machinery.ownership import controller_of
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished
 from kapsa.devcluster.embedded.controllers.machinery.queue import Key, key_of
 from kapsa.devcluster.embedded.kinds.labels import matches_map
 
 
-class Endpoints(Reconciler):
+class EndpointsController(OwnerController):
     kind, account, dependents = SERVICE, "endpoint-controller", (POD, ENDPOINT_SLICE)
 
     def notice(self, kind: Kind, new: Object | None, old: Object | None) -> None:
@@ -74,7 +74,7 @@ class Endpoints(Reconciler):
         await super().reconcile(key)
 
 
-class DisruptionBudgets(Reconciler):
+class DisruptionController(OwnerController):
     kind, account, component = DISRUPTION_BUDGET, "disruption-controller", "controllermanager"
     dependents = (POD,)
 
@@ -102,7 +102,7 @@ class DisruptionBudgets(Reconciler):
         return 0 if owner is None else int(owner["spec"].get("replicas", 1))
 
 
-class Claims(Reconciler):
+class ClaimController(OwnerController):
     kind, account = CLAIM, "persistent-volume-binder"
     component = "persistentvolume-controller"
     dependents = (VOLUME, STORAGE_CLASS, POD)
@@ -135,7 +135,7 @@ class Claims(Reconciler):
         await self.carry_out(key, plan)
 
 
-class Volumes(Reconciler):
+class VolumeController(OwnerController):
     kind, account, dependents = VOLUME, "persistent-volume-binder", (CLAIM,)
     component = "persistentvolume-controller"
 
@@ -153,9 +153,9 @@ class Volumes(Reconciler):
         await self.carry_out(key, volumes.plan_volume(owner, claimed_by))
 
 
-HOUSEKEEPING_CONTROLLERS: tuple[type[Reconciler], ...] = (
-    Endpoints,
-    DisruptionBudgets,
-    Claims,
-    Volumes,
+HOUSEKEEPING_CONTROLLERS: tuple[type[OwnerController], ...] = (
+    EndpointsController,
+    DisruptionController,
+    ClaimController,
+    VolumeController,
 )

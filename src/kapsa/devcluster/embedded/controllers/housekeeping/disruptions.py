@@ -10,7 +10,7 @@ from typing import Any
 from kapsa.devcluster.embedded.controllers.machinery.conditions import find
 from kapsa.devcluster.embedded.controllers.machinery.kinds import DISRUPTION_BUDGET, Object
 from kapsa.devcluster.embedded.controllers.machinery.ownership import is_deleting
-from kapsa.devcluster.embedded.controllers.machinery.plan import Plan, UpdateStatus
+from kapsa.devcluster.embedded.controllers.machinery.plan import UpdateStatus, WritePlan
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished, is_ready
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render, seconds_since
 from kapsa.devcluster.embedded.kinds.labels import matches
@@ -19,13 +19,13 @@ _EVICTION_SECONDS = 120
 """An eviction whose pod is still there after this long did not happen."""
 
 
-def plan(budget: Object, pods: list[Object], scale_of: Callable[[Object], int], now: datetime) -> Plan:
+def plan(budget: Object, pods: list[Object], scale_of: Callable[[Object], int], now: datetime) -> WritePlan:
     """One step of a PodDisruptionBudget.
 
     :param pods: pods of its namespace.
     :param scale_of: how many replicas the controller of a pod wants.
     """
-    plan = Plan()
+    plan = WritePlan()
     selector = budget["spec"].get("selector")
     members = [p for p in pods if matches(selector, p["metadata"].get("labels") or {}) and not is_finished(p)]
     expected, desired = _targets(budget["spec"], members, scale_of)

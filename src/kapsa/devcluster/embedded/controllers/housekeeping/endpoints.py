@@ -7,7 +7,7 @@ from typing import Any
 
 from kapsa.devcluster.embedded.controllers.machinery.kinds import ENDPOINT_SLICE, ENDPOINTS, SERVICE, Object
 from kapsa.devcluster.embedded.controllers.machinery.ownership import controller_reference, is_deleting
-from kapsa.devcluster.embedded.controllers.machinery.plan import Create, Delete, Plan, Update
+from kapsa.devcluster.embedded.controllers.machinery.plan import Create, Delete, Update, WritePlan
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished, is_ready
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
 from kapsa.devcluster.embedded.kinds.labels import matches_map
@@ -22,9 +22,9 @@ _PER_SLICE = 100
 
 def plan(
     service: Object, pods: list[Object], endpoints: Object | None, slices: list[Object], now: datetime
-) -> Plan:
+) -> WritePlan:
     """Bring a Service's Endpoints and EndpointSlices up to date with the pods it selects."""
-    plan = Plan()
+    plan = WritePlan()
     selector = service["spec"].get("selector")
     if not selector or service["spec"].get("type") == "ExternalName" or is_deleting(service):
         return plan
@@ -36,9 +36,9 @@ def plan(
     return plan
 
 
-def plan_removal(endpoints: Object) -> Plan:
+def plan_removal(endpoints: Object) -> WritePlan:
     """What is left of a Service that is gone: its Endpoints go by name."""
-    plan = Plan()
+    plan = WritePlan()
     plan.do(Delete(ENDPOINTS, endpoints))
     return plan
 
@@ -105,7 +105,7 @@ def _labels(service: Object) -> dict[str, str]:
 
 
 def _plan_endpoints(
-    plan: Plan, service: Object, pods: list[Object], current: Object | None, trigger: dict[str, str]
+    plan: WritePlan, service: Object, pods: list[Object], current: Object | None, trigger: dict[str, str]
 ) -> None:
     subsets = []
     publish = service["spec"].get("publishNotReadyAddresses")
@@ -160,7 +160,7 @@ def _port(name: str, number: int, protocol: str, app: str, *, with_empty_name: b
 
 
 def _plan_slices(
-    plan: Plan, service: Object, pods: list[Object], current: list[Object], trigger: dict[str, str]
+    plan: WritePlan, service: Object, pods: list[Object], current: list[Object], trigger: dict[str, str]
 ) -> None:
     wanted = _wanted_slices(service, pods)
     left = sorted(current, key=lambda s: s["metadata"]["name"])

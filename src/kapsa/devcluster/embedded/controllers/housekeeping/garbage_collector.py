@@ -12,7 +12,7 @@ import msgspec
 
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.controllers.machinery.kinds import Object
-from kapsa.devcluster.embedded.controllers.machinery.queue import Key, Retry, WorkQueue
+from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue, Retry
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Change, Collection, Stored
 from kapsa.devcluster.embedded.storage.stored_form import decode
@@ -24,7 +24,7 @@ Place = tuple[str, str, str]
 """Group, resource, and key of an object."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class OwnerStates(msgspec.Struct, frozen=True):
     """A dependent's owner references, sorted by what became of the owners."""
 
     solid: list[dict[str, Any]]
@@ -47,7 +47,7 @@ class GarbageCollector:
         self._dependents: dict[str, dict[Place, None]] = {}
         self._waiting: dict[str, Place] = {}
         """Owners in foreground deletion, by uid."""
-        self.queue = WorkQueue(self.name, self._process)
+        self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
         for collection in self._backend.store.collections():
@@ -149,9 +149,9 @@ class GarbageCollector:
         if "deletionTimestamp" not in obj["metadata"]:
             await self._delete(info, obj, policy)
 
-    def classify(self, info: ResourceInfo, obj: Object) -> Verdict:
+    def classify(self, info: ResourceInfo, obj: Object) -> OwnerStates:
         """Look up every owner of an object."""
-        verdict = Verdict([], [], [])
+        verdict = OwnerStates([], [], [])
         for reference in obj["metadata"].get("ownerReferences") or ():
             owner_info = self._owner_info(reference)
             if owner_info is None or (owner_info.namespaced and not info.namespaced):

@@ -10,7 +10,7 @@ import msgspec
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.controllers.machinery.conditions import find
 from kapsa.devcluster.embedded.controllers.machinery.kinds import NAMESPACE, Object
-from kapsa.devcluster.embedded.controllers.machinery.queue import Key, Retry, WorkQueue
+from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue, Retry
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Change, Collection
@@ -96,7 +96,7 @@ class NamespaceController:
         self._backend = backend
         self._verbs = verbs
         self._ending: set[str] = set()
-        self.queue = WorkQueue(self.name, self._process)
+        self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
         for stored in self._backend.store.collection("", "namespaces").current():

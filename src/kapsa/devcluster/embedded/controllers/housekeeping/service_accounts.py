@@ -11,8 +11,8 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import (
     Kind,
     Object,
 )
-from kapsa.devcluster.embedded.controllers.machinery.plan import Create, Plan
-from kapsa.devcluster.embedded.controllers.machinery.queue import Key, WorkQueue
+from kapsa.devcluster.embedded.controllers.machinery.plan import Create, WritePlan
+from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue
 from kapsa.devcluster.embedded.controllers.machinery.view import View
 from kapsa.devcluster.embedded.storage.store import Change, Collection
 
@@ -25,9 +25,9 @@ _DESCRIPTION = (
 )
 
 
-def plan(namespace: Object, *, has_account: bool, has_certificate: bool, certificate: str) -> Plan:
+def plan(namespace: Object, *, has_account: bool, has_certificate: bool, certificate: str) -> WritePlan:
     """Create what a namespace lacks."""
-    plan = Plan()
+    plan = WritePlan()
     name = namespace["metadata"]["name"]
     if (namespace.get("status") or {}).get("phase") == "Terminating":
         return plan
@@ -55,7 +55,7 @@ class ServiceAccountController:
         self._view = view
         self._executor = executor
         self._certificate = certificate
-        self.queue = WorkQueue(self.name, self._process)
+        self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
         for stored in self._backend.store.collection("", "namespaces").current():

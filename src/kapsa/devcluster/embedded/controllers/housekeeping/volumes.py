@@ -11,10 +11,10 @@ from kapsa.devcluster.embedded.controllers.machinery.plan import (
     Create,
     Delete,
     Note,
-    Plan,
-    Record,
+    RecordEvent,
     Update,
     UpdateStatus,
+    WritePlan,
 )
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
@@ -36,9 +36,9 @@ def default_class(classes: list[Object]) -> str | None:
 
 def plan_claim(
     claim: Object, volumes: list[Object], classes: list[Object], pods: list[Object], now: datetime
-) -> Plan:
+) -> WritePlan:
     """One step of a PersistentVolumeClaim."""
-    plan = Plan()
+    plan = WritePlan()
     if is_deleting(claim):
         _release_claim(plan, claim, pods)
         return plan
@@ -77,7 +77,7 @@ def _matching(claim: Object, class_name: str, volumes: list[Object]) -> Object |
     return min(fitting, key=lambda entry: entry[:2])[2] if fitting else None
 
 
-def _bind(plan: Plan, claim: Object, volume: Object) -> None:
+def _bind(plan: WritePlan, claim: Object, volume: Object) -> None:
     """Volume first, then claim, each spec before its status, as the binder does: one write a step."""
     metadata = claim["metadata"]
     reference = {
@@ -111,7 +111,7 @@ def _bind(plan: Plan, claim: Object, volume: Object) -> None:
     plan.do(UpdateStatus(CLAIM, {**claim, "status": status}))
 
 
-def _provision(plan: Plan, claim: Object, class_name: str, classes: list[Object], now: datetime) -> None:
+def _provision(plan: WritePlan, claim: Object, class_name: str, classes: list[Object], now: datetime) -> None:
     found = next((c for c in classes if c["metadata"]["name"] == class_name), None)
     if found is None:
         text = (
@@ -120,7 +120,7 @@ def _provision(plan: Plan, claim: Object, class_name: str, classes: list[Object]
             else "no persistent volumes available for this claim and no storage class is set"
         )
         reason, kind = ("ProvisioningFailed", "Warning") if class_name else ("FailedBinding", "Normal")
-        plan.do(Record(Note(claim, reason, text, kind, "persistentvolume-controller")))
+        plan.do(RecordEvent(Note(claim, reason, text, kind, "persistentvolume-controller")))
         return
     if found["provisioner"] != PROVISIONER or claim["spec"].get("volumeName"):
         return
@@ -156,7 +156,7 @@ def _volume(claim: Object, storage_class: Object, now: datetime) -> Object:
     }
 
 
-def _grow(plan: Plan, claim: Object) -> None:
+def _grow(plan: WritePlan, claim: Object) -> None:
     """A bound claim that asks for more has it at once."""
     wanted = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
     status = claim.get("status") or {}
@@ -166,7 +166,7 @@ def _grow(plan: Plan, claim: Object) -> None:
         plan.do(UpdateStatus(CLAIM, {**claim, "status": {**status, "capacity": capacity}}))
 
 
-def _release_claim(plan: Plan, claim: Object, pods: list[Object]) -> None:
+def _release_claim(plan: WritePlan, claim: Object, pods: list[Object]) -> None:
     finalizers = claim["metadata"].get("finalizers") or []
     if CLAIM_PROTECTION not in finalizers or any(_uses(pod, claim) for pod in pods):
         return
@@ -182,9 +182,9 @@ def _uses(pod: Object, claim: Object) -> bool:
     return any(source.get("claimName") == name for source in sources)
 
 
-def plan_volume(volume: Object, claim: Object | None) -> Plan:
+def plan_volume(volume: Object, claim: Object | None) -> WritePlan:
     """One step of a PersistentVolume: free, or released when its claim went."""
-    plan = Plan()
+    plan = WritePlan()
     status, spec = volume.get("status") or {}, volume["spec"]
     reference = spec.get("claimRef")
     bound = claim is not None and reference is not None and claim["metadata"]["uid"] == reference.get("uid")

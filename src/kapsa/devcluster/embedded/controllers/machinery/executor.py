@@ -10,9 +10,9 @@ from kapsa.devcluster.embedded.controllers.machinery.plan import (
     Create,
     Delete,
     Note,
-    Plan,
-    Record,
+    RecordEvent,
     Update,
+    WritePlan,
 )
 from kapsa.devcluster.embedded.controllers.machinery.queue import Retry
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
@@ -53,7 +53,7 @@ class Executor:
             found = self._infos[kind] = self._verbs.resource(kind.group, kind.version, kind.resource)
         return found
 
-    async def run(self, plan: Plan) -> None:
+    async def run(self, plan: WritePlan) -> None:
         """Carry out every action in order.
 
         :raises Retry: when one was overtaken by another writer; the plan must be made anew.
@@ -64,7 +64,7 @@ class Executor:
 
     async def do(self, action: Action) -> Object | None:
         """Carry out one action; what it wrote, if it wrote an object."""
-        if isinstance(action, Record):
+        if isinstance(action, RecordEvent):
             await self.note(action.note)
             return None
         try:
@@ -93,7 +93,7 @@ class Executor:
                 propagation=action.propagation,
             )
             return None
-        assert not isinstance(action, Record)
+        assert not isinstance(action, RecordEvent)
         return await self._verbs.update_status(self.info(action.kind), action.object)
 
     async def _failed(self, action: Action, error: ApiError) -> Object | None:

@@ -10,14 +10,14 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import (
     Object,
 )
 from kapsa.devcluster.embedded.controllers.machinery.ownership import claim, controller_of
-from kapsa.devcluster.embedded.controllers.machinery.plan import Plan, Update
+from kapsa.devcluster.embedded.controllers.machinery.plan import Update, WritePlan
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished
-from kapsa.devcluster.embedded.controllers.machinery.queue import Key, WorkQueue, key_of
+from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue, key_of
 from kapsa.devcluster.embedded.controllers.machinery.view import View
 from kapsa.devcluster.embedded.kinds.labels import matches
 
 
-class Reconciler:
+class OwnerController:
     """Runs plans for one kind of owner."""
 
     kind: Kind
@@ -31,7 +31,7 @@ class Reconciler:
         self.backend = backend
         self.view = view
         self.executor = executor
-        self.queue = WorkQueue(self.account, self.reconcile)
+        self.queue = KeyQueue(self.account, self.reconcile)
 
     def start(self) -> None:
         for obj in self.view.objects(self.kind):
@@ -68,7 +68,7 @@ class Reconciler:
     async def sync(self, key: Key, owner: Object) -> None:
         raise NotImplementedError
 
-    async def carry_out(self, key: Key, plan: Plan) -> None:
+    async def carry_out(self, key: Key, plan: WritePlan) -> None:
         if plan.again is not None:
             self.queue.add_after(key, plan.again)
         await self.executor.run(plan)

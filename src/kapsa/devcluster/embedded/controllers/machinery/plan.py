@@ -48,16 +48,16 @@ class Delete(msgspec.Struct, frozen=True):
     propagation: str | None = None
 
 
-class Record(msgspec.Struct, frozen=True):
+class RecordEvent(msgspec.Struct, frozen=True):
     """Only an Event."""
 
     note: Note
 
 
-Action = Create | Update | UpdateStatus | Delete | Record
+Action = Create | Update | UpdateStatus | Delete | RecordEvent
 
 
-class Plan(msgspec.Struct):
+class WritePlan(msgspec.Struct):
     """Actions in order, and when to look again even if nothing changes."""
 
     actions: list[Action] = msgspec.field(default_factory=list)
@@ -71,7 +71,7 @@ class Plan(msgspec.Struct):
         seconds = max(seconds, 0.0)
         self.again = seconds if self.again is None else min(self.again, seconds)
 
-    def join(self, other: Plan) -> None:
+    def join(self, other: WritePlan) -> None:
         self.actions.extend(other.actions)
         if other.again is not None:
             self.look_again(other.again)

@@ -20,7 +20,7 @@ class Retry(Exception):  # noqa: N818  it asks for something, it does not report
     """Raised by a worker whose view of the world was overtaken: try again, nothing to log."""
 
 
-class WorkQueue:
+class KeyQueue:
     """Runs a worker for every key that is added.
 
     A task exists only while keys wait, and a timer only while a delayed key does: an idle queue costs nothing.

@@ -20,7 +20,7 @@ from kapsa.devcluster.embedded.storage.stored_form import decode
 _INDEXED = (POD, REPLICA_SET, JOB, CONTROLLER_REVISION)
 
 
-class Crowd:
+class PodsByNode:
     """The pods of each node, counted without looking at them."""
 
     def __init__(self, by_node: Mapping[str, Sized], pods: Callable[[str], list[Object]]) -> None:
@@ -77,8 +77,8 @@ class View:
         return self._many(POD, self._by_node.get(node, ()))
 
     @property
-    def crowd(self) -> Crowd:
-        return Crowd(self._by_node, self.pods_on)
+    def pods_by_node(self) -> PodsByNode:
+        return PodsByNode(self._by_node, self.pods_on)
 
     def nodes_with_pods(self) -> list[str]:
         return [node for node, keys in self._by_node.items() if node and keys]

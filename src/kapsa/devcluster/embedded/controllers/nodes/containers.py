@@ -18,7 +18,7 @@ _LONGEST_BACKOFF = 300.0
 _PULL_RETRY = 10.0
 
 
-class Step(msgspec.Struct):
+class ContainerStep(msgspec.Struct):
     """What happens to a pod now: its containers' statuses, what to tell, and when to look again."""
 
     statuses: list[Object]
@@ -30,17 +30,22 @@ class Step(msgspec.Struct):
         self.again = seconds if self.again is None else min(self.again, seconds)
 
 
-def advance(pod: Object, behaviour: Behaviour, now: datetime) -> Step:
+def advance(pod: Object, behaviour: Behaviour, now: datetime) -> ContainerStep:
     """The next statuses of a pod's containers, from those it has."""
     known = {s["name"]: s for s in (pod.get("status") or {}).get("containerStatuses") or ()}
-    step = Step([])
+    step = ContainerStep([])
     for container in pod["spec"]["containers"]:
         step.statuses.append(_advance(pod, container, known.get(container["name"]), behaviour, now, step))
     return step
 
 
 def _advance(
-    pod: Object, container: Object, status: Object | None, behaviour: Behaviour, now: datetime, step: Step
+    pod: Object,
+    container: Object,
+    status: Object | None,
+    behaviour: Behaviour,
+    now: datetime,
+    step: ContainerStep,
 ) -> Object:
     if status is None or "running" not in status["state"]:
         broken = any(fnmatch.fnmatchcase(container["image"], p) for p in behaviour.broken_images)
@@ -58,7 +63,7 @@ def _advance(
 _PULLING = ("ContainerCreating", "ErrImagePull", "ImagePullBackOff")
 
 
-def _pull_failure(container: Object, status: Object | None, step: Step) -> Object:
+def _pull_failure(container: Object, status: Object | None, step: ContainerStep) -> Object:
     image = container["image"]
     why = f'failed to pull and unpack image "{image}": failed to resolve reference "{image}": {image}: not found'
     reason = ((status or {}).get("state") or {}).get("waiting", {}).get("reason")
@@ -105,7 +110,7 @@ def _started(
     restarts: int,
     behaviour: Behaviour,
     now: datetime,
-    step: Step,
+    step: ContainerStep,
 ) -> Object:
     name, image = container["name"], container["image"]
     step.events.append(
@@ -140,7 +145,7 @@ def _started(
 
 
 def _run(
-    pod: Object, container: Object, status: Object, behaviour: Behaviour, now: datetime, step: Step
+    pod: Object, container: Object, status: Object, behaviour: Behaviour, now: datetime, step: ContainerStep
 ) -> Object:
     started = parse(status["state"]["running"]["startedAt"])
     runs = (now - started).total_seconds()
@@ -167,7 +172,7 @@ def _ends(pod: Object, container: Object, status: Object, behaviour: Behaviour) 
     return None
 
 
-def _ready(container: Object, behaviour: Behaviour, runs: float, step: Step) -> bool:
+def _ready(container: Object, behaviour: Behaviour, runs: float, step: ContainerStep) -> bool:
     if behaviour.unready:
         return False
     probe = container.get("readinessProbe") or {}
@@ -179,7 +184,13 @@ def _ready(container: Object, behaviour: Behaviour, runs: float, step: Step) -> 
 
 
 def _terminated(
-    pod: Object, container: Object, status: Object, code: int, behaviour: Behaviour, now: datetime, step: Step
+    pod: Object,
+    container: Object,
+    status: Object,
+    code: int,
+    behaviour: Behaviour,
+    now: datetime,
+    step: ContainerStep,
 ) -> Object:
     ended: dict[str, Any] = {
         "exitCode": code,
@@ -196,7 +207,7 @@ def _terminated(
 
 
 def _ended(
-    pod: Object, container: Object, status: Object, behaviour: Behaviour, now: datetime, step: Step
+    pod: Object, container: Object, status: Object, behaviour: Behaviour, now: datetime, step: ContainerStep
 ) -> Object:
     """A container that ended: left as it is, restarted at once the first time, or put off."""
     ended = status["state"]["terminated"]
@@ -223,7 +234,7 @@ def _ended(
 
 
 def _maybe_restart(
-    pod: Object, container: Object, status: Object, behaviour: Behaviour, now: datetime, step: Step
+    pod: Object, container: Object, status: Object, behaviour: Behaviour, now: datetime, step: ContainerStep
 ) -> Object:
     ended = (status.get("lastState") or {}).get("terminated")
     if ended is None:

@@ -6,13 +6,13 @@ from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
 from kapsa.devcluster.embedded.controllers.machinery.kinds import NODE, POD, Object
 from kapsa.devcluster.embedded.controllers.machinery.plan import Delete, Note, UpdateStatus
-from kapsa.devcluster.embedded.controllers.machinery.queue import Key, WorkQueue, key_of
+from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue, key_of
 from kapsa.devcluster.embedded.controllers.machinery.view import View
 from kapsa.devcluster.embedded.controllers.nodes import pod_lifecycle as pods
 from kapsa.devcluster.workloads import Workloads
 
 
-class Kubelets:
+class Kubelet:
     """Every node's kubelet in one."""
 
     name = "kubelet"
@@ -23,7 +23,7 @@ class Kubelets:
         self._executor = executor
         self._workloads = workloads
         self._addresses = 0
-        self.queue = WorkQueue(self.name, self._process)
+        self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
         self.retry()

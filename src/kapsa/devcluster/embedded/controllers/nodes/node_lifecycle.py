@@ -10,7 +10,7 @@ from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
 from kapsa.devcluster.embedded.controllers.machinery.kinds import NODE, POD, Object
 from kapsa.devcluster.embedded.controllers.machinery.plan import Delete, Note, Update, UpdateStatus
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished
-from kapsa.devcluster.embedded.controllers.machinery.queue import Key, WorkQueue
+from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
 from kapsa.devcluster.embedded.controllers.machinery.view import View
 from kapsa.devcluster.embedded.controllers.nodes import node_status as nodes
@@ -32,7 +32,7 @@ class NodeController:
         self._workloads = workloads
         self._silent: dict[str, datetime] = {}
         self._deleted: dict[str, datetime] = {}
-        self.queue = WorkQueue(self.name, self._process)
+        self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
         self.retry()

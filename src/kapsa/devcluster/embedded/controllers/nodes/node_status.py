@@ -53,7 +53,7 @@ def new_node(number: int) -> Object:
     }
 
 
-class NodeLife(msgspec.Struct):
+class NodeStep(msgspec.Struct):
     """The next moment of a node."""
 
     status: Object | None = None
@@ -64,7 +64,7 @@ class NodeLife(msgspec.Struct):
     """Reason and message."""
 
 
-def report(node: Object, *, silent_since: datetime | None, now: datetime) -> NodeLife:
+def report(node: Object, *, silent_since: datetime | None, now: datetime) -> NodeStep:
     """What a node's kubelet, or the node controller in its stead, writes now.
 
     :param silent_since: when the kubelet was last heard; None while it is well.
@@ -73,15 +73,15 @@ def report(node: Object, *, silent_since: datetime | None, now: datetime) -> Nod
     ready = find(status.get("conditions"), "Ready")
     if silent_since is None:
         if ready is not None and ready["status"] == "True" and not _own_taints(node):
-            return NodeLife()
+            return NodeStep()
         event = ("NodeReady", f"Node {node['metadata']['name']} status is now: NodeReady")
         known = ready is not None
-        return NodeLife(status=_healthy(node, now), taints=_without_own(node), event=event if known else None)
+        return NodeStep(status=_healthy(node, now), taints=_without_own(node), event=event if known else None)
     quiet = (now - silent_since).total_seconds()
     if quiet < _GRACE:
-        return NodeLife(again=_GRACE - quiet)
+        return NodeStep(again=_GRACE - quiet)
     if ready is not None and ready["status"] == "Unknown":
-        return NodeLife()
+        return NodeStep()
     moment = render(now)
     lost = {
         "status": "Unknown",
@@ -93,7 +93,7 @@ def report(node: Object, *, silent_since: datetime | None, now: datetime) -> Nod
     own = [{"key": UNREACHABLE, "effect": e, "timeAdded": moment} for e in ("NoSchedule", "NoExecute")]
     taints = [*_without_own(node), *own]
     event = ("NodeNotReady", f"Node {node['metadata']['name']} status is now: NodeNotReady")
-    return NodeLife(status={**status, "conditions": unknown}, taints=taints, event=event)
+    return NodeStep(status={**status, "conditions": unknown}, taints=taints, event=event)
 
 
 def _healthy(node: Object, now: datetime) -> Object:

@@ -13,7 +13,7 @@ from kapsa.schemas.quantities import parse
 HARD = ("NoSchedule", "NoExecute")
 
 
-class Crowd(Protocol):
+class NodeOccupancy(Protocol):
     """The pods that are on nodes already."""
 
     def count(self, node: str) -> int:
@@ -104,18 +104,18 @@ def requests(pod_spec: dict[str, Any]) -> dict[str, Decimal]:
     return total
 
 
-def shortage(pod_spec: dict[str, Any], node: Object, crowd: Crowd) -> list[str]:
+def shortage(pod_spec: dict[str, Any], node: Object, occupancy: NodeOccupancy) -> list[str]:
     """Why the node is too small, in the scheduler's words; empty when the pod fits."""
     name = node["metadata"]["name"]
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     reasons = []
-    if "pods" in allocatable and crowd.count(name) + 1 > parse(allocatable["pods"]):
+    if "pods" in allocatable and occupancy.count(name) + 1 > parse(allocatable["pods"]):
         reasons.append("Too many pods")
     wanted = requests(pod_spec)
     if not wanted:
         return reasons
     used: dict[str, Decimal] = {}
-    for pod in crowd.pods(name):
+    for pod in occupancy.pods(name):
         if not is_finished(pod):
             for resource, amount in requests(pod["spec"]).items():
                 used[resource] = used.get(resource, Decimal(0)) + amount
@@ -125,18 +125,18 @@ def shortage(pod_spec: dict[str, Any], node: Object, crowd: Crowd) -> list[str]:
     return reasons
 
 
-def choose(pod: Object, nodes: list[Object], crowd: Crowd) -> tuple[str | None, str]:
+def choose(pod: Object, nodes: list[Object], occupancy: NodeOccupancy) -> tuple[str | None, str]:
     """The least crowded node that takes the pod, or the scheduler's message why none does."""
     spec = pod["spec"]
     reasons: dict[str, int] = {}
     fitting: list[tuple[int, str]] = []
     for node in nodes:
         name = node["metadata"]["name"]
-        why = _unfit(spec, node, crowd)
+        why = _unfit(spec, node, occupancy)
         for reason in why:
             reasons[reason] = reasons.get(reason, 0) + 1
         if not why:
-            fitting.append((crowd.count(name), name))
+            fitting.append((occupancy.count(name), name))
     if fitting:
         return min(fitting)[1], ""
     if not nodes:
@@ -148,7 +148,7 @@ def choose(pod: Object, nodes: list[Object], crowd: Crowd) -> tuple[str | None, 
     )
 
 
-def _unfit(spec: dict[str, Any], node: Object, crowd: Crowd) -> list[str]:
+def _unfit(spec: dict[str, Any], node: Object, occupancy: NodeOccupancy) -> list[str]:
     if node["spec"].get("unschedulable") and not tolerates(
         spec.get("tolerations") or (), {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     ):
@@ -157,4 +157,4 @@ def _unfit(spec: dict[str, Any], node: Object, crowd: Crowd) -> list[str]:
         return ["node(s) had untolerated taint(s)"]
     if not selects(spec, node):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    return shortage(spec, node, crowd)
+    return shortage(spec, node, occupancy)

@@ -17,7 +17,7 @@ from kapsa.devcluster.workloads import Behaviour
 _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
-class Life(msgspec.Struct):
+class PodStep(msgspec.Struct):
     """The next moment of a pod."""
 
     status: Object | None = None
@@ -28,23 +28,23 @@ class Life(msgspec.Struct):
     events: list[tuple[str, str, str]] = []
 
 
-def live(pod: Object, behaviour: Behaviour, host_ip: str, pod_ip: str, now: datetime) -> Life:
+def live(pod: Object, behaviour: Behaviour, host_ip: str, pod_ip: str, now: datetime) -> PodStep:
     """What a kubelet does next with a pod that is on its node."""
     if is_deleting(pod):
         return _end(pod, behaviour, now)
     if is_finished(pod):
-        return Life()
+        return PodStep()
     status = pod.get("status") or {}
     started = status.get("startTime")
     wait = behaviour.delays.start - (seconds_since(started, now) if started else 0.0)
     if wait > 0:
-        life = Life(again=wait)
+        life = PodStep(again=wait)
         if started is None:
             life.status = _creating(pod, host_ip, now)
         return life
     step = containers.advance(pod, behaviour, now)
     after = _assemble(pod, step.statuses, host_ip, pod_ip, now)
-    life = Life(again=step.again, events=step.events)
+    life = PodStep(again=step.again, events=step.events)
     deadline = pod["spec"].get("activeDeadlineSeconds")
     if deadline is not None and after["phase"] not in ("Succeeded", "Failed"):
         left = deadline - seconds_since(after["startTime"], now)
@@ -186,16 +186,16 @@ def _overdue(status: Object, statuses: list[Object], now: datetime) -> Object:
     }
 
 
-def _end(pod: Object, behaviour: Behaviour, now: datetime) -> Life:
+def _end(pod: Object, behaviour: Behaviour, now: datetime) -> PodStep:
     """A pod whose deletion has begun: its containers stop, then it goes."""
     metadata = pod["metadata"]
     if not metadata.get("deletionGracePeriodSeconds"):
-        return Life()
+        return PodStep()
     began = seconds_since(metadata["deletionTimestamp"], now) + metadata["deletionGracePeriodSeconds"]
     wait = min(behaviour.delays.terminate, metadata["deletionGracePeriodSeconds"]) - began
     if wait > 0:
-        return Life(again=wait)
-    life = Life(remove=True)
+        return PodStep(again=wait)
+    life = PodStep(remove=True)
     if metadata.get("finalizers") and phase(pod) not in ("Succeeded", "Failed") and pod.get("status"):
         # Somebody will look at how it ended.
         statuses = [containers.stopped(s, now) for s in pod["status"].get("containerStatuses") or ()]

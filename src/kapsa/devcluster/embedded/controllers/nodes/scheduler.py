@@ -10,7 +10,7 @@ from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
 from kapsa.devcluster.embedded.controllers.machinery.kinds import NODE, POD, Object
 from kapsa.devcluster.embedded.controllers.machinery.ownership import is_deleting
 from kapsa.devcluster.embedded.controllers.machinery.plan import Note, UpdateStatus
-from kapsa.devcluster.embedded.controllers.machinery.queue import Key, WorkQueue, key_of
+from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue, key_of
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render, seconds_since
 from kapsa.devcluster.embedded.controllers.machinery.view import View
 from kapsa.devcluster.embedded.controllers.nodes import placement
@@ -28,7 +28,7 @@ class Scheduler:
         self._view = view
         self._executor = executor
         self._workloads = workloads
-        self.queue = WorkQueue(self.name, self._process)
+        self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
         self.retry()
@@ -58,7 +58,7 @@ class Scheduler:
         if wait > 0:
             self.queue.add_after(key, wait)
             return
-        node, message = placement.choose(pod, self._view.objects(NODE), self._view.crowd)
+        node, message = placement.choose(pod, self._view.objects(NODE), self._view.pods_by_node)
         if node is None:
             await self._refuse(pod, message, now)
             return

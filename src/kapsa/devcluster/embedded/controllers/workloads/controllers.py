@@ -18,7 +18,7 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import (
     Kind,
     Object,
 )
-from kapsa.devcluster.embedded.controllers.machinery.owner_controller import Reconciler, selector_of
+from kapsa.devcluster.embedded.controllers.machinery.owner_controller import OwnerController, selector_of
 from kapsa.devcluster.embedded.controllers.machinery.ownership import controller_of
 from kapsa.devcluster.embedded.controllers.machinery.plan import Create, UpdateStatus
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_active
@@ -35,7 +35,7 @@ from kapsa.devcluster.embedded.kinds.labels import matches, matches_map
 from kapsa.devcluster.wire.status_errors import ApiError
 
 
-class Deployments(Reconciler):
+class DeploymentController(OwnerController):
     kind, account, dependents = DEPLOYMENT, "deployment-controller", (REPLICA_SET, POD)
 
     def _notice_dependent(self, obj: Object | None) -> None:
@@ -73,7 +73,7 @@ class Deployments(Reconciler):
         return taken is not None and (holder is None or holder["uid"] != owner["metadata"]["uid"])
 
 
-class ReplicaSets(Reconciler):
+class ReplicaSetController(OwnerController):
     kind, account, dependents = REPLICA_SET, "replicaset-controller", (POD,)
 
     async def sync(self, key: Key, owner: Object) -> None:
@@ -107,7 +107,7 @@ class ReplicaSets(Reconciler):
         ]
 
 
-class ReplicationControllers(ReplicaSets):
+class ReplicationManager(ReplicaSetController):
     kind, account = REPLICATION_CONTROLLER, "replication-controller"
 
     def notice_orphan(self, kind: Kind, orphan: Object) -> None:
@@ -117,7 +117,7 @@ class ReplicationControllers(ReplicaSets):
                 self.queue.add(key_of(owner))
 
 
-class StatefulSets(Reconciler):
+class StatefulSetController(OwnerController):
     kind, account, component = STATEFUL_SET, "statefulset-controller", "statefulset-controller"
     dependents = (POD,)
 
@@ -129,7 +129,7 @@ class StatefulSets(Reconciler):
         await self.carry_out(key, statefulsets.plan(owner, pods, history, claims, self.backend.clock.now()))
 
 
-class DaemonSets(Reconciler):
+class DaemonSetController(OwnerController):
     kind, account, component = DAEMON_SET, "daemon-set-controller", "daemonset-controller"
     dependents = (POD, NODE)
 
@@ -151,7 +151,7 @@ def _placement_facts(node: Object) -> tuple[object, object, object]:
     return node["metadata"].get("labels"), node["spec"].get("taints"), node["spec"].get("unschedulable")
 
 
-class Jobs(Reconciler):
+class JobController(OwnerController):
     kind, account, dependents = JOB, "job-controller", (POD,)
 
     async def sync(self, key: Key, owner: Object) -> None:
@@ -161,7 +161,7 @@ class Jobs(Reconciler):
             await self.carry_out(key, jobs.plan(owner, pods, self.backend.clock.now()))
 
 
-class CronJobs(Reconciler):
+class CronJobController(OwnerController):
     kind, account, component = CRON_JOB, "cronjob-controller", "cronjob-controller"
     dependents = (JOB,)
 
@@ -173,12 +173,12 @@ class CronJobs(Reconciler):
         await self.carry_out(key, cronjobs.plan(owner, owned, self.backend.clock.now()))
 
 
-WORKLOAD_CONTROLLERS: tuple[type[Reconciler], ...] = (
-    Deployments,
-    ReplicaSets,
-    ReplicationControllers,
-    StatefulSets,
-    DaemonSets,
-    Jobs,
-    CronJobs,
+WORKLOAD_CONTROLLERS: tuple[type[OwnerController], ...] = (
+    DeploymentController,
+    ReplicaSetController,
+    ReplicationManager,
+    StatefulSetController,
+    DaemonSetController,
+    JobController,
+    CronJobController,
 )

@@ -13,9 +13,9 @@ from kapsa.devcluster.embedded.controllers.machinery.plan import (
     Create,
     Delete,
     Note,
-    Plan,
-    Record,
+    RecordEvent,
     UpdateStatus,
+    WritePlan,
 )
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import parse, render
 from kapsa.devcluster.embedded.controllers.workloads.jobs import is_finished
@@ -25,7 +25,7 @@ SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _MANY_MISSED = 100
 
 
-def plan(cron_job: Object, jobs: list[Object], now: datetime) -> Plan:
+def plan(cron_job: Object, jobs: list[Object], now: datetime) -> WritePlan:
     """One step of a CronJob."""
     return _Sync(cron_job, jobs, now).run()
 
@@ -40,9 +40,9 @@ class _Sync:
         self.spec: dict[str, Any] = cron_job["spec"]
         self.before: dict[str, Any] = cron_job.get("status") or {}
         self.status: dict[str, Any] = copy.deepcopy(self.before)
-        self.plan = Plan()
+        self.plan = WritePlan()
 
-    def run(self) -> Plan:
+    def run(self) -> WritePlan:
         self._follow_jobs()
         self._trim_history()
         if not is_deleting(self.cron_job):
@@ -170,7 +170,7 @@ class _Sync:
         self.plan.do(Delete(JOB, job, done=note, propagation="Background"))
 
     def _record(self, reason: str, message: str, *, type_: str = "Warning") -> None:
-        self.plan.do(Record(Note(self.cron_job, reason, message, type_)))
+        self.plan.do(RecordEvent(Note(self.cron_job, reason, message, type_)))
 
 
 def job_from(cron_job: Object, due: datetime) -> Object:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kapsa.devcluster.embedded.controllers.machinery.kinds import DAEMON_SET, POD, Object
 from kapsa.devcluster.embedded.controllers.machinery.ownership import is_deleting
-from kapsa.devcluster.embedded.controllers.machinery.plan import Create, Delete, Note, Plan, UpdateStatus
+from kapsa.devcluster.embedded.controllers.machinery.plan import Create, Delete, Note, UpdateStatus, WritePlan
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import (
     available_in,
     is_finished,
@@ -38,7 +38,7 @@ _TOLERATED = (
 
 def plan(
     owner: Object, pods: list[Object], nodes: list[Object], history: list[Object], now: datetime
-) -> Plan:
+) -> WritePlan:
     """One step of a DaemonSet."""
     return _Sync(owner, pods, nodes, history, now).run()
 
@@ -62,7 +62,7 @@ class _Sync:
     ) -> None:
         self.owner, self.now = owner, now
         self.spec: dict[str, Any] = owner["spec"]
-        self.plan = Plan()
+        self.plan = WritePlan()
         self.history = revisions.record(self.plan, DAEMON_SET, owner, history, label=REVISION_LABEL)
         self.digest = self.history.latest["metadata"]["labels"][REVISION_LABEL]
         self.template = self._template()
@@ -72,7 +72,7 @@ class _Sync:
         for pod in sorted(pods, key=age_key):
             self.by_node.setdefault(target_node(pod), []).append(pod)
 
-    def run(self) -> Plan:
+    def run(self) -> WritePlan:
         if not is_deleting(self.owner):
             self._place()
             if (self.spec.get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate":

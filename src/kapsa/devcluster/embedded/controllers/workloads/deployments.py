@@ -13,9 +13,9 @@ from kapsa.devcluster.embedded.controllers.machinery.plan import (
     Create,
     Delete,
     Note,
-    Plan,
     Update,
     UpdateStatus,
+    WritePlan,
 )
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render, seconds_since
@@ -45,7 +45,7 @@ _NAME_LIMIT = 253
 _NO_DEADLINE = 2**31 - 1
 
 
-def plan(deployment: Object, replica_sets: list[Object], pods: list[Object], now: datetime) -> Plan:
+def plan(deployment: Object, replica_sets: list[Object], pods: list[Object], now: datetime) -> WritePlan:
     """One step of a Deployment, from its own ReplicaSets and their pods."""
     return _Sync(deployment, replica_sets, pods, now).run()
 
@@ -58,7 +58,7 @@ class _Sync:
         self.now = render(now)
         self.clock = now
         self.pods = pods
-        self.plan = Plan()
+        self.plan = WritePlan()
         self.status: dict[str, Any] = copy.deepcopy(deployment.get("status") or {})
         self.revision: str | None = None
         ordered = sorted(replica_sets, key=age_key)
@@ -80,7 +80,7 @@ class _Sync:
         value = self.spec.get("progressDeadlineSeconds")
         return None if value in (None, _NO_DEADLINE) else int(value)
 
-    def run(self) -> Plan:
+    def run(self) -> WritePlan:
         if is_deleting(self.deployment):
             self._write_status(estimate=False)
             return self.plan

@@ -12,10 +12,10 @@ from kapsa.devcluster.embedded.controllers.machinery.plan import (
     Create,
     Delete,
     Note,
-    Plan,
-    Record,
+    RecordEvent,
     Update,
     UpdateStatus,
+    WritePlan,
 )
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import (
     is_active,
@@ -44,7 +44,7 @@ def is_finished(job: Object) -> bool:
     return is_true(conditions, "Complete") or is_true(conditions, "Failed")
 
 
-def plan(job: Object, pods: list[Object], now: datetime) -> Plan:
+def plan(job: Object, pods: list[Object], now: datetime) -> WritePlan:
     """One step of a Job."""
     if is_finished(job):
         return _after_finish(job, pods, now)
@@ -53,7 +53,7 @@ def plan(job: Object, pods: list[Object], now: datetime) -> Plan:
     return _Sync(job, pods, now).run()
 
 
-def _after_finish(job: Object, pods: list[Object], now: datetime) -> Plan:
+def _after_finish(job: Object, pods: list[Object], now: datetime) -> WritePlan:
     plan = _release(pods)
     seconds = job["spec"].get("ttlSecondsAfterFinished")
     if seconds is not None and not is_deleting(job):
@@ -67,8 +67,8 @@ def _after_finish(job: Object, pods: list[Object], now: datetime) -> Plan:
     return plan
 
 
-def _release(pods: list[Object]) -> Plan:
-    plan = Plan()
+def _release(pods: list[Object]) -> WritePlan:
+    plan = WritePlan()
     for pod in pods:
         if FINALIZER in (pod["metadata"].get("finalizers") or ()):
             plan.do(Update(POD, _without_finalizer(pod)))
@@ -88,7 +88,7 @@ class _Sync:
         self.job, self.pods, self.now = job, pods, now
         self.spec: dict[str, Any] = job["spec"]
         self.before: dict[str, Any] = job.get("status") or {}
-        self.plan = Plan()
+        self.plan = WritePlan()
         self.suspended = bool(self.spec.get("suspend"))
         self.indexed = self.spec.get("completionMode") == "Indexed"
         self.conditions: list[dict[str, Any]] = list(self.before.get("conditions") or [])
@@ -97,7 +97,7 @@ class _Sync:
         self.completed = expand(self.before.get("completedIndexes") or "")
         self._count()
 
-    def run(self) -> Plan:
+    def run(self) -> WritePlan:
         ending = self._ending()
         if ending is not None:
             for pod in self.active:
@@ -219,9 +219,9 @@ class _Sync:
             self._condition(final, "True", ending.get("reason") or "", ending.get("message") or ""),
         ]
         if good:
-            self.plan.do(Record(Note(self.job, "Completed", "Job completed")))
+            self.plan.do(RecordEvent(Note(self.job, "Completed", "Job completed")))
         else:
-            self.plan.do(Record(Note(self.job, ending["reason"], ending["message"], "Warning")))
+            self.plan.do(RecordEvent(Note(self.job, ending["reason"], ending["message"], "Warning")))
 
     def _maybe_complete(self) -> None:
         wanted = self.spec.get("completions")
@@ -322,7 +322,7 @@ class _Sync:
     def _suspension(self, status: str, reason: str, message: str, event: str) -> None:
         condition = self._condition("Suspended", status, reason, message)
         self.conditions = [c for c in self.conditions if c["type"] != "Suspended"] + [condition]
-        self.plan.do(Record(Note(self.job, event, message)))
+        self.plan.do(RecordEvent(Note(self.job, event, message)))
 
     def _write_status(self) -> None:
         status: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from typing import Any
 from kapsa.devcluster.embedded.controllers.machinery.conditions import find, put, without
 from kapsa.devcluster.embedded.controllers.machinery.kinds import POD, Kind, Object
 from kapsa.devcluster.embedded.controllers.machinery.ownership import is_deleting
-from kapsa.devcluster.embedded.controllers.machinery.plan import Create, Delete, Note, Plan, UpdateStatus
+from kapsa.devcluster.embedded.controllers.machinery.plan import Create, Delete, Note, UpdateStatus, WritePlan
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import (
     available_in,
     is_active,
@@ -27,12 +27,12 @@ _BURST = 500
 """At most this many pods are made or removed in one step."""
 
 
-def plan_scale(kind: Kind, owner: Object, pods: list[Object], related: list[Object]) -> Plan:
+def plan_scale(kind: Kind, owner: Object, pods: list[Object], related: list[Object]) -> WritePlan:
     """Create the missing pods, or delete the surplus, worst first.
 
     :param related: active pods of all ReplicaSets of the same Deployment: nodes that hold more of them lose first.
     """
-    plan = Plan()
+    plan = WritePlan()
     if is_deleting(owner):
         return plan
     active = [pod for pod in pods if is_active(pod)]
@@ -98,9 +98,9 @@ def _newest_first(text: str) -> tuple[int, ...]:
 
 def plan_status(
     kind: Kind, owner: Object, pods: list[Object], now: datetime, failure: str | None = None
-) -> Plan:
+) -> WritePlan:
     """Count the pods; `failure` is what went wrong when pods were made or removed."""
-    plan = Plan()
+    plan = WritePlan()
     active = [pod for pod in pods if is_active(pod)]
     seconds = owner["spec"].get("minReadySeconds") or 0
     labels = (owner["spec"]["template"].get("metadata") or {}).get("labels") or {}

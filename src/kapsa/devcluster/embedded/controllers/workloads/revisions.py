@@ -9,7 +9,7 @@ import msgspec
 
 from kapsa.devcluster.embedded.controllers.machinery.kinds import CONTROLLER_REVISION, Kind, Object
 from kapsa.devcluster.embedded.controllers.machinery.ownership import controller_reference
-from kapsa.devcluster.embedded.controllers.machinery.plan import Create, Delete, Plan, Update
+from kapsa.devcluster.embedded.controllers.machinery.plan import Create, Delete, Update, WritePlan
 from kapsa.devcluster.embedded.controllers.workloads.templates import safe_hash
 
 HASH_LABEL = "controller.kubernetes.io/hash"
@@ -33,7 +33,7 @@ def sort(revisions: list[Object]) -> list[Object]:
     )
 
 
-def record(plan: Plan, kind: Kind, owner: Object, revisions: list[Object], *, label: str) -> History:
+def record(plan: WritePlan, kind: Kind, owner: Object, revisions: list[Object], *, label: str) -> History:
     """The owner's history with its present template as the newest revision; plans the write that needs."""
     revisions = sort(revisions)
     data = _data(owner)
@@ -83,7 +83,7 @@ def template(revision: Object) -> Object:
     return dict(held)
 
 
-def truncate(plan: Plan, history: History, live: set[str], limit: int) -> None:
+def truncate(plan: WritePlan, history: History, live: set[str], limit: int) -> None:
     """Delete the oldest revisions nobody uses beyond the limit."""
     unused = [r for r in history.revisions if r["metadata"]["name"] not in live and r is not history.latest]
     for revision in unused[: max(0, len(unused) - limit)]:

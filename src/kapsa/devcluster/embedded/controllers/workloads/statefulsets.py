@@ -14,9 +14,9 @@ from kapsa.devcluster.embedded.controllers.machinery.plan import (
     Create,
     Delete,
     Note,
-    Plan,
     Update,
     UpdateStatus,
+    WritePlan,
 )
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import (
     available_in,
@@ -42,7 +42,7 @@ def parent_and_ordinal(pod: Object) -> tuple[str, int]:
 
 def plan(
     owner: Object, pods: list[Object], history: list[Object], claims: dict[str, Object], now: datetime
-) -> Plan:
+) -> WritePlan:
     """One step of a StatefulSet.
 
     :param claims: PersistentVolumeClaims of its namespace by name.
@@ -61,7 +61,7 @@ class _Sync:
     ) -> None:
         self.owner, self.claims, self.now = owner, claims, now
         self.spec: dict[str, Any] = owner["spec"]
-        self.plan = Plan()
+        self.plan = WritePlan()
         self.start = (self.spec.get("ordinals") or {}).get("start") or 0
         self.count = replicas(owner)
         self.in_order = self.spec.get("podManagementPolicy", "OrderedReady") != "Parallel"
@@ -77,7 +77,7 @@ class _Sync:
         ]
         self.pods = pods
 
-    def run(self) -> Plan:
+    def run(self) -> WritePlan:
         if not is_deleting(self.owner):
             settled = self._fill() and self._scale_down()
             if settled and (self.spec.get("updateStrategy") or {}).get("type") != "OnDelete":

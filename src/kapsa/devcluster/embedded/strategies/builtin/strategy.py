@@ -9,12 +9,12 @@ from kapsa.devcluster.embedded.strategies.builtin.addresses import Addresses
 from kapsa.devcluster.embedded.writing.strategy import Strategy
 from kapsa.schemas.field_errors import FieldError
 
-__all__ = ["BuiltIn", "Object"]
+__all__ = ["BuiltInStrategy", "Object"]
 
 Object = dict[str, Any]
 
 
-class BuiltIn(Strategy):
+class BuiltInStrategy(Strategy):
     """A built-in kind. Kinds with peculiarities override what they need."""
 
     immutable_first = False

@@ -7,7 +7,7 @@ import binascii
 import json
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid, required, too_long
 
 _KEY = (
@@ -25,7 +25,7 @@ _REQUIRED_KEYS = {
 _FROZEN = "field is immutable when `immutable` is set"
 
 
-class ConfigMaps(BuiltIn):
+class ConfigMapStrategy(BuiltInStrategy):
     immutable_first = True
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -47,7 +47,7 @@ class ConfigMaps(BuiltIn):
         return _frozen(obj, old, ("data", "binaryData"))
 
 
-class Secrets(BuiltIn):
+class SecretStrategy(BuiltInStrategy):
     immutable_first = True
 
     def default(self, obj: Object) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kapsa.devcluster.embedded.strategies.builtin import rules
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid
 
 
-class Leases(BuiltIn):
+class LeaseStrategy(BuiltInStrategy):
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
         errors: list[FieldError] = []
@@ -21,7 +21,7 @@ class Leases(BuiltIn):
         return errors
 
 
-class PriorityClasses(BuiltIn):
+class PriorityClassStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         obj["preemptionPolicy"] = obj.get("preemptionPolicy") or "PreemptLowerPriority"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.writing import names
 from kapsa.schemas.field_errors import FieldError, invalid, required
 
@@ -12,7 +12,7 @@ _LONGEST_LABEL = 128
 _LONGEST_NOTE = 1024
 
 
-class Events(BuiltIn):
+class EventStrategy(BuiltInStrategy):
     """One kind with two sets of names; the real server speaks of the core group's, but for the reporter."""
 
     @property

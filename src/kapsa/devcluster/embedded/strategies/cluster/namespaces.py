@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 
 FINALIZER = "kubernetes"
 NAME_LABEL = "kubernetes.io/metadata.name"
 
 
-class Namespaces(BuiltIn):
+class NamespaceStrategy(BuiltInStrategy):
     """A namespace leaves when `spec.finalizers` is empty, which only the finalize subresource can make so."""
 
     def default(self, obj: Object) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.schemas.quantities import canonical
 
 
-class Nodes(BuiltIn):
+class NodeStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         obj.setdefault("spec", {})
         status = obj.get("status") or {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.strategies.builtin import rules
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid, not_supported, required
 from kapsa.schemas.quantities import canonical, parse
 
@@ -14,7 +14,7 @@ VOLUME_PROTECTION = "kubernetes.io/pv-protection"
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
-class PersistentVolumeClaims(BuiltIn):
+class PersistentVolumeClaimStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         spec["volumeMode"] = spec.get("volumeMode") or "Filesystem"
@@ -64,7 +64,7 @@ class PersistentVolumeClaims(BuiltIn):
         return []
 
 
-class PersistentVolumes(BuiltIn):
+class PersistentVolumeStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         spec["persistentVolumeReclaimPolicy"] = spec.get("persistentVolumeReclaimPolicy") or "Retain"
@@ -95,7 +95,7 @@ class PersistentVolumes(BuiltIn):
         return errors
 
 
-class StorageClasses(BuiltIn):
+class StorageClassStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         obj["reclaimPolicy"] = obj.get("reclaimPolicy") or "Delete"
         obj["volumeBindingMode"] = obj.get("volumeBindingMode") or "Immediate"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required
 
 
-class Endpoints(BuiltIn):
+class EndpointsStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         for subset in obj.get("subsets") or ():
             for port in subset.get("ports") or ():
                 port["protocol"] = port.get("protocol") or "TCP"
 
 
-class EndpointSlices(BuiltIn):
+class EndpointSliceStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         for port in obj.get("ports") or ():
             if port.get("name") is None:

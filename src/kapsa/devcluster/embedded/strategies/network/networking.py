@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.strategies.builtin import rules
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.writing import names
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid, not_supported, required
 
@@ -14,7 +14,7 @@ _IN_PATH = ("//", "/./", "/../", "%2f", "%2F")
 _AT_END = ("/..", "/.")
 
 
-class Ingresses(BuiltIn):
+class IngressStrategy(BuiltInStrategy):
     def initial_status(self, obj: Object) -> dict[str, Any]:
         return {"loadBalancer": {}}
 
@@ -105,7 +105,7 @@ def _backend(backend: Object, path: str) -> list[FieldError]:
     return errors
 
 
-class IngressClasses(BuiltIn):
+class IngressClassStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         parameters = (obj.get("spec") or {}).get("parameters")
         if parameters is not None and parameters.get("scope") is None:
@@ -119,7 +119,7 @@ class IngressClasses(BuiltIn):
         return [] if after == before else [invalid("spec.controller", after, "field is immutable")]
 
 
-class NetworkPolicies(BuiltIn):
+class NetworkPolicyStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         if not spec.get("policyTypes"):

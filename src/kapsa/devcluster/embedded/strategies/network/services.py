@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from kapsa.devcluster.embedded.strategies.builtin.addresses import AddressError
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.network.service_validation import validate_service
 from kapsa.devcluster.wire.status_errors import ApiError, internal
 from kapsa.devcluster.wire.status_errors import invalid as invalid_object
@@ -34,7 +34,7 @@ def _copy(source: Object, target: Object, field: str) -> None:
         target[field] = source[field]
 
 
-class Services(BuiltIn):
+class ServiceStrategy(BuiltInStrategy):
     """A Service of type ClusterIP and up holds addresses as long as it lives."""
 
     immutable_first = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.pods import validation as pod_validation
 from kapsa.devcluster.embedded.strategies.pods.defaults import containers, default_pod, default_pod_spec
 from kapsa.devcluster.embedded.strategies.pods.warnings import name_warnings, pod_spec_warnings
@@ -17,7 +17,7 @@ _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
-class Pods(BuiltIn):
+class PodStrategy(BuiltInStrategy):
     """A pod's spec is nearly all fixed at creation."""
 
     reset_by_status = ("ownerReferences",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.pods.defaults import default_pod_spec
 from kapsa.devcluster.embedded.strategies.pods.warnings import name_warnings, pod_spec_warnings
 
@@ -16,7 +16,7 @@ def default_template(obj: Object) -> None:
         default_pod_spec(template.setdefault("spec", {}))
 
 
-class TemplateStrategy(BuiltIn):
+class PodTemplateStrategy(BuiltInStrategy):
     """A built-in kind with a pod template."""
 
     template: tuple[str, ...] = ("spec", "template")

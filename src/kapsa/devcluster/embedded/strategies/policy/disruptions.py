@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.strategies.builtin import rules
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, invalid
 
 
-class PodDisruptionBudgets(BuiltIn):
+class PodDisruptionBudgetStrategy(BuiltInStrategy):
     def initial_status(self, obj: Object) -> dict[str, Any]:
         return dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0)
 

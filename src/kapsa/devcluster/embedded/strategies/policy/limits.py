@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.writing import names
 from kapsa.schemas.field_errors import FieldError, invalid
 from kapsa.schemas.quantities import canonical, parse
 
 
-class LimitRanges(BuiltIn):
+class LimitRangeStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         for item in (obj.get("spec") or {}).get("limits") or ():
             for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
@@ -39,7 +39,7 @@ _QUOTA.add("requests.storage")
 _STANDARD = {*_QUOTA, "storage"}
 
 
-class ResourceQuotas(BuiltIn):
+class ResourceQuotaStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         hard = (obj.get("spec") or {}).get("hard") or {}
         for name, amount in hard.items():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kapsa.devcluster.embedded.strategies.builtin.rules import printed
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required
 
 _GROUP = "rbac.authorization.k8s.io"
 
 
-class Roles(BuiltIn):
+class RoleStrategy(BuiltInStrategy):
     def validate(self, obj: Object) -> list[FieldError]:
         errors: list[FieldError] = []
         for index, rule in enumerate(obj.get("rules") or ()):
@@ -36,7 +36,7 @@ def _rule(rule: Object, path: str, *, namespaced: bool) -> list[FieldError]:
     return errors
 
 
-class RoleBindings(BuiltIn):
+class RoleBindingStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         reference = obj.setdefault("roleRef", {})
         reference["apiGroup"] = reference.get("apiGroup") or _GROUP

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, duplicate, invalid, not_supported, required
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 
 
-class WebhookConfigurations(BuiltIn):
+class WebhookConfigurationStrategy(BuiltInStrategy):
     """Mutating and validating ones alike."""
 
     @property

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.strategies.builtin.rules import non_negative
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
-from kapsa.devcluster.embedded.strategies.pods.templates import TemplateStrategy, default_template
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.pods.templates import PodTemplateStrategy, default_template
 from kapsa.devcluster.embedded.strategies.workloads import apps_validation as rules
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid, required
 from kapsa.schemas.quantities import canonical
@@ -14,7 +14,7 @@ from kapsa.schemas.quantities import canonical
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
-class Deployments(TemplateStrategy):
+class DeploymentStrategy(PodTemplateStrategy):
     names_pods = True
     reset_by_status = ("labels",)
 
@@ -35,7 +35,7 @@ class Deployments(TemplateStrategy):
         return _immutable_selector(obj, old)
 
 
-class ReplicaSets(TemplateStrategy):
+class ReplicaSetStrategy(PodTemplateStrategy):
     names_pods = True
 
     def default(self, obj: Object) -> None:
@@ -52,7 +52,7 @@ class ReplicaSets(TemplateStrategy):
         return _immutable_selector(obj, old)
 
 
-class ReplicationControllers(TemplateStrategy):
+class ReplicationControllerStrategy(PodTemplateStrategy):
     names_pods = True
 
     def default(self, obj: Object) -> None:
@@ -74,7 +74,7 @@ class ReplicationControllers(TemplateStrategy):
         return "orphan"
 
 
-class StatefulSets(TemplateStrategy):
+class StatefulSetStrategy(PodTemplateStrategy):
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         spec["podManagementPolicy"] = spec.get("podManagementPolicy") or "OrderedReady"
@@ -121,7 +121,7 @@ class StatefulSets(TemplateStrategy):
         return [forbidden("spec", detail)]
 
 
-class DaemonSets(TemplateStrategy):
+class DaemonSetStrategy(PodTemplateStrategy):
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         update = spec["updateStrategy"] = spec.get("updateStrategy") or {}
@@ -161,7 +161,7 @@ class DaemonSets(TemplateStrategy):
         return _immutable_selector(obj, old)
 
 
-class ControllerRevisions(BuiltIn):
+class ControllerRevisionStrategy(BuiltInStrategy):
     def validate(self, obj: Object) -> list[FieldError]:
         return non_negative(obj.get("revision"), "revision")
 

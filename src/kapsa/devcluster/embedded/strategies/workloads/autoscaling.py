@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltIn, Object
+from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, invalid, required
 
 _CPU_TARGET = 80
@@ -23,7 +23,7 @@ _DOWN: dict[str, Any] = {
 }
 
 
-class HorizontalPodAutoscalers(BuiltIn):
+class HorizontalPodAutoscalerStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         if spec.get("minReplicas") is None:

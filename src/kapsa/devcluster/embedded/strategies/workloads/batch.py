@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.strategies.builtin.strategy import Object
-from kapsa.devcluster.embedded.strategies.pods.templates import TemplateStrategy, default_template
+from kapsa.devcluster.embedded.strategies.pods.templates import PodTemplateStrategy, default_template
 from kapsa.devcluster.embedded.strategies.workloads import batch_validation as rules
 from kapsa.schemas.field_errors import FieldError, invalid
 
@@ -35,7 +35,7 @@ def default_job_spec(spec: Object) -> None:
             pattern["status"] = pattern.get("status") or "True"
 
 
-class Jobs(TemplateStrategy):
+class JobStrategy(PodTemplateStrategy):
     names_pods = True
 
     def default(self, obj: Object) -> None:
@@ -106,7 +106,7 @@ def _generate_selector(obj: Object) -> None:
     }
 
 
-class CronJobs(TemplateStrategy):
+class CronJobStrategy(PodTemplateStrategy):
     template = ("spec", "jobTemplate", "spec", "template")
     names_pods = True
 
