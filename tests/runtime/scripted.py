@@ -10,7 +10,8 @@ import msgspec
 
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.client.http.transport import Response
-from kapsa.runtime.resources.resource import CustomResource, Spec, Status
+from kapsa.runtime.resources.model import Spec, Status
+from kapsa.runtime.resources.resource import CustomResource
 
 
 class AppSpec(Spec):

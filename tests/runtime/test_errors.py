@@ -3,7 +3,7 @@
 import pytest
 
 from kapsa.runtime import errors
-from kapsa.runtime.errors import ApiError, Cause, Status, error_from_response, error_from_status
+from kapsa.runtime.errors import ApiError, ApiStatus, StatusCause, error_from_response, error_from_status
 
 
 def status(code: int, reason: str, **more: object) -> bytes:
@@ -69,8 +69,8 @@ def test_an_invalid_object_names_each_field_at_fault() -> None:
     ]
     error = error_from_response(422, {}, status(422, "Invalid", details={"causes": causes}))
     assert error.causes == (
-        Cause("FieldValueInvalid", "must be at least 1", "spec.replicas"),
-        Cause("FieldValueRequired", "Required value", "spec.image"),
+        StatusCause("FieldValueInvalid", "must be at least 1", "spec.replicas"),
+        StatusCause("FieldValueRequired", "Required value", "spec.image"),
     )
 
 
@@ -99,4 +99,4 @@ def test_a_resource_that_is_not_served_is_told_from_an_object_that_is_not_there(
 
 
 def test_a_status_inside_a_watch_is_the_same_type_as_one_in_a_response() -> None:
-    assert isinstance(error_from_status(Status("Failure", "too old", "Expired", 410)), errors.Expired)
+    assert isinstance(error_from_status(ApiStatus("Failure", "too old", "Expired", 410)), errors.Expired)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kapsa.runtime import Key, StoredObject
-from kapsa.runtime.client.binding import kind_of
-from kapsa.runtime.client.reader import Kind
+from kapsa.runtime.resources.kind import Kind, kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind
 
 __all__ = ["Interests"]

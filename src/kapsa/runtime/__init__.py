@@ -41,24 +41,13 @@ from kapsa.runtime.generate.rbac import PolicyRule, rbac_manifests, rule_for
 from kapsa.runtime.operator.election import LeaderElection
 from kapsa.runtime.operator.lifecycle import RunningOperator
 from kapsa.runtime.operator.operator import Operator
+from kapsa.runtime.resources.conditions import Condition
+from kapsa.runtime.resources.definition import PrinterColumn, Scale, printer_column
+from kapsa.runtime.resources.metadata import GroupVersionKind, ObjectMeta, OwnerReference
+from kapsa.runtime.resources.mismatch import ModelMismatch
+from kapsa.runtime.resources.model import Field, Part, Rule, Spec, Status, rule
 from kapsa.runtime.resources.quantity import IntOrString, Quantity
-from kapsa.runtime.resources.resource import (
-    Condition,
-    CustomResource,
-    Field,
-    GroupVersionKind,
-    ModelMismatch,
-    ObjectMeta,
-    OwnerReference,
-    Part,
-    PrinterColumn,
-    Rule,
-    Scale,
-    Spec,
-    Status,
-    printer_column,
-    rule,
-)
+from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.webhooks.admission import (
     AdmissionRequest,
     AdmissionResponse,

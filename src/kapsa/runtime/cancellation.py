@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-__all__ = ["finished"]
+__all__ = ["await_user_code"]
 
 T = TypeVar("T")
 
 
-async def finished(work: Awaitable[T]) -> T:
+async def await_user_code(work: Awaitable[T]) -> T:
     """What a method of a controller or webhook returns.
 
     A cancellation that nobody asked this task for comes from something that the method awaited and somebody else

@@ -42,8 +42,8 @@ import msgspec
 __all__ = [
     "AlreadyExists",
     "ApiError",
+    "ApiStatus",
     "BadRequest",
-    "Cause",
     "CertificateError",
     "ClientError",
     "ConfigError",
@@ -59,7 +59,7 @@ __all__ = [
     "NoResponse",
     "NotFound",
     "ResponseTooLarge",
-    "Status",
+    "StatusCause",
     "Timeout",
     "TooLarge",
     "TooManyRequests",
@@ -139,7 +139,7 @@ class NoResponse(TransportError):
     """The server did not answer in time."""
 
 
-class Cause(msgspec.Struct, frozen=True):
+class StatusCause(msgspec.Struct, frozen=True):
     """One field at fault, in an `Invalid`; one manager in the way, in a `Conflict` of server-side apply."""
 
     reason: str = ""
@@ -152,11 +152,11 @@ class _Details(msgspec.Struct, frozen=True):
     group: str = ""
     kind: str = ""
     uid: str = ""
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[StatusCause, ...] = ()
     retry_after_seconds: float = msgspec.field(name="retryAfterSeconds", default=0)
 
 
-class Status(msgspec.Struct, frozen=True):
+class ApiStatus(msgspec.Struct, frozen=True):
     """The server's `meta/v1` Status: how it says what went wrong."""
 
     status: str = ""
@@ -169,7 +169,7 @@ class Status(msgspec.Struct, frozen=True):
 class ApiError(ClientError):
     """The server answered, and the answer is a refusal."""
 
-    def __init__(self, status: Status, *, action: str = "", retry_after: float | None = None) -> None:
+    def __init__(self, status: ApiStatus, *, action: str = "", retry_after: float | None = None) -> None:
         self.status = status
         self.action = action
         """The request that was refused: `PATCH /api/v1/namespaces/default/services/web`."""
@@ -193,7 +193,7 @@ class ApiError(ClientError):
         return self.status.message
 
     @property
-    def causes(self) -> tuple[Cause, ...]:
+    def causes(self) -> tuple[StatusCause, ...]:
         """The fields at fault, or the field managers in the way."""
         return self.status.details.causes if self.status.details else ()
 
@@ -316,11 +316,11 @@ _BY_CODE: dict[int, type[ApiError]] = {
     504: Timeout,
 }
 
-_decode_status = msgspec.json.Decoder(Status).decode
+_decode_status = msgspec.json.Decoder(ApiStatus).decode
 _SHOWN_OF_A_FOREIGN_BODY = 300
 
 
-def error_from_status(status: Status, *, action: str = "", retry_after: float | None = None) -> ApiError:
+def error_from_status(status: ApiStatus, *, action: str = "", retry_after: float | None = None) -> ApiError:
     """The typed error for a Status object, whether it came as a response or inside a watch."""
     kind = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, ApiError)
     return kind(status, action=action, retry_after=retry_after)
@@ -331,10 +331,10 @@ def error_from_response(code: int, headers: Mapping[str, str], body: bytes, *, a
     try:
         status = _decode_status(body)
     except (msgspec.DecodeError, RecursionError):
-        status = Status()
+        status = ApiStatus()
     if status.status != "Failure" or not status.code:
         text = body[:_SHOWN_OF_A_FOREIGN_BODY].decode("utf-8", "replace").strip()
-        status = Status(status="Failure", message=text or f"HTTP {code}", code=code)
+        status = ApiStatus(status="Failure", message=text or f"HTTP {code}", code=code)
     return error_from_status(status, action=action, retry_after=_retry_after(headers))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kapsa.environments.steps.pods import PodTrouble, trouble_of
 from kapsa.runtime import Client
-from kapsa.runtime.client.binding import ResourceList
+from kapsa.runtime.resources.resource_list import ResourceList
 
 PLACE = "team-app-one"
 WORKLOAD = {

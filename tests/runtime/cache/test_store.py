@@ -156,7 +156,10 @@ def test_a_written_object_is_read_back_until_the_watch_has_caught_up() -> None:
 def test_a_created_object_is_listed_before_the_watch_tells_of_it() -> None:
     store = Store()
     store.note_write(
-        stored(version=8, metadata={"ownerReferences": [{"kind": "A", "name": "a", "uid": "owner"}]})
+        stored(
+            version=8,
+            metadata={"ownerReferences": [{"apiVersion": "v1", "kind": "A", "name": "a", "uid": "owner"}]},
+        )
     )
     assert [each.name for each in store] == ["web"]
     assert [each.name for each in store.owned_by("owner")] == ["web"]

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
-from kapsa.runtime.client.auth.credentials import StaticAccess
+from kapsa.runtime.client.auth.access import StaticAccess
 from kapsa.runtime.client.auth.tls import present
 from kapsa.runtime.client.http.transport import HttpTransport
 from kapsa.runtime.webhooks.certificates import KeyPair, issue

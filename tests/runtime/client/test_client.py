@@ -7,7 +7,7 @@ import pytest
 
 from kapsa.runtime import errors
 from kapsa.runtime.client.http.transport import Response
-from kapsa.runtime.resources.resource import ObjectMeta
+from kapsa.runtime.resources.metadata import ObjectMeta
 from tests.runtime.scripted import APP, App, AppSpec, Script, Service, client_of, ok, refusal
 
 # Reading
@@ -72,7 +72,7 @@ async def test_an_answer_that_is_no_object_is_a_decode_error_not_a_crash(body: b
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2fb"])
 async def test_a_name_that_would_change_the_path_is_refused(name: str) -> None:
     script = Script()
-    with pytest.raises(ValueError, match="can't be the name"):
+    with pytest.raises(ValueError, match="is not a valid name"):
         await client_of(script).delete(App, name)
     assert script.sent == []
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kapsa.runtime.client.discovery import ApiResource, Discovery
-from kapsa.runtime.errors import NotFound, Status, TransportError, UnknownKind
+from kapsa.runtime.client.discovery import Discovery
+from kapsa.runtime.errors import ApiStatus, NotFound, TransportError, UnknownKind
+from kapsa.runtime.resources.api_resource import ApiResource
 from kapsa.runtime.resources.metadata import GroupVersionKind
 
 APPS = {
@@ -62,7 +63,7 @@ class Cluster:
         self.asked.append(path)
         await asyncio.sleep(0)
         if path not in self.documents:
-            raise NotFound(Status("Failure", "404 page not found", "", 404))
+            raise NotFound(ApiStatus("Failure", "404 page not found", "", 404))
         document = self.documents[path]
         if isinstance(document, Exception):
             raise document

@@ -70,7 +70,7 @@ def declared(**attributes: Any) -> Good:
             "the map of v1/Secret must be a function, not 'web'",
         ),  # type: ignore[arg-type]
         (declared(owns=["Service"]), "Good.owns: 'Service' does not name a kind"),
-        (declared(reads=[int]), "Good.reads: int does not say which kind it is"),
+        (declared(reads=[int]), "Good.reads: int does not name a kind"),
         (Silent(), "Silent defines no reconcile"),
         (Synchronous(), "Synchronous.reconcile must be asynchronous"),
         (Short(), "Short.reconcile must take the resource and the context"),

@@ -12,7 +12,9 @@ from kapsa.runtime.generate.crd import (
 )
 from kapsa.runtime.generate.manifest import to_yaml
 from kapsa.runtime.generate.schema import SchemaError
-from kapsa.runtime.resources.resource import CustomResource, Scale, Spec, Status, printer_column, rule
+from kapsa.runtime.resources.definition import Scale, printer_column
+from kapsa.runtime.resources.model import Spec, Status, rule
+from kapsa.runtime.resources.resource import CustomResource
 
 
 class PlainSpec(Spec):

@@ -16,18 +16,11 @@ from kapsa.runtime.client.config import load_config
 from kapsa.runtime.client.http.transport import HttpTransport
 from kapsa.runtime.errors import ApiError, Invalid, NotFound, UnknownKind
 from kapsa.runtime.generate.crd import custom_resource_definition
+from kapsa.runtime.resources.definition import Scale, printer_column
+from kapsa.runtime.resources.metadata import ObjectMeta
+from kapsa.runtime.resources.model import Field, Part, Spec, Status, rule
 from kapsa.runtime.resources.quantity import IntOrString, Quantity
-from kapsa.runtime.resources.resource import (
-    CustomResource,
-    Field,
-    ObjectMeta,
-    Part,
-    Scale,
-    Spec,
-    Status,
-    printer_column,
-    rule,
-)
+from kapsa.runtime.resources.resource import CustomResource
 
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 

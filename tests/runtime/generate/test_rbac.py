@@ -17,7 +17,8 @@ from kapsa.runtime.generate.rbac import (
     rbac_manifests,
     rule_for,
 )
-from kapsa.runtime.resources.resource import CustomResource, Spec, Status
+from kapsa.runtime.resources.model import Spec, Status
+from kapsa.runtime.resources.resource import CustomResource
 
 
 class Policy(CustomResource[Spec, Status], group="example.com", version="v1", scope="Cluster"):

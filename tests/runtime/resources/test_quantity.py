@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapsa.runtime.resources.model import Spec
+from kapsa.runtime.resources.metadata import ObjectMeta
+from kapsa.runtime.resources.mismatch import ModelMismatch
+from kapsa.runtime.resources.model import Spec, Status
 from kapsa.runtime.resources.quantity import Quantity
-from kapsa.runtime.resources.resource import CustomResource, ModelMismatch, ObjectMeta, Status
+from kapsa.runtime.resources.resource import CustomResource
 
 SUFFIXES = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
 

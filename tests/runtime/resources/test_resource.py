@@ -7,17 +7,10 @@ import msgspec
 import pytest
 
 from kapsa.runtime.resources.merge_patch import merge_patch
-from kapsa.runtime.resources.resource import (
-    CustomResource,
-    Field,
-    GroupVersionKind,
-    ModelMismatch,
-    ObjectMeta,
-    OwnerReference,
-    Part,
-    Spec,
-    Status,
-)
+from kapsa.runtime.resources.metadata import GroupVersionKind, ObjectMeta, OwnerReference
+from kapsa.runtime.resources.mismatch import ModelMismatch
+from kapsa.runtime.resources.model import Field, Part, Spec, Status
+from kapsa.runtime.resources.resource import CustomResource
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -13,7 +13,9 @@ from kapsa.devcluster import DevCluster
 from kapsa.runtime import errors
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.generate.crd import custom_resource_definition
-from kapsa.runtime.resources.resource import CustomResource, ObjectMeta, Spec, Status
+from kapsa.runtime.resources.metadata import ObjectMeta
+from kapsa.runtime.resources.model import Spec, Status
+from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.webhooks.admission import (
     AdmissionRequest,
     AdmissionResponse,

@@ -19,7 +19,9 @@ from kapsa.runtime.client.auth.tls import client_context
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.errors import ConfigError, WriteRefused
 from kapsa.runtime.generate.rbac import WebhookRights
-from kapsa.runtime.resources.resource import CustomResource, ObjectMeta, Spec, Status
+from kapsa.runtime.resources.metadata import ObjectMeta
+from kapsa.runtime.resources.model import Spec, Status
+from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.testing import InProcessTransport
 from kapsa.runtime.webhooks._certificate_sources import DirectoryCertificates, SecretCertificates
 from kapsa.runtime.webhooks._json_patch import difference

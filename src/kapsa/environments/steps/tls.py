@@ -10,8 +10,8 @@ from kapsa.environments.routes import CERTIFICATE, INGRESS, ISSUER_ANNOTATIONS
 from kapsa.environments.steps.copies import SECRET
 from kapsa.environments.steps.route import ROUTE, WILDCARD_SECRET, rendered_route
 from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting
-from kapsa.runtime.client.binding import kind_of
 from kapsa.runtime.errors import UnknownKind
+from kapsa.runtime.resources.kind import kind_of
 
 __all__ = ["TlsStep"]
 

@@ -8,9 +8,8 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from kapsa.runtime.cache.informer import Informer, WatchScope
 from kapsa.runtime.cache.store import Key, StoredObject, Transform
-from kapsa.runtime.client.binding import kind_of
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.client.reader import Kind
+from kapsa.runtime.resources.kind import Kind, kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.selector import LabelSelector, matcher, selector_text
 

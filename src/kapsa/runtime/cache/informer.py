@@ -28,7 +28,7 @@ import structlog
 
 from kapsa.runtime.cache.store import Change, ObjectParser, Store, StoredObject, Transform
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.client.reader import Kind, WatchOptions
+from kapsa.runtime.client.reader import WatchOptions
 from kapsa.runtime.client.watch import Bookmark, WatchEvent
 from kapsa.runtime.errors import (
     BadRequest,
@@ -39,6 +39,7 @@ from kapsa.runtime.errors import (
     TransportError,
     UnknownKind,
 )
+from kapsa.runtime.resources.kind import Kind
 from kapsa.runtime.resources.metadata import GroupVersionKind
 
 __all__ = ["Informer", "State", "WatchScope"]

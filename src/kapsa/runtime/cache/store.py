@@ -6,12 +6,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 
 import structlog
 
+from kapsa.runtime.resources.metadata import OwnerReference
 from kapsa.runtime.resources.selector import LabelSelector, matcher
 from kapsa.runtime.resources.stored_object import (
     Change,
     Key,
     ObjectParser,
-    OwnerReference,
     StoredObject,
     Transform,
     identified,

@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
-from kapsa.runtime.client.binding import Manifest, encode, identity_of
+from kapsa.runtime.client.codec import encode
 from kapsa.runtime.client.config import load_config
 from kapsa.runtime.client.dispatch import WriteGate
 from kapsa.runtime.client.http.transport import HttpTransport
-from kapsa.runtime.client.reader import Kind, Reader, call_of
+from kapsa.runtime.client.reader import Reader, call_of
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.errors import NotFound
+from kapsa.runtime.resources.identity import identity_of
+from kapsa.runtime.resources.kind import Kind, Manifest
 from kapsa.runtime.resources.selector import LabelSelector, selector_text
 
 __all__ = ["Client", "DeleteOptions", "PatchType", "Propagation", "WriteOptions"]
@@ -115,56 +117,56 @@ class Client(Reader):
         is raised, and whoever reconciles next looks at what is there.
         """
         identity = identity_of(body)
-        binding = await self._bind(identity.kind, identity.type)
-        namespace = self._namespace(binding, options.get("namespace") or identity.namespace)
-        if binding.resource.namespaced and not namespace:
-            raise ValueError(f"{binding.resource.kind} {identity.name!r} is namespaced: say where it goes")
+        codec = await self._codec(identity.kind, identity.type)
+        namespace = self._namespace(codec.resource, options.get("namespace") or identity.namespace)
+        if codec.resource.namespaced and not namespace:
+            raise ValueError(f"{codec.resource.kind} {identity.name!r} is namespaced: say where it goes")
         response = await self._dispatcher.send(
-            call_of("create", binding, namespace, identity.name),
+            call_of("create", codec.resource, namespace, identity.name),
             "POST",
-            binding.collection_path(namespace),
+            codec.resource.collection_path(namespace),
             query=self._write_query(options),
             headers=_WRITE,
             body=encode(body),
             idempotent=False,
         )
-        created: T = binding.decode(response.body)
+        created: T = codec.decode(response.body)
         return created
 
     async def create_subresource(
         self, kind: Kind, name: str, subresource: str, body: Any, *, namespace: str = ""
     ) -> Manifest:
         """Post to a subresource that is an action: `eviction`, `binding`, `token`."""
-        binding = await self._bind(kind, dict)
-        namespace = self._namespace(binding, namespace)
+        codec = await self._codec(kind, dict)
+        namespace = self._namespace(codec.resource, namespace)
         response = await self._dispatcher.send(
-            call_of("create", binding, namespace, name, subresource),
+            call_of("create", codec.resource, namespace, name, subresource),
             "POST",
-            binding.object_path(name, namespace, subresource),
+            codec.resource.object_path(name, namespace, subresource),
             query=self._write_query({}),
             headers=_WRITE,
             body=encode(body),
             idempotent=False,
         )
-        result: Manifest = binding.decode(response.body)
+        result: Manifest = codec.decode(response.body)
         return result
 
     async def replace(self, body: T, **options: Unpack[WriteOptions]) -> T:
         """Put the whole object. With a resourceVersion in its metadata, `Conflict` if it changed since."""
         identity = identity_of(body)
-        binding = await self._bind(identity.kind, identity.type)
-        namespace = self._namespace(binding, options.get("namespace") or identity.namespace)
+        codec = await self._codec(identity.kind, identity.type)
+        namespace = self._namespace(codec.resource, options.get("namespace") or identity.namespace)
         subresource = options.get("subresource", "")
         response = await self._dispatcher.send(
-            call_of("update", binding, namespace, identity.name, subresource),
+            call_of("update", codec.resource, namespace, identity.name, subresource),
             "PUT",
-            binding.object_path(identity.name, namespace, subresource),
+            codec.resource.object_path(identity.name, namespace, subresource),
             query=self._write_query(options),
             headers=_WRITE,
             body=encode(body),
             idempotent=True,
         )
-        replaced: T = binding.decode(response.body)
+        replaced: T = codec.decode(response.body)
         return replaced
 
     @overload
@@ -209,19 +211,19 @@ class Client(Reader):
         **options: Unpack[WriteOptions],
     ) -> Any:
         """Change part of an object. A JSON patch is repeated only if the server can't have acted on it."""
-        binding = await self._bind(kind, into)
-        namespace = self._namespace(binding, options.get("namespace", ""))
+        codec = await self._codec(kind, into)
+        namespace = self._namespace(codec.resource, options.get("namespace", ""))
         subresource = options.get("subresource", "")
         response = await self._dispatcher.send(
-            call_of("patch", binding, namespace, name, subresource),
+            call_of("patch", codec.resource, namespace, name, subresource),
             "PATCH",
-            binding.object_path(name, namespace, subresource),
+            codec.resource.object_path(name, namespace, subresource),
             query=self._write_query(options),
             headers=_PATCH[type],
             body=encode(patch),
             idempotent=type != "json",
         )
-        return binding.decode(response.body)
+        return codec.decode(response.body)
 
     @overload
     async def apply(
@@ -242,8 +244,8 @@ class Client(Reader):
         `Conflict`, with the other managers in `causes`, if a field belongs to someone else; `force` takes it.
         """
         identity = identity_of(body)
-        binding = await self._bind(identity.kind, into or identity.type)
-        namespace = self._namespace(binding, options.get("namespace") or identity.namespace)
+        codec = await self._codec(identity.kind, into or identity.type)
+        namespace = self._namespace(codec.resource, options.get("namespace") or identity.namespace)
         subresource = options.get("subresource", "")
         query = self._write_query(options)
         if not options.get("field_validation"):
@@ -251,15 +253,15 @@ class Client(Reader):
         if force:
             query = (*query, ("force", "true"))
         response = await self._dispatcher.send(
-            call_of("patch", binding, namespace, identity.name, subresource),
+            call_of("patch", codec.resource, namespace, identity.name, subresource),
             "PATCH",
-            binding.object_path(identity.name, namespace, subresource),
+            codec.resource.object_path(identity.name, namespace, subresource),
             query=query,
             headers=_APPLY,
             body=encode(body),
             idempotent=True,
         )
-        return binding.decode(response.body)
+        return codec.decode(response.body)
 
     async def scale(self, kind: Kind, name: str, replicas: int, *, namespace: str = "") -> Manifest:
         """Set the replicas through the scale subresource; returns the `autoscaling/v1` Scale."""
@@ -287,17 +289,17 @@ class Client(Reader):
 
     async def delete_object(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Manifest | None:
         """The same as `delete`, and what is left: the object, while finalizers or a grace period hold it, or None."""
-        binding = await self._bind(kind, None)
-        namespace = self._namespace(binding, options.get("namespace", ""))
+        codec = await self._codec(kind, None)
+        namespace = self._namespace(codec.resource, options.get("namespace", ""))
         response = await self._dispatcher.send(
-            call_of("delete", binding, namespace, name),
+            call_of("delete", codec.resource, namespace, name),
             "DELETE",
-            binding.object_path(name, namespace),
+            codec.resource.object_path(name, namespace),
             headers=_WRITE,
             body=_delete_body(options),
             idempotent=True,
         )
-        answer: Manifest = binding.into(dict).decode(response.body)
+        answer: Manifest = codec.into(dict).decode(response.body)
         # Some kinds answer with the object as it was: only a deletion timestamp says that it is still there.
         return answer if (answer.get("metadata") or {}).get("deletionTimestamp") else None
 
@@ -310,17 +312,17 @@ class Client(Reader):
         **options: Unpack[DeleteOptions],
     ) -> None:
         """Ask for the deletion of all objects of a kind in one namespace that the selectors choose."""
-        binding = await self._bind(kind, None)
-        namespace = self._namespace(binding, options.get("namespace", ""))
+        codec = await self._codec(kind, None)
+        namespace = self._namespace(codec.resource, options.get("namespace", ""))
         query = []
         if labels := selector_text(label_selector):
             query.append(("labelSelector", labels))
         if field_selector:
             query.append(("fieldSelector", field_selector))
         await self._dispatcher.send(
-            call_of("deletecollection", binding, namespace),
+            call_of("deletecollection", codec.resource, namespace),
             "DELETE",
-            binding.collection_path(namespace),
+            codec.resource.collection_path(namespace),
             query=query,
             headers=_WRITE,
             body=_delete_body(options),

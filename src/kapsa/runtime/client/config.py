@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
+from kapsa.runtime.client.auth.access import ClusterAccess, RotatingAccess
 from kapsa.runtime.client.auth.credentials import (
-    Access,
-    ClusterAccess,
     CredentialSource,
     DeclaredCredentials,
     Headers,
@@ -20,25 +19,25 @@ from kapsa.runtime.client.auth.credentials import (
 from kapsa.runtime.client.auth.exec_plugin import VERSIONS, ExecPlugin
 from kapsa.runtime.client.auth.kubeconfig import (
     Kubeconfig,
-    Selected,
+    SelectedContext,
     decode_data,
     default_paths,
     update_auth_provider,
 )
-from kapsa.runtime.client.http.connector import Place
+from kapsa.runtime.client.http.url import HttpUrl
 from kapsa.runtime.clock import Clock, SystemClock
 from kapsa.runtime.errors import ConfigError
 
-__all__ = ["Target", "from_kubeconfig", "in_cluster", "load_config"]
+__all__ = ["ClusterConfig", "from_kubeconfig", "in_cluster", "load_config"]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
-class Target(NamedTuple):
+class ClusterConfig(NamedTuple):
     """A cluster we can reach, and the namespace we are at home in."""
 
-    access: Access
+    access: ClusterAccess
     namespace: str
     origin: str
     """Where that was written down: kubeconfig and context, or the pod's service account."""
@@ -50,7 +49,7 @@ def load_config(
     context: str | None = None,
     environment: Mapping[str, str] | None = None,
     clock: Clock | None = None,
-) -> Target:
+) -> ClusterConfig:
     """The cluster meant: the kubeconfig named, else `KUBECONFIG`, else the pod's own cluster, else ~/.kube/config."""
     environment = os.environ if environment is None else environment
     if kubeconfig is not None:
@@ -66,7 +65,7 @@ def in_cluster(
     environment: Mapping[str, str] | None = None,
     directory: Path = SERVICE_ACCOUNT,
     clock: Clock | None = None,
-) -> Target:
+) -> ClusterConfig:
     """The cluster that this pod runs in, as the pod's service account. Token and CA are read again as they rotate."""
     environment = os.environ if environment is None else environment
     clock = clock or SystemClock()
@@ -78,13 +77,13 @@ def in_cluster(
     namespace = namespace_file.read_text().strip() if namespace_file.exists() else "default"
     token = RereadFile(directory / "token", what="the service account's token", clock=clock)
     authority = RereadFile(directory / "ca.crt", what="the cluster's certificate authority", clock=clock)
-    access = ClusterAccess(
+    access = RotatingAccess(
         server,
         DeclaredCredentials(token_file=token),
         authority=authority,
         proxy=environment_proxy(server, environment),
     )
-    return Target(access, namespace, "the pod's service account")
+    return ClusterConfig(access, namespace, "the pod's service account")
 
 
 def from_kubeconfig(
@@ -93,7 +92,7 @@ def from_kubeconfig(
     context: str | None = None,
     environment: Mapping[str, str] | None = None,
     clock: Clock | None = None,
-) -> Target:
+) -> ClusterConfig:
     """The cluster of a context of one or more kubeconfig files."""
     environment = os.environ if environment is None else environment
     clock = clock or SystemClock()
@@ -109,7 +108,7 @@ def from_kubeconfig(
             f"{chosen.describe('cluster.insecure-skip-tls-verify')}: it contradicts certificate-authority; "
             "remove one of them"
         )
-    access = ClusterAccess(
+    access = RotatingAccess(
         cluster.server,
         _credentials(chosen, authority, clock),
         authority=authority,
@@ -120,10 +119,12 @@ def from_kubeconfig(
         origin=chosen.describe(),
     )
     access.check()
-    return Target(access, chosen.namespace or "default", chosen.describe())
+    return ClusterConfig(access, chosen.namespace or "default", chosen.describe())
 
 
-def _credentials(chosen: Selected, authority: bytes | RereadFile | None, clock: Clock) -> CredentialSource:
+def _credentials(
+    chosen: SelectedContext, authority: bytes | RereadFile | None, clock: Clock
+) -> CredentialSource:
     user = chosen.user
     if user.exec_config is not None:
         return _exec_plugin(chosen, authority, clock)
@@ -152,7 +153,7 @@ def _credentials(chosen: Selected, authority: bytes | RereadFile | None, clock: 
     )
 
 
-def _exec_plugin(chosen: Selected, authority: bytes | RereadFile | None, clock: Clock) -> ExecPlugin:
+def _exec_plugin(chosen: SelectedContext, authority: bytes | RereadFile | None, clock: Clock) -> ExecPlugin:
     config = chosen.user.exec_config
     assert config is not None
     if config.api_version not in VERSIONS:
@@ -168,7 +169,7 @@ def _exec_plugin(chosen: Selected, authority: bytes | RereadFile | None, clock: 
     return ExecPlugin(config, directory=chosen.user_file.parent, cluster=cluster, clock=clock)
 
 
-def _cluster_info(chosen: Selected, authority: bytes | RereadFile | None) -> dict[str, Any]:
+def _cluster_info(chosen: SelectedContext, authority: bytes | RereadFile | None) -> dict[str, Any]:
     """What a plugin with `provideClusterInfo` is told about the cluster."""
     cluster = chosen.cluster
     info: dict[str, Any] = {"server": cluster.server}
@@ -186,7 +187,7 @@ def _cluster_info(chosen: Selected, authority: bytes | RereadFile | None) -> dic
     return info
 
 
-def _auth_provider(chosen: Selected, clock: Clock) -> CredentialSource:
+def _auth_provider(chosen: SelectedContext, clock: Clock) -> CredentialSource:
     from kapsa.runtime.client.auth.oidc import OidcProvider
 
     provider = chosen.user.auth_provider
@@ -205,7 +206,9 @@ def _auth_provider(chosen: Selected, clock: Clock) -> CredentialSource:
     return OidcProvider(config, origin=f"{where}.config", authority=authority, clock=clock, persist=persist)
 
 
-def _content(chosen: Selected, field: str, path: str, data: str, clock: Clock) -> bytes | RereadFile | None:
+def _content(
+    chosen: SelectedContext, field: str, path: str, data: str, clock: Clock
+) -> bytes | RereadFile | None:
     """What a pair of fields `x` and `x-data` gives; the data goes before the file."""
     if data:
         return decode_data(data, chosen.describe(f"{field}-data"))
@@ -223,7 +226,7 @@ def _resolve(origin: Path, path: str) -> Path:
     return origin.absolute().parent / path
 
 
-def _impersonation(chosen: Selected) -> Headers:
+def _impersonation(chosen: SelectedContext) -> Headers:
     user = chosen.user
     if not user.as_user:
         if user.as_uid or user.as_groups or user.as_user_extra:
@@ -240,16 +243,16 @@ def _impersonation(chosen: Selected) -> Headers:
     return tuple(headers)
 
 
-def _proxy(chosen: Selected, environment: Mapping[str, str]) -> str | None:
+def _proxy(chosen: SelectedContext, environment: Mapping[str, str]) -> str | None:
     proxy = chosen.cluster.proxy_url or environment_proxy(chosen.cluster.server, environment)
     if proxy:
         _check_url(chosen, "cluster.proxy-url", proxy)
     return proxy
 
 
-def _check_url(chosen: Selected, field: str, url: str) -> None:
+def _check_url(chosen: SelectedContext, field: str, url: str) -> None:
     try:
-        Place.of(url)
+        HttpUrl.parse(url)
     except ConfigError as error:
         raise ConfigError(f"{chosen.describe(field)}: {error}") from error
 

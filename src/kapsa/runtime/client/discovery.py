@@ -9,9 +9,10 @@ import msgspec
 
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.errors import DecodeError, NotFound, UnknownKind
+from kapsa.runtime.resources.api_resource import ApiResource, group_version_path
 from kapsa.runtime.resources.metadata import GroupVersionKind
 
-__all__ = ["ApiResource", "Discovery"]
+__all__ = ["Discovery"]
 
 T = TypeVar("T")
 Fetch = Callable[[str, str], Awaitable[bytes]]
@@ -22,34 +23,6 @@ _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 )
-
-
-class ApiResource(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource of the API: `deployments` of `apps/v1`."""
-
-    group: str
-    version: str
-    kind: str
-    plural: str
-    namespaced: bool
-    verbs: tuple[str, ...] = ()
-    subresources: tuple[str, ...] = ()
-    singular: str = ""
-    short_names: tuple[str, ...] = ()
-
-    @property
-    def gvk(self) -> GroupVersionKind:
-        return GroupVersionKind(self.group, self.version, self.kind)
-
-    @property
-    def path(self) -> str:
-        """The path of the group version: `/apis/apps/v1`."""
-        return _version_path(self.gvk.api_version)
-
-
-def _version_path(api_version: str) -> str:
-    """Where the API server serves a group version."""
-    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -175,8 +148,8 @@ class Discovery:
         self._asked[api_version] = self._clock.monotonic()
 
     async def _list(self, api_version: str) -> list[ApiResource]:
-        body = await self._fetch(_version_path(api_version), _JSON)
-        return _from_list(api_version, _read(body, _ResourceList, _version_path(api_version)))
+        body = await self._fetch(group_version_path(api_version), _JSON)
+        return _from_list(api_version, _read(body, _ResourceList, group_version_path(api_version)))
 
     def _remember(self, resources: list[ApiResource]) -> None:
         for resource in resources:

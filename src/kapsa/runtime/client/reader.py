@@ -7,7 +7,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
-from kapsa.runtime.client.binding import Binding, Manifest, ResourceList, kind_of, resource_of
+from kapsa.runtime.client.codec import Codec
 from kapsa.runtime.client.discovery import Discovery
 from kapsa.runtime.client.dispatch import Call, CallObserver, Dispatcher, Verb, WriteGate
 from kapsa.runtime.client.http.transport import Query, StreamResponse, Transport
@@ -23,13 +23,14 @@ from kapsa.runtime.client.watch import (
 )
 from kapsa.runtime.clock import Clock, SystemClock
 from kapsa.runtime.errors import DecodeError, Expired, TransportError, error_from_response
+from kapsa.runtime.resources.api_resource import ApiResource, resource_of
+from kapsa.runtime.resources.kind import Kind, Manifest, kind_of
+from kapsa.runtime.resources.resource_list import ResourceList
 from kapsa.runtime.resources.selector import LabelSelector, selector_text
 
-__all__ = ["GetOptions", "Kind", "ListOptions", "LogOptions", "Reader", "WatchOptions"]
+__all__ = ["GetOptions", "ListOptions", "LogOptions", "Reader", "WatchOptions"]
 
 T = TypeVar("T")
-Kind = str | type[Any]
-"""`"apps/v1/Deployment"`, `"v1/Service"`, a `CustomResource` class, or a struct that names its kind."""
 
 _JSON = {"Accept": "application/json"}
 _GZIP_JSON = {"Accept": "application/json", "Accept-Encoding": "gzip"}
@@ -121,7 +122,7 @@ class Reader:
             transport, clock=self.clock, retry=retry or RetryPolicy(), before_write=before_write
         )
         self.discovery = Discovery(self._fetch, clock=self.clock)
-        self._bindings: dict[tuple[Kind, type[Any] | None], Binding] = {}
+        self._codecs: dict[tuple[Kind, type[Any] | None], Codec] = {}
 
     def observe(self, observer: CallObserver) -> None:
         """Have `observer` told of every request: metrics, tests that count, RBAC recorders."""
@@ -147,19 +148,19 @@ class Reader:
         self, kind: Kind, name: str, *, into: type[Any] | None = None, **options: Unpack[GetOptions]
     ) -> Any:
         """One object, read into its class; a dict when the kind is a string; or `into` any type that fits."""
-        binding = await self._bind(kind, into)
-        namespace = self._namespace(binding, options.get("namespace", ""))
+        codec = await self._codec(kind, into)
+        namespace = self._namespace(codec.resource, options.get("namespace", ""))
         subresource = options.get("subresource", "")
         version = options.get("resource_version")
         response = await self._dispatcher.send(
-            call_of("get", binding, namespace, name, subresource),
+            call_of("get", codec.resource, namespace, name, subresource),
             "GET",
-            binding.object_path(name, namespace, subresource),
+            codec.resource.object_path(name, namespace, subresource),
             query=(("resourceVersion", version),) if version is not None else (),
             headers=_METADATA if options.get("metadata_only") else _JSON,
             idempotent=True,
         )
-        return binding.decode(response.body)
+        return codec.decode(response.body)
 
     @overload
     async def list(self, kind: Kind, *, into: type[T], **options: Unpack[ListOptions]) -> ResourceList[T]: ...
@@ -205,10 +206,10 @@ class Reader:
     async def _pages(
         self, kind: Kind, into: type[Any] | None, options: ListOptions
     ) -> AsyncIterator[ResourceList[Any]]:
-        binding = await self._bind(kind, into)
+        codec = await self._codec(kind, into)
         namespace = options.get("namespace", "")
-        path = binding.collection_path(namespace)
-        call = call_of("list", binding, namespace)
+        path = codec.resource.collection_path(namespace)
+        call = call_of("list", codec.resource, namespace)
         query = _selection(options)
         if "resource_version_match" in options:
             query.append(("resourceVersionMatch", options["resource_version_match"]))
@@ -219,7 +220,7 @@ class Reader:
             response = await self._dispatcher.send(
                 call, "GET", path, query=query, headers=headers, idempotent=True
             )
-            page = binding.decode_list(response.body)
+            page = codec.decode_list(response.body)
             yield page
             if not page.continue_token:
                 return
@@ -253,16 +254,16 @@ class Reader:
     async def _watch(
         self, kind: Kind, into: type[Any] | None, options: WatchOptions
     ) -> AsyncIterator[WatchEvent[Any] | Bookmark]:
-        binding = await self._bind(kind, into)
+        codec = await self._codec(kind, into)
         namespace = options.get("namespace", "")
-        path = binding.collection_path(namespace)
+        path = codec.resource.collection_path(namespace)
         query = [*_selection(options), ("watch", "true"), ("allowWatchBookmarks", "true")]
         if options.get("send_initial_events"):
             query += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
         if timeout := options.get("timeout_seconds"):
             query.append(("timeoutSeconds", str(timeout)))
         headers = _METADATA if options.get("metadata_only") else _JSON
-        async for lines in self._lines(call_of("watch", binding, namespace), path, query, headers):
+        async for lines in self._lines(call_of("watch", codec.resource, namespace), path, query, headers):
             for line in lines:
                 try:
                     envelope = decode_envelope(line)
@@ -270,7 +271,7 @@ class Reader:
                     raise DecodeError(f"watch {path}: not a watch event: {error}") from error
                 match envelope.type:
                     case "ADDED" | "MODIFIED" | "DELETED" as event:
-                        yield WatchEvent(event, binding.decode(envelope.object))
+                        yield WatchEvent(event, codec.decode(envelope.object))
                     case "BOOKMARK":
                         yield bookmark(envelope.object)
                     case "ERROR":
@@ -281,11 +282,11 @@ class Reader:
     async def logs(self, pod: str, **options: Unpack[LogOptions]) -> str:
         """What a pod wrote so far."""
         namespace = options.get("namespace") or self.namespace
-        binding = await self._bind("v1/Pod", None)
+        codec = await self._codec("v1/Pod", None)
         response = await self._dispatcher.send(
-            call_of("get", binding, namespace, pod, "log"),
+            call_of("get", codec.resource, namespace, pod, "log"),
             "GET",
-            binding.object_path(pod, namespace, "log"),
+            codec.resource.object_path(pod, namespace, "log"),
             query=_log_query(options),
             headers=_TEXT,
             idempotent=True,
@@ -295,10 +296,10 @@ class Reader:
     async def follow_logs(self, pod: str, **options: Unpack[LogOptions]) -> AsyncIterator[str]:
         """The lines a pod writes, as they come, until it ends."""
         namespace = options.get("namespace") or self.namespace
-        binding = await self._bind("v1/Pod", None)
-        call = call_of("get", binding, namespace, pod, "log")
+        codec = await self._codec("v1/Pod", None)
+        call = call_of("get", codec.resource, namespace, pod, "log")
         query = [*_log_query(options), ("follow", "true")]
-        path = binding.object_path(pod, namespace, "log")
+        path = codec.resource.object_path(pod, namespace, "log")
         async for lines in self._lines(call, path, query, _TEXT, last_line_may_be_open=True):
             for line in lines:
                 yield line.decode("utf-8", "replace")
@@ -338,24 +339,23 @@ class Reader:
         response = await self._dispatcher.send(Call("get"), "GET", path, headers=headers, idempotent=True)
         return response.body
 
-    async def _bind(self, kind: Kind, into: type[Any] | None) -> Binding:
-        binding = self._bindings.get((kind, into))
-        if binding is None:
+    async def _codec(self, kind: Kind, into: type[Any] | None) -> Codec:
+        codec = self._codecs.get((kind, into))
+        if codec is None:
             resource = resource_of(kind) or await self.discovery.resource(kind_of(kind))
-            binding = Binding(resource, into or (dict if isinstance(kind, str) else kind))
-            self._bindings[kind, into] = binding
-        return binding
+            codec = Codec(resource, into or (dict if isinstance(kind, str) else kind))
+            self._codecs[kind, into] = codec
+        return codec
 
-    def _namespace(self, binding: Binding, namespace: str) -> str:
-        return (namespace or self.namespace) if binding.resource.namespaced else ""
+    def _namespace(self, resource: ApiResource, namespace: str) -> str:
+        return (namespace or self.namespace) if resource.namespaced else ""
 
 
 _FIRST_PAGE_ONLY = ("resourceVersion", "resourceVersionMatch", "continue")
 
 
-def call_of(verb: Verb, binding: Binding, namespace: str, name: str = "", subresource: str = "") -> Call:
-    """The call in the words of RBAC."""
-    resource = binding.resource
+def call_of(verb: Verb, resource: ApiResource, namespace: str, name: str = "", subresource: str = "") -> Call:
+    """Return the call in RBAC's terms."""
     return Call(verb, resource.group, resource.plural, subresource, namespace, name)
 
 

@@ -5,7 +5,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from kapsa.runtime.errors import ResponseTooLarge, Status, TransportError, error_from_status
+from kapsa.runtime.errors import ApiStatus, ResponseTooLarge, TransportError, error_from_status
 
 __all__ = ["Bookmark", "WatchEvent", "split_lines"]
 
@@ -48,7 +48,7 @@ class _BookmarkObject(msgspec.Struct, frozen=True):
 
 decode_envelope = msgspec.json.Decoder(Envelope).decode
 _decode_bookmark = msgspec.json.Decoder(_BookmarkObject).decode
-_decode_status = msgspec.json.Decoder(Status).decode
+_decode_status = msgspec.json.Decoder(ApiStatus).decode
 
 
 def bookmark(raw: msgspec.Raw) -> Bookmark:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.runtime.client.binding import kind_of
+from kapsa.runtime.resources.kind import kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.stored_object import Key, StoredObject

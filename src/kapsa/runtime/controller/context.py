@@ -14,18 +14,19 @@ import msgspec
 import structlog
 
 from kapsa.runtime.cache.store import Key, StoredObject
-from kapsa.runtime.client.binding import identity_of, kind_of, read_as
 from kapsa.runtime.client.client import Client, PatchType, Propagation
-from kapsa.runtime.client.reader import Kind
 from kapsa.runtime.controller.child import manifest_of, owner_reference, uid_of
 from kapsa.runtime.controller.controller import TerminalError
 from kapsa.runtime.controller.events import ObjectReference
 from kapsa.runtime.controller.workqueue import Reason
 from kapsa.runtime.errors import Conflict, NotFound
 from kapsa.runtime.resources.conditions import ConditionStatus
+from kapsa.runtime.resources.identity import identity_of
+from kapsa.runtime.resources.kind import Kind, kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.selector import LabelSelector
+from kapsa.runtime.resources.stored_object import read_as
 
 if TYPE_CHECKING:
     from kapsa.runtime.controller.reconciler import Reconciler

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 import msgspec
 
 from kapsa.runtime.cache.store import Index, Key, StoredObject, Transform
-from kapsa.runtime.client.binding import kind_of
-from kapsa.runtime.client.reader import Kind
 from kapsa.runtime.controller.predicates import Predicate
 from kapsa.runtime.controller.workqueue import Backoff
 from kapsa.runtime.generate.rbac import ControllerRights, PolicyRule, Target
+from kapsa.runtime.resources.kind import Kind, kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.misspelling import refuse_misspelt
 from kapsa.runtime.resources.resource import CustomResource

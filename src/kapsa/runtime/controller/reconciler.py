@@ -15,7 +15,6 @@ import structlog
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import Informer
 from kapsa.runtime.cache.store import Change, Key, StoredObject
-from kapsa.runtime.client.binding import read_as, resource_of
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.controller.applier import Applier
@@ -26,9 +25,12 @@ from kapsa.runtime.controller.run import NonsenseError, Run
 from kapsa.runtime.controller.triggers import Triggers
 from kapsa.runtime.controller.workqueue import Item, Priority, QueueShutDownError, Reason, WorkQueue
 from kapsa.runtime.errors import ClientError, Conflict, WriteRefused
+from kapsa.runtime.resources.api_resource import resource_of
 from kapsa.runtime.resources.metadata import GroupVersionKind
-from kapsa.runtime.resources.resource import CustomResource, ModelMismatch
+from kapsa.runtime.resources.mismatch import ModelMismatch
+from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.selector import matcher
+from kapsa.runtime.resources.stored_object import read_as
 from kapsa.runtime.telemetry.metrics import ControllerMetrics, Result
 from kapsa.runtime.telemetry.tracing import Tracing
 

@@ -2,7 +2,7 @@
 
 The finalizer is added if the controller cleans up and it is not there yet; `reconcile` (or `finalize`, when the
 resource is being deleted) is called; one status write follows if the status differs; the finalizer goes after a
-finished `finalize`.
+await_user_code `finalize`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from kapsa.runtime.cache.cache import Cache
-from kapsa.runtime.cancellation import finished
+from kapsa.runtime.cancellation import await_user_code
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.controller.context import Context, OutdatedError
 from kapsa.runtime.controller.controller import Controller, Requeue, TerminalError
@@ -70,7 +70,7 @@ class Run:
         self, method: Callable[[Any, Context[Any]], Awaitable[Any]], ctx: Context[Any]
     ) -> float | None:
         try:
-            result = await finished(method(ctx.resource, ctx))
+            result = await await_user_code(method(ctx.resource, ctx))
         except (asyncio.CancelledError, WriteRefused):
             raise
         except Exception as failure:

@@ -8,9 +8,9 @@ from typing import Any
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import Informer
 from kapsa.runtime.cache.store import Change, Key, StoredObject
-from kapsa.runtime.client.binding import kind_of
 from kapsa.runtime.controller.controller import Concerned, Controller, Owns, Watch, takes_cache
 from kapsa.runtime.controller.workqueue import Priority
+from kapsa.runtime.resources.kind import kind_of
 
 __all__ = ["Triggers", "Wake"]
 

@@ -17,50 +17,27 @@ from typing import Any, ClassVar, Generic, Never, Self, TypeVar
 
 import msgspec
 
-from kapsa.runtime.resources.conditions import Condition, ConditionStatus
 from kapsa.runtime.resources.definition import (
     PrinterColumn,
     ResourceDefinition,
     Scale,
     Scope,
     pluralize,
-    printer_column,
 )
 from kapsa.runtime.resources.merge_patch import merge_patch
 from kapsa.runtime.resources.metadata import GroupVersionKind, ObjectMeta, OwnerReference
-from kapsa.runtime.resources.mismatch import ModelMismatch, mismatch
+from kapsa.runtime.resources.mismatch import mismatch
 from kapsa.runtime.resources.misspelling import refuse_misspelt
 from kapsa.runtime.resources.model import (
-    Field,
-    Part,
     Rule,
     Spec,
     Status,
     decode_scalar,
-    rule,
     sealed,
     to_wire,
 )
 
-__all__ = [
-    "Condition",
-    "ConditionStatus",
-    "CustomResource",
-    "Field",
-    "GroupVersionKind",
-    "ModelMismatch",
-    "ObjectMeta",
-    "OwnerReference",
-    "Part",
-    "PrinterColumn",
-    "ResourceDefinition",
-    "Rule",
-    "Scale",
-    "Spec",
-    "Status",
-    "printer_column",
-    "rule",
-]
+__all__ = ["CustomResource"]
 
 SpecT = TypeVar("SpecT", bound=Spec)
 StatusT = TypeVar("StatusT", bound=Status)

@@ -11,15 +11,20 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import structlog
 
+from kapsa.runtime.resources.kind import Kind, kind_of
+from kapsa.runtime.resources.metadata import OwnerReference
+from kapsa.runtime.resources.mismatch import mismatch
+from kapsa.runtime.resources.resource import CustomResource
+
 __all__ = [
     "Change",
     "Key",
     "ObjectParser",
-    "OwnerReference",
     "StoredObject",
     "Transform",
     "identified",
     "owned_fields",
+    "read_as",
     "version_number",
 ]
 
@@ -35,21 +40,6 @@ class Key(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
-
-
-class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """One entry of metadata.ownerReferences, as far as ownership needs it."""
-
-    kind: str
-    name: str
-    uid: str
-    api_version: str = ""
-    controller: bool = False
-
-    @property
-    def group(self) -> str:
-        group, slash, _ = self.api_version.rpartition("/")
-        return group if slash else ""
 
 
 class StoredObject(msgspec.Struct, frozen=True, gc=False):
@@ -133,6 +123,21 @@ class Change(msgspec.Struct, frozen=True, gc=False):
         if self.new is None:
             return "Deleted"
         return "Added" if self.old is None else "Updated"
+
+
+def read_as(stored: StoredObject, kind: Kind) -> Any:
+    """Return a stored object in the form that a kind asks for: a dict, a resource or a struct.
+
+    Raises `ModelMismatch` if it does not fit. A resource checks its spec and status when they are first used.
+    """
+    if isinstance(kind, str):
+        return stored.to_dict()
+    if issubclass(kind, CustomResource):
+        return kind.decode(stored.raw)
+    try:
+        return stored.decode(kind)
+    except msgspec.ValidationError as error:
+        raise mismatch(f"{kind_of(kind).kind} {stored.key}", "", error) from None
 
 
 def version_number(resource_version: str) -> int:
@@ -308,7 +313,12 @@ class ObjectParser:
     def _owners(self, owners: tuple[OwnerReference, ...]) -> tuple[OwnerReference, ...]:
         return tuple(
             OwnerReference(
-                self._once(each.kind), each.name, each.uid, self._once(each.api_version), each.controller
+                api_version=self._once(each.api_version),
+                kind=self._once(each.kind),
+                name=each.name,
+                uid=each.uid,
+                controller=each.controller,
+                block_owner_deletion=each.block_owner_deletion,
             )
             for each in owners
         )

@@ -14,7 +14,6 @@ import msgspec
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.client.dispatch import Call
-from kapsa.runtime.client.reader import Kind
 from kapsa.runtime.clock import Clock, SystemClock
 from kapsa.runtime.errors import NotFound
 from kapsa.runtime.generate.audit import Audit
@@ -22,7 +21,9 @@ from kapsa.runtime.generate.crd import custom_resource_definitions
 from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.operator.lifecycle import RunningOperator
 from kapsa.runtime.operator.operator import Operator
-from kapsa.runtime.resources.resource import Condition, CustomResource
+from kapsa.runtime.resources.conditions import Condition
+from kapsa.runtime.resources.kind import Kind
+from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.testing._transport import InProcessTransport
 
 __all__ = ["Harness", "NotSettledError", "RecordedCall"]

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import structlog
 
-from kapsa.runtime.client.binding import Manifest
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.errors import AlreadyExists, ConfigError, Conflict, NotFound
+from kapsa.runtime.resources.kind import Manifest
 from kapsa.runtime.webhooks.certificates import CertificateState, KeyPair, Lifetimes, advance
 
 __all__ = ["CertificateSource", "DirectoryCertificates", "SecretCertificates"]

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from kapsa.runtime.client.binding import Manifest
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.errors import NotFound
+from kapsa.runtime.resources.kind import Manifest
 from kapsa.runtime.webhooks.admission import MutatingWebhook, ValidatingWebhook, Webhook
 
 __all__ = ["Endpoint", "Registrar"]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from kapsa.runtime.cancellation import finished
+from kapsa.runtime.cancellation import await_user_code
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.resources.mismatch import ModelMismatch
 from kapsa.runtime.webhooks.admission import Review, Webhook, answer, deny
@@ -95,7 +95,7 @@ class Answers:
             async with asyncio.timeout(limit):
                 review = _decode_review(body)
                 uid = review.request.uid
-                response, reply = await finished(webhook.review(review, self._client))
+                response, reply = await await_user_code(webhook.review(review, self._client))
         except msgspec.DecodeError as error:
             return "malformed", 400, f"not an AdmissionReview: {error}".encode()
         except TimeoutError:

@@ -18,10 +18,9 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
-from kapsa.runtime.client.binding import Manifest, decoder_for, kind_of
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.client.reader import Kind
 from kapsa.runtime.generate.rbac import Target
+from kapsa.runtime.resources.kind import Kind, Manifest, decoder_for, kind_of
 from kapsa.runtime.resources.merge_patch import merge_patch
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.misspelling import refuse_misspelt

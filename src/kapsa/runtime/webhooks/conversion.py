@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from kapsa.runtime.client.binding import Manifest
+from kapsa.runtime.resources.kind import Manifest
 from kapsa.runtime.resources.resource import CustomResource
 
 __all__ = ["ConversionReview", "Conversions", "Converter"]

@@ -17,7 +17,8 @@ import yaml
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from kapsa.runtime.client.auth.credentials import ClusterAccess, DeclaredCredentials, RereadFile
+from kapsa.runtime.client.auth.access import RotatingAccess
+from kapsa.runtime.client.auth.credentials import DeclaredCredentials, RereadFile
 from kapsa.runtime.client.auth.tls import present
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.client.config import from_kubeconfig, in_cluster
@@ -137,7 +138,7 @@ async def test_a_rotated_certificate_authority_is_trusted_after_it_is_read_again
     path = tmp_path / "ca.crt"
     path.write_bytes(old.certificate)
     clock = ManualClock()
-    access = ClusterAccess(
+    access = RotatingAccess(
         "https://x", DeclaredCredentials(token="t"), authority=RereadFile(path, what="CA", clock=clock)
     )
     before = await access.authorize()
@@ -152,7 +153,7 @@ async def test_a_new_token_keeps_the_tls_context_and_so_the_connections(tmp_path
     clock = ManualClock()
     path = tmp_path / "token"
     path.write_text("one")
-    access = ClusterAccess(
+    access = RotatingAccess(
         "https://x", DeclaredCredentials(token_file=RereadFile(path, what="t", clock=clock))
     )
     before = await access.authorize()
@@ -166,7 +167,7 @@ async def test_a_new_token_keeps_the_tls_context_and_so_the_connections(tmp_path
 async def test_a_fixed_token_that_is_refused_is_not_tried_again(tmp_path: Path) -> None:
     door = Doorkeeper()
     async with serving(door.handle) as server:
-        access = ClusterAccess(server, DeclaredCredentials(token="bad"))
+        access = RotatingAccess(server, DeclaredCredentials(token="bad"))
         async with Client(HttpTransport(access)) as client:
             with pytest.raises(Unauthorized):
                 await client.read("/version")
@@ -175,7 +176,7 @@ async def test_a_fixed_token_that_is_refused_is_not_tried_again(tmp_path: Path) 
 
 def test_insecure_and_an_authority_contradict_each_other() -> None:
     with pytest.raises(ConfigError, match="contradict"):
-        ClusterAccess("https://x", DeclaredCredentials(), authority=b"x", insecure=True)
+        RotatingAccess("https://x", DeclaredCredentials(), authority=b"x", insecure=True)
 
 
 # Exec plugins

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from kapsa.runtime import errors
-from kapsa.runtime.client.auth.credentials import Authorization, StaticAccess
+from kapsa.runtime.client.auth.access import Authorization, StaticAccess
 from kapsa.runtime.client.http.transport import HttpTransport
 from tests.runtime.client.servers import OK, client_of, heard, saying, talking
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from kapsa.runtime import errors
-from kapsa.runtime.client.auth.credentials import Access, Authorization, StaticAccess
+from kapsa.runtime.client.auth.access import Authorization, ClusterAccess, StaticAccess
 from kapsa.runtime.client.auth.tls import client_context
-from kapsa.runtime.client.http.connection import Answer, HttpConnection
-from kapsa.runtime.client.http.connector import Connector, Place
+from kapsa.runtime.client.http.connection import HttpConnection, ResponseReceiver
+from kapsa.runtime.client.http.connector import Connector
 from kapsa.runtime.client.http.transport import HttpTransport
+from kapsa.runtime.client.http.url import HttpUrl
 from kapsa.runtime.webhooks.certificates import KeyPair, make_authority
 from tests.eventually import eventually
 from tests.runtime.client.servers import (
@@ -52,7 +53,7 @@ def trusted_by_the_system(authority: KeyPair, tmp_path: Path, monkeypatch: pytes
 
 
 @contextlib.asynccontextmanager
-async def way(kind: str, authority: KeyPair) -> AsyncIterator[Access]:
+async def way(kind: str, authority: KeyPair) -> AsyncIterator[ClusterAccess]:
     """To a server that answers, on the way named."""
     tls = server_tls(pair_for(authority, "localhost", "127.0.0.1"))
     trusted = Authorization(tls=client_context(ca=authority.certificate))
@@ -223,7 +224,7 @@ async def test_a_write_never_leaves_after_its_deadline_whenever_the_loop_stands_
     send = HttpConnection.send
     sent: list[float] = []
 
-    def sending(connection: HttpConnection, request: bytes, answer: Answer) -> None:
+    def sending(connection: HttpConnection, request: bytes, answer: ResponseReceiver) -> None:
         sent.append(loop.time())
         send(connection, request, answer)
 
@@ -351,7 +352,7 @@ async def test_an_address_that_is_none_is_a_clear_error_without_its_password(url
 async def test_a_port_that_goes_without_saying_is_not_said(
     url: str, connects_to: str, is_called: str
 ) -> None:
-    place = Place.of(url)
+    place = HttpUrl.parse(url)
     assert (str(place), place.authority) == (connects_to, is_called)
 
 

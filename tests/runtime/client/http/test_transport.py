@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from kapsa.runtime import errors
-from kapsa.runtime.client.auth.credentials import Authorization, StaticAccess
+from kapsa.runtime.client.auth.access import Authorization, StaticAccess
 from kapsa.runtime.client.auth.tls import client_context
 from kapsa.runtime.client.http.transport import HttpTransport
 from kapsa.runtime.webhooks.certificates import KeyPair, issue, make_authority

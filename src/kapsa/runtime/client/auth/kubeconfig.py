@@ -12,12 +12,12 @@ import msgspec
 from kapsa.runtime.client.auth.exec_plugin import ExecConfig
 from kapsa.runtime.errors import ConfigError
 
-__all__ = ["Cluster", "Kubeconfig", "Selected", "User", "default_paths"]
+__all__ = ["Kubeconfig", "KubeconfigCluster", "KubeconfigUser", "SelectedContext", "default_paths"]
 
 T = TypeVar("T")
 
 
-class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
+class KubeconfigCluster(msgspec.Struct, frozen=True, rename="kebab"):
     """Where a cluster is and how to know it."""
 
     server: str = ""
@@ -36,7 +36,7 @@ class AuthProvider(msgspec.Struct, frozen=True):
     config: dict[str, str] | None = None
 
 
-class User(msgspec.Struct, frozen=True, rename="kebab"):
+class KubeconfigUser(msgspec.Struct, frozen=True, rename="kebab"):
     """Who to be."""
 
     client_certificate: str = ""
@@ -55,7 +55,7 @@ class User(msgspec.Struct, frozen=True, rename="kebab"):
     exec_config: ExecConfig | None = msgspec.field(name="exec", default=None)
 
 
-class Context(msgspec.Struct, frozen=True):
+class KubeconfigContext(msgspec.Struct, frozen=True):
     """A cluster, a user and a namespace that go together."""
 
     cluster: str = ""
@@ -65,17 +65,17 @@ class Context(msgspec.Struct, frozen=True):
 
 class _NamedCluster(msgspec.Struct, frozen=True):
     name: str
-    cluster: Cluster = Cluster()
+    cluster: KubeconfigCluster = KubeconfigCluster()
 
 
 class _NamedUser(msgspec.Struct, frozen=True):
     name: str
-    user: User | None = None
+    user: KubeconfigUser | None = None
 
 
 class _NamedContext(msgspec.Struct, frozen=True):
     name: str
-    context: Context = Context()
+    context: KubeconfigContext = KubeconfigContext()
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -85,14 +85,14 @@ class _File(msgspec.Struct, frozen=True):
     current_context: str = msgspec.field(name="current-context", default="")
 
 
-class Selected(msgspec.Struct, frozen=True):
+class SelectedContext(msgspec.Struct, frozen=True):
     """One context with everything it names, and the file each part comes from."""
 
     context: str
     namespace: str
-    cluster: Cluster
+    cluster: KubeconfigCluster
     cluster_file: Path
-    user: User
+    user: KubeconfigUser
     user_name: str
     user_file: Path
 
@@ -106,9 +106,9 @@ class Kubeconfig:
     """The merge of one or more kubeconfig files: the first to define a name, or the current context, wins."""
 
     def __init__(self, files: Iterable[tuple[Path, _File]]) -> None:
-        self._clusters: dict[str, tuple[Path, Cluster]] = {}
-        self._users: dict[str, tuple[Path, User]] = {}
-        self._contexts: dict[str, tuple[Path, Context]] = {}
+        self._clusters: dict[str, tuple[Path, KubeconfigCluster]] = {}
+        self._users: dict[str, tuple[Path, KubeconfigUser]] = {}
+        self._contexts: dict[str, tuple[Path, KubeconfigContext]] = {}
         self._paths: list[Path] = []
         self.current_context = ""
         for path, file in files:
@@ -116,7 +116,7 @@ class Kubeconfig:
             for cluster in file.clusters or ():
                 self._clusters.setdefault(cluster.name, (path, cluster.cluster))
             for user in file.users or ():
-                self._users.setdefault(user.name, (path, user.user or User()))
+                self._users.setdefault(user.name, (path, user.user or KubeconfigUser()))
             for context in file.contexts or ():
                 self._contexts.setdefault(context.name, (path, context.context))
             self.current_context = self.current_context or file.current_context
@@ -137,7 +137,7 @@ class Kubeconfig:
     def contexts(self) -> list[str]:
         return list(self._contexts)
 
-    def select(self, context: str | None = None) -> Selected:
+    def select(self, context: str | None = None) -> SelectedContext:
         """The context of that name, or the current one, with what it names."""
         where = f"kubeconfig {', '.join(map(str, self._paths))}"
         name = context or self.current_context
@@ -152,10 +152,10 @@ class Kubeconfig:
         cluster_file, cluster = self._clusters[chosen.cluster]
         if chosen.user and chosen.user not in self._users:
             raise ConfigError(f"{where}, user: {chosen.user!r} is not defined")
-        user_file, user = self._users.get(chosen.user, (path, User()))
+        user_file, user = self._users.get(chosen.user, (path, KubeconfigUser()))
         if not cluster.server:
             raise ConfigError(f"kubeconfig {cluster_file}, cluster {chosen.cluster!r}, server: it is missing")
-        return Selected(
+        return SelectedContext(
             context=name,
             namespace=chosen.namespace,
             cluster=cluster,

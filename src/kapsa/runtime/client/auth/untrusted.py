@@ -9,7 +9,8 @@ import ipaddress
 from typing import Any
 from urllib.parse import urlsplit
 
-from kapsa.runtime.client.auth.credentials import ClusterAccess, DeclaredCredentials
+from kapsa.runtime.client.auth.access import RotatingAccess
+from kapsa.runtime.client.auth.credentials import DeclaredCredentials
 from kapsa.runtime.client.auth.kubeconfig import decode_data
 from kapsa.runtime.client.auth.tls import client_context
 from kapsa.runtime.errors import ConfigError, ForbiddenAddress
@@ -30,7 +31,7 @@ _METADATA_NAMES = {"metadata", "metadata.google.internal", "instance-data"}
 _METADATA_NETWORKS = [ipaddress.ip_network(text) for text in ("fd00:ec2::254/128", "100.100.100.200/32", "168.63.129.16/32")]  # fmt: skip
 
 
-def load_untrusted(content: bytes, *, allow_loopback: bool = False) -> ClusterAccess:
+def load_untrusted(content: bytes, *, allow_loopback: bool = False) -> RotatingAccess:
     """The access that an untrusted kubeconfig describes; `ConfigError` names what it may not hold.
 
     The server's address is judged here and again at every connection, since a name can change where it leads.
@@ -63,7 +64,7 @@ def load_untrusted(content: bytes, *, allow_loopback: bool = False) -> ClusterAc
             raise ForbiddenAddress(f"{server} leads to {address}, where no cluster may be", sent=False)
 
     credentials = DeclaredCredentials(token=token, certificate=certificate, key=key)
-    return ClusterAccess(server, credentials, authority=authority, address_guard=guard)
+    return RotatingAccess(server, credentials, authority=authority, address_guard=guard)
 
 
 def public_address(address: str, *, allow_loopback: bool = False) -> bool:

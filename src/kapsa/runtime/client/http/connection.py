@@ -15,7 +15,7 @@ import httptools
 
 from kapsa.runtime.errors import ResponseTooLarge
 
-__all__ = ["Answer", "HttpConnection", "NotHttpError", "StreamedAnswer", "WholeAnswer"]
+__all__ = ["BufferedReceiver", "HttpConnection", "NotHttpError", "ResponseReceiver", "StreamReceiver"]
 
 _MAX_HEAD = 64 * 1024
 _HIGH_WATER = 1024 * 1024
@@ -27,7 +27,7 @@ class NotHttpError(ConnectionError):
     """What arrived is no answer of HTTP/1.1."""
 
 
-class Answer(Protocol):
+class ResponseReceiver(Protocol):
     """What a connection tells of an answer as it arrives. The last call is `end` or `fail`."""
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None: ...
@@ -66,7 +66,7 @@ class _Decoder:
         return self._gzip is not None and self._begun and not self._gzip.eof
 
 
-class WholeAnswer:
+class BufferedReceiver:
     """An answer that is read to its end before anybody looks at it."""
 
     __slots__ = ("_chunks", "_decoder", "_limit", "done", "headers", "status")
@@ -102,7 +102,7 @@ class WholeAnswer:
             self.done.set_exception(error)
 
 
-class StreamedAnswer:
+class StreamReceiver:
     """An answer that is read as it arrives. A reader that is slow makes the server wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connection: HttpConnection) -> None:
@@ -176,7 +176,7 @@ class HttpConnection(asyncio.Protocol):
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._answer: Answer | None = None
+        self._answer: ResponseReceiver | None = None
         self._reusable = True
         self._beside_body = 0
         """Bytes of head or trailer since the last byte of a body."""
@@ -194,7 +194,7 @@ class HttpConnection(asyncio.Protocol):
             and not self._transport.is_closing()
         )
 
-    def send(self, request: bytes, answer: Answer) -> None:
+    def send(self, request: bytes, answer: ResponseReceiver) -> None:
         """Write one request; the answer is told of what comes back."""
         assert self._transport is not None
         self._answer = answer

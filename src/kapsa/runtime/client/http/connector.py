@@ -6,22 +6,19 @@ import asyncio
 import base64
 import socket
 import ssl
-from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
 
 import aiohappyeyeballs
 
-from kapsa.runtime.client.auth.credentials import AddressGuard
+from kapsa.runtime.client.auth.access import AddressGuard
 from kapsa.runtime.client.auth.tls import client_context
 from kapsa.runtime.client.http.connection import HttpConnection
-from kapsa.runtime.errors import ConfigError
+from kapsa.runtime.client.http.url import HttpUrl
 
-__all__ = ["Connector", "Place", "ProxyError"]
+__all__ = ["Connector", "ProxyError"]
 
 _NEXT_ADDRESS_AFTER = 0.25
 """Seconds that an address has before the next one of the same name is tried beside it."""
 _ADDRESSES_LAST = 30.0
-_PORTS = {"http": 80, "https": 443}
 _MAX_PROXY_ANSWER = 64 * 1024
 
 AddressInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple]  # type: ignore[type-arg]
@@ -31,53 +28,15 @@ class ProxyError(ConnectionError):
     """The proxy would not let us through."""
 
 
-class Place(NamedTuple):
-    """Where an http(s) URL leads to."""
-
-    scheme: str
-    host: str
-    port: int
-    path: str = ""
-    login: str = ""
-    """user:password, if the URL has them."""
-
-    @classmethod
-    def of(cls, url: str) -> Place:
-        """`ConfigError` says what is wrong with the URL, without the login it may hold."""
-        shown = url.rpartition("@")[2]
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname or "", parts.port
-            if parts.scheme not in _PORTS or not host:
-                raise ConfigError(f"{shown!r} is not an http(s) URL")
-            host = host.encode("idna").decode("ascii")
-        except ValueError as error:
-            raise ConfigError(f"{shown!r} is not a URL: {error}") from error
-        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
-        return cls(parts.scheme, host, port or _PORTS[parts.scheme], parts.path.rstrip("/"), login)
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def authority(self) -> str:
-        """What a request calls its host: without the port, if that goes without saying."""
-        return str(self).removesuffix(f":{_PORTS[self.scheme]}")
-
-    @property
-    def secure(self) -> bool:
-        return self.scheme == "https"
-
-
 class Connector:
     """Makes connections to one server."""
 
     def __init__(
         self,
-        server: Place,
+        server: HttpUrl,
         *,
         server_name: str | None = None,
-        proxy: Place | None = None,
+        proxy: HttpUrl | None = None,
         guard: AddressGuard | None = None,
     ) -> None:
         self._server = server
@@ -142,7 +101,7 @@ class Connector:
             return self._addresses[1]
 
 
-def proxy_headers(proxy: Place) -> dict[str, str]:
+def proxy_headers(proxy: HttpUrl) -> dict[str, str]:
     """What says who we are to a proxy, if its URL does."""
     if not proxy.login:
         return {}
@@ -195,7 +154,7 @@ class _Tunnel(asyncio.Protocol):
         self._answer = b""
         self._transport: asyncio.Transport | None = None
 
-    async def to(self, server: Place, headers: dict[str, str]) -> asyncio.Transport:
+    async def to(self, server: HttpUrl, headers: dict[str, str]) -> asyncio.Transport:
         """Where to speak to the server, once the proxy has agreed."""
         assert self._transport is not None
         lines = [f"CONNECT {server} HTTP/1.1", f"Host: {server}"]

@@ -8,7 +8,7 @@ import ssl
 from kapsa.runtime.client.http.connection import HttpConnection
 from kapsa.runtime.client.http.connector import Connector
 
-__all__ = ["ConnectionPool", "NoneFreeError"]
+__all__ = ["ConnectionPool", "PoolExhaustedError"]
 
 _KEEP_ALIVE = 30.0
 """Seconds. The API server closes idle connections after 90 s; closing ours earlier means never writing a request into
@@ -18,7 +18,7 @@ one that is just being closed."""
 _CLOSED = "this client was closed"
 
 
-class NoneFreeError(Exception):
+class PoolExhaustedError(Exception):
     """All connections stayed in use until it was too late."""
 
 
@@ -108,7 +108,7 @@ class ConnectionPool:
             async with asyncio.timeout_at(deadline):
                 await self._slots.acquire()
         except TimeoutError:
-            raise NoneFreeError from None
+            raise PoolExhaustedError from None
 
     def _take(self, tls: ssl.SSLContext | bool) -> HttpConnection | None:
         waiting = self._idle.get(tls)

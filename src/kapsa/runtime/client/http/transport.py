@@ -16,11 +16,12 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from kapsa.runtime.client.auth.credentials import Access, Authorization
+from kapsa.runtime.client.auth.access import Authorization, ClusterAccess
 from kapsa.runtime.client.auth.credentials import Headers as Pairs
-from kapsa.runtime.client.http.connection import HttpConnection, StreamedAnswer, WholeAnswer
-from kapsa.runtime.client.http.connector import Connector, Place, proxy_headers
-from kapsa.runtime.client.http.pool import ConnectionPool, NoneFreeError
+from kapsa.runtime.client.http.connection import BufferedReceiver, HttpConnection, StreamReceiver
+from kapsa.runtime.client.http.connector import Connector, proxy_headers
+from kapsa.runtime.client.http.pool import ConnectionPool, PoolExhaustedError
+from kapsa.runtime.client.http.url import HttpUrl
 from kapsa.runtime.errors import CertificateError, NoResponse, ResponseTooLarge, TransportError
 
 __all__ = ["HttpTransport", "Response", "StreamResponse", "Transport"]
@@ -95,7 +96,7 @@ class HttpTransport:
 
     def __init__(
         self,
-        access: Access,
+        access: ClusterAccess,
         *,
         connections: int = 32,
         timeout: float = 60.0,
@@ -104,8 +105,8 @@ class HttpTransport:
         user_agent: str = "kapsa",
     ) -> None:
         self._access = access
-        self._server = Place.of(access.server)
-        self._proxy = Place.of(access.proxy) if access.proxy else None
+        self._server = HttpUrl.parse(access.server)
+        self._proxy = HttpUrl.parse(access.proxy) if access.proxy else None
         connector = Connector(
             self._server, server_name=access.server_name, proxy=self._proxy, guard=access.address_guard
         )
@@ -172,7 +173,7 @@ class HttpTransport:
         # Getting credentials may have taken its time, and a write must not leave after its deadline.
         if deadline <= loop.time():
             raise NoResponse(f"{self._what(method, target)}: no credentials in time", sent=False)
-        answer = WholeAnswer(loop, limit=self._max_response_bytes)
+        answer = BufferedReceiver(loop, limit=self._max_response_bytes)
         connection = await self._borrow(authorization.tls, deadline, method, target)
         timer = loop.call_at(deadline, answer.fail, TimeoutError())
         try:
@@ -194,7 +195,7 @@ class HttpTransport:
     ) -> HttpConnection:
         try:
             return await self._pool.borrow(tls, deadline)
-        except NoneFreeError:
+        except PoolExhaustedError:
             told = "all connections were in use until it was too late"
             raise NoResponse(f"{self._what(method, target)}: {told}", sent=False) from None
         except OSError as error:
@@ -202,13 +203,13 @@ class HttpTransport:
 
     async def _open_stream(
         self, method: str, target: str, headers: Mapping[str, str], authorization: Authorization
-    ) -> tuple[HttpConnection, StreamedAnswer]:
+    ) -> tuple[HttpConnection, StreamReceiver]:
         request = self._request(method, target, headers, authorization.headers, b"")
         try:
             connection = await self._pool.connect(authorization.tls)
         except OSError as error:
             raise _unconnected(error, self._what(method, target)) from error
-        answer = StreamedAnswer(asyncio.get_running_loop(), connection)
+        answer = StreamReceiver(asyncio.get_running_loop(), connection)
         try:
             connection.send(request, answer)
             # Only its head: what follows may take as long as it likes.
@@ -264,7 +265,7 @@ class HttpTransport:
 class _HttpStream:
     """A streamed answer whose failures are ours."""
 
-    def __init__(self, answer: StreamedAnswer, what: str) -> None:
+    def __init__(self, answer: StreamReceiver, what: str) -> None:
         self._answer = answer
         self._what = what
         self.status = answer.status
