@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.devcluster.real.watching import is_running, program, until, until_gone
+from tests.devcluster.real.process_watch import is_running, program, until, until_gone
 from tests.process_table import process_table
 
 KAPSA = [sys.executable, "-c", "from kapsa.cli import main; main()"]

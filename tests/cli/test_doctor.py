@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from kapsa.cli import doctor
 from kapsa.cli.tools import app as tools
 from kapsa.devcluster import DevCluster
-from tests.devcluster.real.watching import program
+from tests.devcluster.real.process_watch import program
 
 NAMES = [
     "python", "cache", "git", "helm", "kubectl", "go",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from kapsa.devcluster.real.build import BuildProgress, describe
+from kapsa.devcluster.real.build import BinaryBuildProgress, describe
 
 __all__ = ["BuildBars"]
 
@@ -17,7 +17,7 @@ class BuildBars:
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
-    def __call__(self, progress: BuildProgress) -> None:
+    def __call__(self, progress: BinaryBuildProgress) -> None:
         bars = self._bars or self._open()
         description = describe(progress)
         if progress.binary not in self._tasks:

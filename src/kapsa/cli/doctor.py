@@ -113,10 +113,10 @@ def _go() -> Finding:
 
 def _control_plane() -> Iterator[Finding]:
     from kapsa.devcluster.real.binaries import find_binaries, version_of
-    from kapsa.devcluster.real.components import EVERYTHING
+    from kapsa.devcluster.real.components import ALL_COMPONENTS
 
     found = find_binaries()
-    for name in EVERYTHING:
+    for name in ALL_COMPONENTS:
         if (binary := found.get(name)) is None:
             advice = "only for the real devcluster: `kapsa devcluster build` makes it (needs Go)"
             yield Finding(name, Status.MISSING, advice=advice)

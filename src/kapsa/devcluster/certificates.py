@@ -16,7 +16,7 @@ _VALIDITY = datetime.timedelta(days=365)
 _CLOCK_SKEW = datetime.timedelta(hours=1)
 
 
-class KeyPair(msgspec.Struct, frozen=True):
+class PemPair(msgspec.Struct, frozen=True):
     """A certificate and its private key, both PEM."""
 
     certificate: bytes
@@ -44,20 +44,20 @@ class Authority:
             .add_extension(self._identifier, critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        self.pair = KeyPair(certificate.public_bytes(serialization.Encoding.PEM), _pem(self._key))
+        self.pair = PemPair(certificate.public_bytes(serialization.Encoding.PEM), _pem(self._key))
 
-    def issue_server(self, hosts: Sequence[str]) -> KeyPair:
+    def issue_server(self, hosts: Sequence[str]) -> PemPair:
         """A server certificate for DNS names and IP addresses."""
         names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         return self._issue(_subject(hosts[0]), ExtendedKeyUsageOID.SERVER_AUTH, names)
 
-    def issue_client(self, user: str, groups: Sequence[str] = ()) -> KeyPair:
+    def issue_client(self, user: str, groups: Sequence[str] = ()) -> PemPair:
         """A client certificate that the API server reads as this user in these groups."""
         return self._issue(_subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
     def _issue(
         self, subject: x509.Name, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None
-    ) -> KeyPair:
+    ) -> PemPair:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
             self._builder(subject, key.public_key())
@@ -72,7 +72,7 @@ class Authority:
         if names is not None:
             builder = builder.add_extension(names, critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
-        return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
+        return PemPair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
 
     def _builder(self, subject: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
@@ -87,13 +87,13 @@ class Authority:
         )
 
 
-def signing_key() -> KeyPair:
+def signing_key() -> PemPair:
     """A key pair for service account tokens; `certificate` holds the bare public key."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    return KeyPair(public, _pem(key))
+    return PemPair(public, _pem(key))
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -104,7 +104,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def kubeconfig(
-    url: str, authority: bytes, client: KeyPair, *, name: str = "devcluster", user: str = "admin"
+    url: str, authority: bytes, client: PemPair, *, name: str = "devcluster", user: str = "admin"
 ) -> dict[str, object]:
     """A kubeconfig with its certificates inside, so that the file alone is enough."""
     return {

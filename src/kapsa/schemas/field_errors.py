@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+
+from kapsa.schemas.go_format import format_float, marshal, quote
 
 NOT_FOUND = "FieldValueNotFound"
 REQUIRED = "FieldValueRequired"
@@ -106,55 +106,7 @@ def render_value(value: Any) -> str:
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, float):
-        return go_float(value)
+        return format_float(value)
     if isinstance(value, int):
         return str(value)
-    return _go_json(value)
-
-
-class GoStruct(dict[str, Any]):
-    """A value whose fields are printed in their own order, as Go prints a struct; plain maps are sorted."""
-
-
-def _go_json(value: Any) -> str:
-    """Go's json.Marshal: compact, keys of maps sorted, <, > and & escaped."""
-    text = json.dumps(_sorted(value), separators=(",", ":"), ensure_ascii=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        keys = value if isinstance(value, GoStruct) else sorted(value)
-        return {key: _sorted(value[key]) for key in keys}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
-
-
-def go_float(value: float) -> str:
-    """A float64 under Go's %v: shortest digits, exponent from 1e+21 or below 1e-4."""
-    if math.isinf(value) or math.isnan(value):
-        return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
-    if value == int(value) and abs(value) < 1e21:
-        return str(int(value))
-    return repr(value)
-
-
-_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
-_ESCAPES |= {'"': '\\"', "\\": "\\\\"}
-
-
-def quote(text: str) -> str:
-    """Go's %q: printable characters as they are, the others escaped."""
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return '"' + "".join(_quote_character(character) for character in text) + '"'
-
-
-def _quote_character(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return marshal(value)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class ValidationRule(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One entry of `x-kubernetes-validations`: a CEL expression over `self`."""
 
     rule: str
@@ -63,7 +63,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, eq=False, weakref=True):
     any_of: tuple[Schema, ...] = ()
     one_of: tuple[Schema, ...] = ()
     not_: Schema | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ValidationRule, ...] = ()
 
     @classmethod
     def from_crd(cls, open_api_v3_schema: Mapping[str, Any] | None) -> Schema:
@@ -227,8 +227,8 @@ def _parse(raw: Mapping[str, Any]) -> Schema:
     return _complete_resource(schema) if schema.embedded_resource else schema
 
 
-def _parse_rule(raw: Mapping[str, Any]) -> Rule:
-    return Rule(
+def _parse_rule(raw: Mapping[str, Any]) -> ValidationRule:
+    return ValidationRule(
         rule=raw.get("rule", ""),
         message=raw.get("message", ""),
         message_expression=raw.get("messageExpression", ""),

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kapsa.schemas import field_errors, formats, go_regexp
-from kapsa.schemas.embedded_meta import validate_embedded
+from kapsa.schemas import field_errors, go_format, go_regexp, string_formats
+from kapsa.schemas.embedded_resources import validate_embedded
 from kapsa.schemas.field_errors import FieldError
 from kapsa.schemas.list_types import correlate, validate_lists
 from kapsa.schemas.pruning import unknown_fields
@@ -141,7 +141,7 @@ def _add(found: _Errors, reason: str, path: str, value: Any, text: str) -> None:
 
 
 def _type_error(found: _Errors, path: str, expected: str, actual: str) -> None:
-    text = f"{path} in body must be of type {expected}: {field_errors.quote(actual)}"
+    text = f"{path} in body must be of type {expected}: {go_format.quote(actual)}"
     _add(found, field_errors.TYPE_INVALID, path, actual, text)
 
 
@@ -179,7 +179,7 @@ def _check(schema: Schema, value: Any, path: str, found: _Errors, old: Any = _AB
 def _string_format(schema: Schema) -> str:
     """The format if the server recognises it for this type, else ""."""
     if schema.type in ("", "string"):
-        return schema.format if schema.format and formats.is_known(schema.format) else ""
+        return schema.format if schema.format and string_formats.is_known(schema.format) else ""
     if schema.type == "integer":
         return schema.format if schema.format in ("int32", "int64") else ""
     if schema.type == "number":
@@ -218,9 +218,9 @@ def _check_string(schema: Schema, value: str, path: str, found: _Errors) -> int:
         _add(found, field_errors.INVALID, path, value, text)
     elif schema.pattern and not go_regexp.search(schema.pattern, value):
         _add(found, field_errors.INVALID, path, value, f"{path} in body should match '{schema.pattern}'")
-    if schema.format and schema.type in ("", "string") and formats.is_known(schema.format):
-        if not formats.matches(schema.format, value):
-            text = f"{path} in body must be of type {schema.format}: {field_errors.quote(value)}"
+    if schema.format and schema.type in ("", "string") and string_formats.is_known(schema.format):
+        if not string_formats.matches(schema.format, value):
+            text = f"{path} in body must be of type {schema.format}: {go_format.quote(value)}"
             _add(found, field_errors.TYPE_INVALID, path, value, text)
         return 2
     return 1
@@ -247,7 +247,7 @@ def _check_number(schema: Schema, value: float, path: str, found: _Errors) -> No
 
 
 def _add_bound(found: _Errors, path: str, value: float, words: str, bound: float) -> None:
-    shown = str(int(bound)) if isinstance(value, int) else field_errors.go_float(float(bound))
+    shown = str(int(bound)) if isinstance(value, int) else go_format.format_float(float(bound))
     _add(found, field_errors.INVALID, path, value, f"{path} in body should be {words} {shown}")
 
 
@@ -258,7 +258,7 @@ def _check_multiple(factor: float, value: float, path: str, found: _Errors) -> N
         quotient = value / factor
         whole = abs(quotient - round(quotient)) < 1e-9 * max(1.0, abs(quotient))
     if not whole:
-        shown = field_errors.go_float(float(factor))
+        shown = go_format.format_float(float(factor))
         _add(found, field_errors.INVALID, path, value, f"{path} in body should be a multiple of {shown}")
 
 
@@ -329,7 +329,7 @@ def _check_object(schema: Schema, value: dict[str, Any], path: str, found: _Erro
 
 def _check_branches(schema: Schema, value: Any, path: str, found: _Errors, old: Any) -> int:
     matches = 0
-    shown = field_errors.quote(path)
+    shown = go_format.quote(path)
     if schema.any_of:
         valid, best, count = _try_branches(schema.any_of, value, path, old, stop_at_first=True)
         if not valid:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kapsa.devcluster.embedded.apply.field_manager import ApplyConflict, apply, track_update
 from kapsa.devcluster.embedded.apply.fieldset import contains, from_paths
-from kapsa.devcluster.embedded.apply.server_side import ApplyConflict, apply, track_update
 from kapsa.devcluster.wire.status_errors import ApiError
 from kapsa.schemas.schema import Schema
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from kapsa.devcluster.embedded.custom.resources import resources_of
-from kapsa.devcluster.embedded.documents.discovery import Discovery, version_priority
-from kapsa.devcluster.embedded.documents.paths import Documents
+from kapsa.devcluster.embedded.documents.discovery import DiscoveryDocuments, version_priority
+from kapsa.devcluster.embedded.documents.router import Documents
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import Registry
 from kapsa.devcluster.wire.exchange import Reply, Request
@@ -34,14 +34,14 @@ def registry() -> Registry:
     return Registry(builtin_resources())
 
 
-def ask(target: Discovery | Documents, path: str, **headers: str) -> Reply:
+def ask(target: DiscoveryDocuments | Documents, path: str, **headers: str) -> Reply:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     reply = target.answer(Request(method="GET", path=path, headers=names))
     assert reply is not None
     return reply
 
 
-def read(target: Discovery | Documents, path: str, **headers: str) -> dict[str, Any]:
+def read(target: DiscoveryDocuments | Documents, path: str, **headers: str) -> dict[str, Any]:
     body = ask(target, path, **headers).body
     assert isinstance(body, bytes)
     found: dict[str, Any] = msgspec.json.decode(body)
@@ -49,7 +49,7 @@ def read(target: Discovery | Documents, path: str, **headers: str) -> dict[str, 
 
 
 def test_the_core_group_and_the_named_groups_are_listed(registry: Registry) -> None:
-    discovery = Discovery(registry)
+    discovery = DiscoveryDocuments(registry)
     assert read(discovery, "/api")["versions"] == ["v1"]
     groups = {group["name"]: group for group in read(discovery, "/apis")["groups"]}
     assert groups["autoscaling"]["preferredVersion"]["groupVersion"] == "autoscaling/v2"
@@ -57,7 +57,7 @@ def test_the_core_group_and_the_named_groups_are_listed(registry: Registry) -> N
 
 
 def test_a_resource_list_names_subresources_beside_their_resource(registry: Registry) -> None:
-    listed = read(Discovery(registry), "/apis/apps/v1")
+    listed = read(DiscoveryDocuments(registry), "/apis/apps/v1")
     assert listed["groupVersion"] == "apps/v1"
     names = [entry["name"] for entry in listed["resources"]]
     assert names[names.index("deployments") :][:3] == [
@@ -79,7 +79,7 @@ def test_a_resource_list_names_subresources_beside_their_resource(registry: Regi
 
 
 def test_aggregated_discovery_holds_everything_and_can_be_cached(registry: Registry) -> None:
-    discovery = Discovery(registry)
+    discovery = DiscoveryDocuments(registry)
     reply = ask(discovery, "/apis", accept=f"{AGGREGATED},application/json")
     assert reply.headers["content-type"] == AGGREGATED
     assert isinstance(reply.body, bytes)
@@ -92,7 +92,7 @@ def test_aggregated_discovery_holds_everything_and_can_be_cached(registry: Regis
 
 
 def test_an_older_client_gets_the_form_it_asks_for(registry: Registry) -> None:
-    discovery = Discovery(registry)
+    discovery = DiscoveryDocuments(registry)
     assert read(discovery, "/apis", accept=AGGREGATED.replace("v=v2", "v=v2beta1"))["apiVersion"].endswith(
         "/v2beta1"
     )
@@ -103,7 +103,7 @@ def test_an_older_client_gets_the_form_it_asks_for(registry: Registry) -> None:
 
 
 def test_custom_resources_appear_and_disappear(registry: Registry) -> None:
-    discovery = Discovery(registry)
+    discovery = DiscoveryDocuments(registry)
     before = ask(discovery, "/apis", accept=AGGREGATED).headers["etag"]
     for info in resources_of(WIDGETS):
         registry.add(info)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.embedded.apply.json_patch import strategic_merge_patch
+from kapsa.devcluster.embedded.apply.strategic_patch import strategic_merge_patch
 from kapsa.devcluster.wire.status_errors import ApiError
 from kapsa.schemas.schema import Schema
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kapsa.devcluster.real.binaries import build_directory, find_binaries, pinned_versions, recipe
-from kapsa.devcluster.real.components import BARE, EVERYTHING, KUBERNETES
-from tests.devcluster.real.watching import program
+from kapsa.devcluster.real.components import ALL_COMPONENTS, API_COMPONENTS, KUBERNETES
+from tests.devcluster.real.process_watch import program
 
 PRINTS = {"etcd": "etcd Version: {}", "kwok": "kwok version v{} go1.26 (linux/amd64)"}
 
@@ -24,7 +24,7 @@ def _install(directory: Path, *names: str, version: str = "") -> None:
         program(directory / name, f"#!/bin/sh\necho '{told}'\n")
 
 
-def _sources(names: tuple[str, ...] = EVERYTHING) -> dict[str, str]:
+def _sources(names: tuple[str, ...] = ALL_COMPONENTS) -> dict[str, str]:
     return {name: binary.source for name, binary in find_binaries(names).items()}
 
 
@@ -36,11 +36,11 @@ def test_assets_come_before_path_and_path_before_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
-    _install(build_directory(), *EVERYTHING)
+    _install(build_directory(), *ALL_COMPONENTS)
     assert set(_sources().values()) == {"cache"}
-    _install(tmp_path / "bin", *EVERYTHING)
+    _install(tmp_path / "bin", *ALL_COMPONENTS)
     assert set(_sources().values()) == {"PATH"}
-    _install(tmp_path / "assets", *EVERYTHING)
+    _install(tmp_path / "assets", *ALL_COMPONENTS)
     assert set(_sources().values()) == {"KUBEBUILDER_ASSETS"}
 
 
@@ -50,7 +50,7 @@ def test_programs_of_kubernetes_come_from_one_place_for_they_must_be_of_one_vers
     """envtest brings etcd and kube-apiserver alone."""
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
     _install(tmp_path / "assets", "etcd", "kube-apiserver")
-    _install(build_directory(), *EVERYTHING)
+    _install(build_directory(), *ALL_COMPONENTS)
     assert _sources() == {
         "etcd": "KUBEBUILDER_ASSETS",
         "kube-apiserver": "cache",
@@ -58,7 +58,7 @@ def test_programs_of_kubernetes_come_from_one_place_for_they_must_be_of_one_vers
         "kube-scheduler": "cache",
         "kwok": "cache",
     }
-    assert _sources(BARE) == {"etcd": "KUBEBUILDER_ASSETS", "kube-apiserver": "KUBEBUILDER_ASSETS"}
+    assert _sources(API_COMPONENTS) == {"etcd": "KUBEBUILDER_ASSETS", "kube-apiserver": "KUBEBUILDER_ASSETS"}
 
 
 def test_what_is_too_old_on_path_is_passed_over(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from kapsa.devcluster.errors import BinaryNotFound, BuildFailed
 from kapsa.devcluster.real.binaries import build_directory
-from kapsa.devcluster.real.build import BuildProgress, PlainProgress, ensure_binaries
-from kapsa.devcluster.real.components import BARE, EVERYTHING
-from tests.devcluster.real.watching import program, until, until_gone
+from kapsa.devcluster.real.build import BinaryBuildProgress, PlainProgress, ensure_binaries
+from kapsa.devcluster.real.components import ALL_COMPONENTS, API_COMPONENTS
+from tests.devcluster.real.process_watch import program, until, until_gone
 
 GO = """#!/bin/sh
 # go list|build -C DIRECTORY ...; the last argument is the package, -o names the output
@@ -57,12 +57,12 @@ def _calls(tmp_path: Path) -> list[str]:
 
 async def test_what_is_missing_is_built_one_after_another_with_progress(tmp_path: Path) -> None:
     _go(tmp_path)
-    heard: list[BuildProgress] = []
+    heard: list[BinaryBuildProgress] = []
     binaries = await ensure_binaries(progress=heard.append)
-    assert binaries == {name: build_directory() / name for name in EVERYTHING}
+    assert binaries == {name: build_directory() / name for name in ALL_COMPONENTS}
     done = [progress for progress in heard if progress.step == "done"]
     assert [(progress.binary, progress.number, progress.total) for progress in done] == [
-        (name, number, 5) for number, name in enumerate(EVERYTHING, start=1)
+        (name, number, 5) for number, name in enumerate(ALL_COMPONENTS, start=1)
     ]
     assert {progress.packages_total for progress in done} == {3}
     assert {progress.step for progress in heard} == {"resolving", "compiling", "done"}
@@ -72,16 +72,18 @@ async def test_what_is_missing_is_built_one_after_another_with_progress(tmp_path
 
 async def test_the_second_time_nothing_is_built(tmp_path: Path) -> None:
     _go(tmp_path)
-    await ensure_binaries(BARE, progress=lambda _: None)
+    await ensure_binaries(API_COMPONENTS, progress=lambda _: None)
     assert _calls(tmp_path) == ["list", "build"] * 2
-    await ensure_binaries(BARE, progress=lambda _: None)
+    await ensure_binaries(API_COMPONENTS, progress=lambda _: None)
     assert _calls(tmp_path) == ["list", "build"] * 2
 
 
 async def test_two_at_once_build_once(tmp_path: Path) -> None:
     _go(tmp_path, "sleep 0.3")
-    heard: tuple[list[BuildProgress], list[BuildProgress]] = ([], [])
-    first, second = (asyncio.create_task(ensure_binaries(BARE, progress=each.append)) for each in heard)
+    heard: tuple[list[BinaryBuildProgress], list[BinaryBuildProgress]] = ([], [])
+    first, second = (
+        asyncio.create_task(ensure_binaries(API_COMPONENTS, progress=each.append)) for each in heard
+    )
     assert await first == await second
     assert _calls(tmp_path).count("build") == 2
     assert {"waiting"} in [{progress.step for progress in each} for each in heard]
@@ -90,20 +92,20 @@ async def test_two_at_once_build_once(tmp_path: Path) -> None:
 async def test_a_build_that_failed_goes_on_where_it_stopped(tmp_path: Path) -> None:
     _go(tmp_path, 'case "$2" in *kube-apiserver) echo "x.go:1:2: undefined: y"; exit 1;; esac')
     with pytest.raises(BuildFailed) as caught:
-        await ensure_binaries(BARE, progress=lambda _: None)
+        await ensure_binaries(API_COMPONENTS, progress=lambda _: None)
     message = str(caught.value)
     log = build_directory().with_name("build-kube-apiserver.log")
     assert message == f"building kube-apiserver failed: x.go:1:2: undefined: y (the whole log: {log})"
     assert "undefined: y" in log.read_text()
     _go(tmp_path)
     (tmp_path / "calls").unlink()
-    await ensure_binaries(BARE, progress=lambda _: None)
+    await ensure_binaries(API_COMPONENTS, progress=lambda _: None)
     assert _calls(tmp_path) == ["list", "build"], "etcd was built the first time"
 
 
 async def test_no_go_is_one_line_that_says_what_to_do() -> None:
     with pytest.raises(BinaryNotFound) as caught:
-        await ensure_binaries(BARE)
+        await ensure_binaries(API_COMPONENTS)
     message = str(caught.value)
     assert message.startswith("etcd, kube-apiserver: not in KUBEBUILDER_ASSETS, on PATH or in the cache")
     assert "Install Go" in message
@@ -115,12 +117,12 @@ async def test_a_full_disk_is_one_line_that_says_where(tmp_path: Path) -> None:
     with pytest.raises(
         BuildFailed, match=r"the disk filled up while building etcd \(.* GB free in .*controlplane\)"
     ):
-        await ensure_binaries(BARE, progress=lambda _: None)
+        await ensure_binaries(API_COMPONENTS, progress=lambda _: None)
 
 
 async def test_a_cancelled_build_leaves_no_process_and_no_scratch_directory(tmp_path: Path) -> None:
     _go(tmp_path, f"echo $$ > {tmp_path}/pid; sleep 600")
-    task = asyncio.create_task(ensure_binaries(BARE, progress=lambda _: None))
+    task = asyncio.create_task(ensure_binaries(API_COMPONENTS, progress=lambda _: None))
     await asyncio.to_thread(
         until, lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text())
     )
@@ -148,7 +150,7 @@ def test_plain_progress_is_one_line_a_step_and_one_each_interval() -> None:
     for second in range(25):
         step = "resolving" if second < 3 else "compiling"
         show(
-            BuildProgress(
+            BinaryBuildProgress(
                 binary="etcd", version="3.6.8", number=1, total=5, step=step,
                 packages=second * 10, packages_total=500 if step == "compiling" else 0, seconds=float(second),
             )

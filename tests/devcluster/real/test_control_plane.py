@@ -16,7 +16,7 @@ from kapsa.adapters.process.tools import find_tool
 from kapsa.devcluster import DevCluster
 from kapsa.devcluster.errors import ComponentFailed, DevClusterError, PortBusy
 from kapsa.devcluster.real.control_plane import RealControlPlane
-from tests.devcluster.real.watching import is_running, until_gone
+from tests.devcluster.real.process_watch import is_running, until_gone
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from kapsa.devcluster import certificates
-from kapsa.devcluster.certificates import KeyPair
+from kapsa.devcluster.certificates import PemPair
 from kapsa.devcluster.errors import ComponentFailed, DevClusterError, PortBusy
-from kapsa.devcluster.real import processes
+from kapsa.devcluster.real import supervisor
 from kapsa.devcluster.real.control_plane import RealControlPlane
-from tests.devcluster.real.watching import program
+from tests.devcluster.real.process_watch import program
 
 
 @pytest.mark.usefixtures("scratch")
@@ -72,10 +72,10 @@ async def test_when_no_port_can_be_had_it_gives_up(binaries: dict[str, Path]) ->
 async def test_a_full_disk_is_one_clear_line(
     binaries: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: KeyPair, directory: Path, name: str) -> tuple[Path, Path]:
+    def fail(self: PemPair, directory: Path, name: str) -> tuple[Path, Path]:
         raise OSError(errno.ENOSPC, "No space left on device", str(directory / name))
 
-    monkeypatch.setattr(certificates.KeyPair, "write", fail)
+    monkeypatch.setattr(certificates.PemPair, "write", fail)
     with pytest.raises(DevClusterError, match="no space left for the cluster's files") as caught:
         await RealControlPlane(binaries=binaries).start()
     assert "\n" not in str(caught.value)
@@ -85,11 +85,11 @@ def test_memory_holds_the_cluster_only_where_there_is_room(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(processes, "_SHARED_MEMORY", tmp_path / "shm")
-    assert processes.scratch_directory() == tmp_path, "there is no memory file system"
+    monkeypatch.setattr(supervisor, "_SHARED_MEMORY", tmp_path / "shm")
+    assert supervisor.scratch_directory() == tmp_path, "there is no memory file system"
     (tmp_path / "shm").mkdir()
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=64 << 20))
-    assert processes.scratch_directory() == tmp_path, "it is as small as a container's"
+    assert supervisor.scratch_directory() == tmp_path, "it is as small as a container's"
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=4 << 30))
-    assert processes.scratch_directory() == tmp_path / "shm"
+    assert supervisor.scratch_directory() == tmp_path / "shm"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kapsa.devcluster.errors import ComponentFailed, DevClusterError
-from kapsa.devcluster.real.processes import DIRECTORY_PREFIX, Supervisor, telling_line
-from tests.devcluster.real.watching import is_empty, is_running, until, until_gone
+from kapsa.devcluster.real.supervisor import DIRECTORY_PREFIX, Supervisor, telling_line
+from tests.devcluster.real.process_watch import is_empty, is_running, until, until_gone
 from tests.process_table import process_table
 
 ENV = dict(os.environ)
@@ -22,7 +22,7 @@ SLEEP = ["sleep", "600"]
 PARENT = """
 import asyncio, json, os, sys, time
 from pathlib import Path
-from kapsa.devcluster.real.processes import Supervisor
+from kapsa.devcluster.real.supervisor import Supervisor
 
 async def main():
     supervisor = await Supervisor.start(Path(sys.argv[1]))

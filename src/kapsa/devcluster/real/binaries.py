@@ -16,12 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from kapsa.adapters.process.tools import cache_directory, version_tuple
 from kapsa.devcluster.real.components import (
+    ALL_COMPONENTS,
     API_SERVER,
     CONTROLLER_MANAGER,
     ETCD,
-    EVERYTHING,
     KUBERNETES,
     KWOK,
     SCHEDULER,
@@ -80,7 +79,7 @@ _PATH_MINIMUM = {
 }
 
 
-def find_binaries(names: Sequence[str] = EVERYTHING) -> dict[str, Binary]:
+def find_binaries(names: Sequence[str] = ALL_COMPONENTS) -> dict[str, Binary]:
     """Those of the executables that are present already. Builds nothing."""
     found: dict[str, Binary] = {}
     for group in _groups(names):
@@ -109,7 +108,7 @@ def _in_assets(name: str) -> Path | None:
 def _on_path(name: str) -> Path | None:
     for directory in os.get_exec_path():
         found = shutil.which(name, path=directory)
-        if found and version_tuple(version_of(Path(found)) or "") >= version_tuple(_PATH_MINIMUM[name]):
+        if found and _version_tuple(version_of(Path(found)) or "") >= _version_tuple(_PATH_MINIMUM[name]):
             return Path(found).absolute()
     return None
 
@@ -135,6 +134,10 @@ def version_of(path: Path) -> str | None:
         return None
     found = re.search(r"[vV]ersion:? v?(\d+\.\d+\.\d+)|Kubernetes v(\d+\.\d+\.\d+)", answer.stdout)
     return (found[1] or found[2]) if found else None
+
+
+def _version_tuple(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part)
 
 
 def module_directory() -> Path:
@@ -174,11 +177,19 @@ def _fingerprint() -> str:
     digest = hashlib.sha256()
     for file in ("go.mod", "go.sum"):
         digest.update((module_directory() / file).read_bytes())
-    digest.update(msgspec.json.encode({name: recipe(name) for name in EVERYTHING}, order="sorted"))
+    digest.update(msgspec.json.encode({name: recipe(name) for name in ALL_COMPONENTS}, order="sorted"))
     return digest.hexdigest()[:12]
 
 
 def build_directory() -> Path:
     """Where built executables of the pinned versions are kept."""
     machine = f"{platform.system().lower()}-{platform.machine().lower()}"
-    return cache_directory() / "controlplane" / f"v{pinned_versions()[API_SERVER]}-{_fingerprint()}-{machine}"
+    return (
+        _cache_directory() / "controlplane" / f"v{pinned_versions()[API_SERVER]}-{_fingerprint()}-{machine}"
+    )
+
+
+def _cache_directory() -> Path:
+    """Return the directory for built programs, below `XDG_CACHE_HOME` if that is an absolute path."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "kapsa"

@@ -21,16 +21,16 @@ from kapsa.devcluster.real.binaries import (
     pinned_versions,
     recipe,
 )
-from kapsa.devcluster.real.components import EVERYTHING
-from kapsa.devcluster.real.processes import Component, Supervisor, telling_line
+from kapsa.devcluster.real.components import ALL_COMPONENTS
+from kapsa.devcluster.real.supervisor import Component, Supervisor, telling_line
 
-__all__ = ["BuildProgress", "PlainProgress", "Progress", "describe", "ensure_binaries"]
+__all__ = ["BinaryBuildProgress", "PlainProgress", "Progress", "describe", "ensure_binaries"]
 
 _POLL_SECONDS = 0.2
 _NO_SPACE = "no space left on device"
 
 
-class BuildProgress(msgspec.Struct, frozen=True, kw_only=True):
+class BinaryBuildProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a build is. Sent a few times a second."""
 
     binary: str
@@ -47,7 +47,7 @@ class BuildProgress(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-Progress = Callable[[BuildProgress], None]
+Progress = Callable[[BinaryBuildProgress], None]
 
 
 class PlainProgress:
@@ -59,7 +59,7 @@ class PlainProgress:
         self._last: tuple[str, str] | None = None
         self._next = 0.0
 
-    def __call__(self, progress: BuildProgress) -> None:
+    def __call__(self, progress: BinaryBuildProgress) -> None:
         current = (progress.binary, progress.step)
         if current == self._last and progress.seconds < self._next:
             return
@@ -67,7 +67,7 @@ class PlainProgress:
         self._write(f"{describe(progress)}\n")
 
 
-def describe(progress: BuildProgress) -> str:
+def describe(progress: BinaryBuildProgress) -> str:
     """One line about a build."""
     where = f"[{progress.number}/{progress.total}] {progress.binary} {progress.version}"
     match progress.step:
@@ -83,7 +83,7 @@ def describe(progress: BuildProgress) -> str:
 
 
 async def ensure_binaries(
-    names: Sequence[str] = EVERYTHING, *, progress: Progress | None = None
+    names: Sequence[str] = ALL_COMPONENTS, *, progress: Progress | None = None
 ) -> dict[str, Path]:
     """Find the executables, and build those that are nowhere. A second process waits for the first one's build.
 
@@ -159,7 +159,7 @@ class _Build:
         await self._go_command("compiling", [*arguments, recipe_.package], _count_packages, packages)
         # Renamed into place whole: a build that breaks off leaves nothing that looks like an executable.
         output.replace(target / self._name)
-        self._tell("done", packages, packages)
+        self._report_step("done", packages, packages)
 
     async def _go_command(
         self, step: str, arguments: Sequence[str], count: Callable[[str], int], packages_total: int
@@ -169,9 +169,10 @@ class _Build:
         env = dict(os.environ, CGO_ENABLED="0", GOWORK="off", GOTMPDIR=str(self._supervisor.directory))
         command = [self._go, arguments[0], "-C", str(module_directory()), "-mod=readonly", *arguments[1:]]
         component = await self._supervisor.run(f"{self._name}-{step}", command, env)
+        self._report_step(step, 0, packages_total)
         while component.running:
-            self._tell(step, count(_read(component.log)), packages_total)
             await asyncio.wait([component.exited], timeout=_POLL_SECONDS)
+            self._report_step(step, count(_read(component.log)), packages_total)
         if component.exited.result() != 0:
             raise self._failure(component)
         return _count_packages(_read(component.log))
@@ -186,9 +187,9 @@ class _Build:
         reason = _last_complaint(text) or telling_line(component.log) or "Go gave no reason"
         return BuildFailed(f"building {self._name} failed: {reason} (the whole log: {kept})")
 
-    def _tell(self, step: str, packages: int, packages_total: int) -> None:
+    def _report_step(self, step: str, packages: int, packages_total: int) -> None:
         self._report(
-            BuildProgress(
+            BinaryBuildProgress(
                 binary=self._name,
                 version=pinned_versions()[self._name],
                 number=self._number,
@@ -211,7 +212,7 @@ async def _only_builder(path: Path, report: Progress) -> AsyncIterator[None]:
                 break
             except BlockingIOError:
                 report(
-                    BuildProgress(
+                    BinaryBuildProgress(
                         binary="",
                         version="",
                         number=0,

@@ -26,8 +26,8 @@ SCHEDULER = "kube-scheduler"
 KWOK = "kwok"
 
 KUBERNETES = (API_SERVER, CONTROLLER_MANAGER, SCHEDULER)
-EVERYTHING = (ETCD, *KUBERNETES, KWOK)
-BARE = (ETCD, API_SERVER)
+ALL_COMPONENTS = (ETCD, *KUBERNETES, KWOK)
+API_COMPONENTS = (ETCD, API_SERVER)
 
 _IDLE_CONTROLLERS = (
     # Controllers of clouds and disks, which this cluster has none of. Only names that every supported minor knows.

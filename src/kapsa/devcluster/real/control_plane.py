@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 import yaml
 
 from kapsa.devcluster import certificates
-from kapsa.devcluster.certificates import Authority, KeyPair
+from kapsa.devcluster.certificates import Authority, PemPair
 from kapsa.devcluster.errors import ComponentFailed, DevClusterError, PortBusy
-from kapsa.devcluster.real import components, furnishing, stages
+from kapsa.devcluster.real import bootstrap, components, kwok_stages
+from kapsa.devcluster.real.bootstrap import Administrator
 from kapsa.devcluster.real.build import Progress, ensure_binaries
 from kapsa.devcluster.real.components import (
     API_SERVER,
@@ -29,8 +30,7 @@ from kapsa.devcluster.real.components import (
     SCHEDULER,
     Files,
 )
-from kapsa.devcluster.real.furnishing import Administrator
-from kapsa.devcluster.real.processes import Component, Supervisor
+from kapsa.devcluster.real.supervisor import Component, Supervisor
 
 __all__ = ["RealControlPlane"]
 
@@ -80,7 +80,7 @@ class RealControlPlane:
         self._data = data
         self._supervisor: Supervisor | None = None
         self._components: dict[str, Component] = {}
-        self._clients: dict[str, KeyPair] = {}
+        self._clients: dict[str, PemPair] = {}
         self._authority = Authority()
         self._port = 0
         self._deadline = 0.0
@@ -115,7 +115,7 @@ class RealControlPlane:
 
     async def start(self) -> None:
         """Start everything and return once a pod could be scheduled. On failure nothing is left behind."""
-        wanted = components.EVERYTHING if self._controllers else components.BARE
+        wanted = components.ALL_COMPONENTS if self._controllers else components.API_COMPONENTS
         if not self._binaries.keys() >= set(wanted):
             self._binaries = await ensure_binaries(wanted, progress=self._progress)
         began = time.monotonic()
@@ -151,7 +151,7 @@ class RealControlPlane:
             raise DevClusterError(
                 f"{target} exists already; remove it, or name a directory that is not there yet"
             )
-        for name in reversed(components.EVERYTHING):
+        for name in reversed(components.ALL_COMPONENTS):
             if name in self._components:
                 await self._supervisor.stop(name)
         # What etcd has acknowledged is in its log, however it ended.
@@ -189,20 +189,20 @@ class RealControlPlane:
                 await self._run_kwok(files, api)
             await self._until(API_SERVER, partial(api.exists, "/api/v1/namespaces/default"))
             if self._controllers:
-                await self._furnish(api)
+                await self._create_initial_objects(api)
 
     async def _run_kwok(self, files: Files, api: Administrator) -> None:
         # The kwok of an earlier life holds the nodes it left in the data; this one would wait until that runs out.
-        await api.delete_all(furnishing.NODE_LEASES)
-        (files.directory / "stages.yaml").write_text(yaml.safe_dump_all(stages.all_stages()))
+        await api.delete_all(bootstrap.NODE_LEASES)
+        (files.directory / "stages.yaml").write_text(yaml.safe_dump_all(kwok_stages.all_stages()))
         await self._run(KWOK, components.kwok(files), files)
 
-    async def _furnish(self, api: Administrator) -> None:
+    async def _create_initial_objects(self, api: Administrator) -> None:
         version = await api.version()
-        nodes = [furnishing.node(number, version=version) for number in range(1, self._nodes + 1)]
+        nodes = [bootstrap.node(number, version=version) for number in range(1, self._nodes + 1)]
         for node in nodes:
             await api.create("/api/v1/nodes", node)
-        await api.create("/apis/storage.k8s.io/v1/storageclasses", furnishing.STORAGE_CLASS)
+        await api.create("/apis/storage.k8s.io/v1/storageclasses", bootstrap.STORAGE_CLASS)
         await self._until(CONTROLLER_MANAGER, partial(api.exists, _DEFAULT_ACCOUNT))
         await self._until(
             CONTROLLER_MANAGER, partial(api.has_published, self._authority.pair.certificate.decode())

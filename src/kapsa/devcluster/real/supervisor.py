@@ -1,213 +1,213 @@
-"""The process that owns a real control plane's processes and directory, so that neither outlives its parent.
+"""The parent's side of the supervisor: start processes that cannot outlive us, and learn how they ended."""
 
-Run by path as a script (`python -I supervisor.py BASE PREFIX`), on the standard library alone, so that it starts in
-a few milliseconds whatever the rest of the package imports. It makes a directory under BASE, starts what it is told to
-start, and kills and removes everything as soon as its standard input ends: that is what a parent's `close()`, its normal
-exit and its SIGKILL have in common. Two more lines of defence: it asks each second whether its parent is still the same
-(a forked sibling may hold the pipe open), and on Linux its children get SIGKILL from the kernel should it die itself.
-
-Commands arrive as JSON lines, events leave as JSON lines:
-
-    {"do": "start", "name": N, "argv": [...], "env": {...}, "log": PATH}  ->  {"event": "started", "name": N, "pid": P}
-                                                                          or  {"event": "refused", "name": N, "error": E}
-    {"do": "stop", "name": N}                                             ->  {"event": "exited", "name": N, "code": C}
-    {"do": "remove", "path": PATH}      remove this file, too, at the end
-"""
-
+import asyncio
 import contextlib
-import ctypes
-import fcntl
-import json
-import os
-import select
+import errno
+import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-OWNER_FILE = ".owner"
-"""Held with an exclusive lock by the supervisor of the directory it lies in."""
+import msgspec
 
-_PARENT_CHECK_SECONDS = 1.0
-_UNOWNED_GRACE_SECONDS = 60.0
-_PR_SET_PDEATHSIG = 1
+from kapsa.devcluster.errors import ComponentFailed, DevClusterError
+from kapsa.devcluster.real import reaper
 
+T = TypeVar("T")
 
-def main(base: str, prefix: str) -> None:
-    parent = os.getppid()
-    remove_abandoned(Path(base), prefix)
-    directory = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
-    owner = _take_ownership(directory)
-    _say({"event": "directory", "path": str(directory)})
-    try:
-        _serve(parent, Children(directory))
-    finally:
-        os.close(owner)
+DIRECTORY_PREFIX = "kapsa-controlplane-"
+
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 a tmpfs; the directories made there are private
+_SHARED_MEMORY_NEEDED = 1 << 30
+_END_SECONDS = 15.0
+_TAIL_BYTES = 64 * 1024
 
 
-def remove_abandoned(base: Path, prefix: str) -> None:
-    """Remove directories whose supervisor was killed before it could do so itself."""
-    for directory in base.glob(f"{prefix}*"):
-        with contextlib.suppress(OSError):
-            if directory.stat().st_uid == os.getuid() and not _is_owned(directory):
-                shutil.rmtree(directory, ignore_errors=True)
+class Component:
+    """One supervised process."""
+
+    def __init__(self, name: str, pid: int, log: Path) -> None:
+        self.name = name
+        self.pid = pid
+        self.log = log
+        self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """Set to the exit code; negative is a signal's number."""
+
+    @property
+    def running(self) -> bool:
+        return not self.exited.done()
+
+    def failure(self) -> ComponentFailed:
+        """Why it ended, in the words of its own log."""
+        code = self.exited.result() if self.exited.done() else None
+        state = "is not ready" if code is None else f"ended with {_describe(code)}"
+        reason = telling_line(self.log)
+        return ComponentFailed(
+            f"{self.name} {state}: {reason}" if reason else f"{self.name} {state}, and its log is empty"
+        )
 
 
-def _is_owned(directory: Path) -> bool:
-    try:
-        handle = os.open(directory / OWNER_FILE, os.O_RDWR)
-    except FileNotFoundError:
-        return time.time() - directory.stat().st_mtime < _UNOWNED_GRACE_SECONDS
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
+class Supervisor:
+    """A supervisor process with a directory of its own; both are gone after `close()`, or after our death."""
 
+    def __init__(self, process: asyncio.subprocess.Process, directory: Path) -> None:
+        self.directory = directory
+        self._process = process
+        self._components: dict[str, Component] = {}
+        self._answers: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
+        self._reader = asyncio.create_task(self._read_events(), name="devcluster-supervisor")
 
-def _take_ownership(directory: Path) -> int:
-    # Locked first and named second: a sweep never sees the owner file of a live directory unlocked.
-    unnamed = directory / f"{OWNER_FILE}.new"
-    handle = os.open(unnamed, os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    unnamed.rename(directory / OWNER_FILE)
-    return handle
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
-
-class Children:
-    """The supervised processes, by name, and everything to remove once they are gone."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._files: list[Path] = []
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._before_exec = _die_with_supervisor()
-
-    def obey(self, command: dict[str, Any]) -> None:
-        match command["do"]:
-            case "start":
-                self._start(command["name"], command["argv"], command["env"], command["log"])
-            case "stop":
-                self._kill(command["name"])
-            case "remove":
-                self._files.append(Path(command["path"]))
-
-    def _start(self, name: str, argv: list[str], env: dict[str, str], log: str) -> None:
+    @classmethod
+    async def start(cls, base: Path | None = None) -> "Supervisor":
+        base = base or scratch_directory()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            "-S",
+            reaper.__file__,
+            str(base),
+            DIRECTORY_PREFIX,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
         try:
-            with Path(log).open("ab") as output:
-                process = subprocess.Popen(  # noqa: S603 the parent decides what runs
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    env=env,
-                    cwd=self._directory,
-                    process_group=0,
-                    preexec_fn=self._before_exec,  # noqa: PLW1509 this process has one thread
-                )
-        except OSError as error:
-            _say({"event": "refused", "name": name, "error": str(error)})
-        else:
-            self._running[name] = process
-            _say({"event": "started", "name": name, "pid": process.pid})
+            return cls(process, await _greeting(process, base))
+        except BaseException:
+            # Not ours to close later, so it ends here; cancellation counts.
+            assert process.stdin is not None
+            process.stdin.close()
+            await process.wait()
+            raise
 
-    def _kill(self, name: str) -> None:
-        if (process := self._running.get(name)) is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+    async def run(self, name: str, argv: Sequence[str], env: Mapping[str, str]) -> Component:
+        """Start a process; what it prints goes to `<name>.log` in the directory."""
+        log = self.directory / f"{name}.log"
+        self._answers[name] = answered = asyncio.get_running_loop().create_future()
+        await self._tell({"do": "start", "name": name, "argv": list(argv), "env": dict(env), "log": str(log)})
+        answer = await answered
+        if answer["event"] == "refused":
+            raise ComponentFailed(f"{name} cannot be started: {answer['error']}")
+        return self._components[name]
 
-    def report_exits(self) -> None:
-        for name, process in list(self._running.items()):
-            if (code := process.poll()) is not None:
-                del self._running[name]
-                _say({"event": "exited", "name": name, "code": code})
+    async def stop(self, name: str) -> None:
+        """Kill one process and wait until it is gone."""
+        component = self._components[name]
+        if component.running:
+            await self._tell({"do": "stop", "name": name})
+            await asyncio.shield(component.exited)
 
-    def end(self) -> None:
-        """Kill, wait, remove: the state is thrown away, so nothing is gained by asking politely first."""
-        for name in self._running:
-            self._kill(name)
-        for process in self._running.values():
-            process.wait()
-        for path in self._files:
-            with contextlib.suppress(OSError):
-                path.unlink()
-        shutil.rmtree(self._directory, ignore_errors=True)
+    async def remove_at_end(self, path: Path) -> None:
+        """Have this file, given by its absolute path, removed with the directory."""
+        await self._tell({"do": "remove", "path": str(path)})
+
+    async def close(self) -> None:
+        """End every process and remove the directory."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+        await self._reader
+        # Only has work to do where the supervisor itself was killed.
+        await asyncio.to_thread(shutil.rmtree, self.directory, ignore_errors=True)
+
+    async def _tell(self, command: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(command) + b"\n")
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            await self._process.stdin.drain()
+        # Writing to a dead supervisor may seem to succeed for a while; that it stopped talking is certain.
+        if self._reader.done():
+            raise DevClusterError(
+                "the supervisor of the cluster's processes was killed; start the cluster again"
+            )
+
+    async def _read_events(self) -> None:
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            self._note(msgspec.json.decode(line))
+        for component in self._components.values():
+            _settle(component.exited, -9)
+        for answer in self._answers.values():
+            _settle(answer, {"event": "refused", "error": "the supervisor was killed"})
+
+    def _note(self, event: Mapping[str, Any]) -> None:
+        name = event["name"]
+        if event["event"] == "exited":
+            _settle(self._components[name].exited, event["code"])
+            return
+        if event["event"] == "started":
+            self._components[name] = Component(name, event["pid"], self.directory / f"{name}.log")
+        _settle(self._answers.pop(name), event)
 
 
-def _serve(parent: int, children: Children) -> None:
-    wake_up = _wake_up_on_signals()
-    commands = _CommandReader(sys.stdin.fileno())
+def _settle(future: asyncio.Future[T], result: T) -> None:
+    # Who waited for it may have been cancelled, and the future with them.
+    if not future.done():
+        future.set_result(result)
+
+
+async def _greeting(process: asyncio.subprocess.Process, base: Path) -> Path:
+    """The directory a new supervisor made."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    if line := await process.stdout.readline():
+        return Path(msgspec.json.decode(line)["path"])
+    complaint = (await process.stderr.read()).decode(errors="replace").strip().splitlines() or [
+        "no reason given"
+    ]
+    raise DevClusterError(f"cannot make a directory for the cluster in {base}: {complaint[-1]}")
+
+
+def scratch_directory() -> Path:
+    """Where cluster directories are made: in memory where there is room for it, else in the temporary directory."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(_SHARED_MEMORY).free >= _SHARED_MEMORY_NEEDED:
+            with tempfile.TemporaryFile(dir=_SHARED_MEMORY):
+                return _SHARED_MEMORY
+    return Path(tempfile.gettempdir())
+
+
+def telling_line(log: Path) -> str:
+    """The line of a log that tells most about its end: the last error, else the last line at all."""
     try:
-        while not commands.ended and not wake_up.asked_to_end and os.getppid() == parent:
-            readable, _, _ = select.select([commands.handle, wake_up.handle], [], [], _PARENT_CHECK_SECONDS)
-            if wake_up.handle in readable:
-                wake_up.drain()
-            if commands.handle in readable:
-                for command in commands.read():
-                    children.obey(command)
-            children.report_exits()
-    finally:
-        children.end()
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            lines = [
+                line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()
+            ]
+    except OSError as error:
+        return "no space left on device" if error.errno == errno.ENOSPC else ""
+    complaints = [line for line in lines if _COMPLAINT.search(line)]
+    return _shorten((complaints or lines or [""])[-1])
 
 
-class _CommandReader:
-    def __init__(self, handle: int) -> None:
-        self.handle = handle
-        self.ended = False
-        self._rest = b""
-
-    def read(self) -> Iterator[dict[str, Any]]:
-        received = os.read(self.handle, 65536)
-        self.ended = not received
-        *lines, self._rest = (self._rest + received).split(b"\n")
-        for line in lines:
-            yield json.loads(line)
+_COMPLAINT = re.compile(
+    r'^[EF]\d{4} |^(?i:error)\b|"level":"(?:error|fatal|panic)"|"error":"|level=(?:ERROR|error)|^panic:|^fatal'
+)
+_KLOG_HEADER = re.compile(r"^[IWEF]\d{4} \S+\s+\d+ (\S+\] )?")
 
 
-class _WakeUp:
-    """Signals as something select() can wait for, beside the commands."""
-
-    def __init__(self, handle: int) -> None:
-        self.handle = handle
-        self.asked_to_end = False
-
-    def drain(self) -> None:
-        for number in os.read(self.handle, 4096):
-            self.asked_to_end = self.asked_to_end or number != signal.SIGCHLD
+def _shorten(line: str, limit: int = 400) -> str:
+    if line.startswith("{"):
+        with contextlib.suppress(msgspec.DecodeError):
+            entry = msgspec.json.decode(line)
+            line = ": ".join(str(entry[key]) for key in ("msg", "error") if key in entry)
+    line = _KLOG_HEADER.sub("", line)
+    return line if len(line) <= limit else f"{line[:limit]}…"
 
 
-def _wake_up_on_signals() -> _WakeUp:
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
-    return _WakeUp(reader)
-
-
-def _die_with_supervisor() -> Callable[[], None] | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    prctl = ctypes.CDLL(None).prctl
-
-    def set_death_signal() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-    return set_death_signal
-
-
-def _say(event: dict[str, Any]) -> None:
-    # The parent may be gone already; what is left to do then does not depend on being heard.
-    with contextlib.suppress(BrokenPipeError):
-        os.write(sys.stdout.fileno(), json.dumps(event).encode() + b"\n")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def _describe(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

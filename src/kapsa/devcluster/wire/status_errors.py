@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from kapsa.devcluster.wire.exchange import Reply, UserInfo
-from kapsa.schemas.field_errors import quote
+from kapsa.schemas.go_format import quote
 
 __all__ = [
     "ApiError",

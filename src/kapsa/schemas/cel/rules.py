@@ -18,7 +18,7 @@ from kapsa.schemas.cel.expressions import (
 from kapsa.schemas.cel.values import value_of
 from kapsa.schemas.field_errors import FieldError
 from kapsa.schemas.list_types import correlate
-from kapsa.schemas.schema import Rule, Schema
+from kapsa.schemas.schema import Schema, ValidationRule
 
 __all__ = ["HAS_OLD", "OLD", "check_rules", "uses_old_self", "with_optional_old_self"]
 
@@ -33,7 +33,7 @@ OLD, HAS_OLD = "old_self_value", "old_self_given"
 class CompiledRule(msgspec.Struct, frozen=True):
     """A rule with its programs."""
 
-    rule: Rule
+    rule: ValidationRule
     program: Program
     message: Program | None
     transition: bool
@@ -63,7 +63,7 @@ def with_optional_old_self(expression: str) -> str:
     return f"[{HAS_OLD} ? optional.of({OLD}) : optional.none()].map(oldSelf,\n{expression}\n)[0]"
 
 
-def compile_rule(rule: Rule) -> CompiledRule:
+def compile_rule(rule: ValidationRule) -> CompiledRule:
     """A rule, ready to run.
 
     :raises CelCompileError: when its expression, or that of its message, does not compile.

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kapsa.schemas import go_regexp
-from kapsa.schemas.field_errors import go_float, quote
+from kapsa.schemas.go_format import format_float, quote
 
 __all__ = ["FUNCTIONS"]
 
@@ -124,11 +124,11 @@ def _text(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, float):
-        return go_float(value)
+        return format_float(value)
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, timedelta):
-        return f"{go_float(value.total_seconds())}s"
+        return f"{format_float(value.total_seconds())}s"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_text(key)}: {_text(value[key])}" for key in sorted(value, key=str)) + "}"
     if isinstance(value, list):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from kapsa.devcluster.embedded.apply.fieldset import Path, path_text
 from kapsa.devcluster.embedded.apply.managedfields import Manager
 from kapsa.devcluster.wire.status_errors import ApiError
-from kapsa.schemas.field_errors import quote
+from kapsa.schemas.go_format import quote
 
 __all__ = ["ApplyConflict"]
 

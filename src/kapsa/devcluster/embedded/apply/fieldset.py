@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.schemas.field_errors import go_float, quote
+from kapsa.schemas.go_format import format_float, quote
 
 __all__ = [
     "LEAF",
@@ -124,7 +124,7 @@ def _value_text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return quote(value)
-    return go_float(value) if isinstance(value, float) else str(value)
+    return format_float(value) if isinstance(value, float) else str(value)
 
 
 def path_text(path: Path) -> str:

@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.apply.strategic_patch import strategic_merge_patch
 from kapsa.devcluster.wire.status_errors import ApiError, bad_request
 
-__all__ = ["MAXIMUM_OPERATIONS", "json_patch", "merge_patch", "strategic_merge_patch"]
+__all__ = ["MAXIMUM_OPERATIONS", "json_patch", "merge_patch"]
 
 MAXIMUM_OPERATIONS = 10_000
 """Operations one JSON patch may have."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kapsa.devcluster.embedded.apply.claims import claimed, with_named_fields
 from kapsa.devcluster.embedded.apply.fieldset import Fields, difference, intersection, union
 from kapsa.devcluster.embedded.apply.managedfields import Entry, Managed
-from kapsa.devcluster.embedded.apply.merging import remove
-from kapsa.devcluster.embedded.apply.ownership import claimed, with_named_fields
-from kapsa.devcluster.embedded.apply.versioned import Versions
+from kapsa.devcluster.embedded.apply.merge import remove
+from kapsa.devcluster.embedded.apply.object_versions import Versions
 
 __all__ = ["without_given_up"]
 

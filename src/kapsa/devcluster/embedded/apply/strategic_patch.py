@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.apply.typecheck import go_value
 from kapsa.devcluster.wire.status_errors import ApiError, bad_request
+from kapsa.schemas.go_format import format_value, type_name
 from kapsa.schemas.schema import Schema
 
 __all__ = ["strategic_merge_patch"]
@@ -86,8 +86,10 @@ def _replaced_or_deleted(patch: Map) -> Map:
 
 
 def _unknown_directive(directive: Any, patch: Map) -> ApiError:
-    text = directive if isinstance(directive, str) else f"%!s({_go_type(directive)}={go_value(directive)})"
-    return _failed(f"unknown patch type: {text} in map: {go_value(patch)}")
+    text = (
+        directive if isinstance(directive, str) else f"%!s({_go_type(directive)}={format_value(directive)})"
+    )
+    return _failed(f"unknown patch type: {text} in map: {format_value(patch)}")
 
 
 def _merge_field(result: Map, key: str, value: Any, schema: Schema) -> None:
@@ -229,7 +231,7 @@ def _merge_items(original: list[Any], patch: list[Any], merge_key: str, schema: 
 
 def _key_of(item: Any, merge_key: str) -> Any:
     if merge_key not in item:
-        raise _failed(f"map: {go_value(item)} does not contain declared merge key: {merge_key}")
+        raise _failed(f"map: {format_value(item)} does not contain declared merge key: {merge_key}")
     return item[merge_key]
 
 
@@ -249,7 +251,7 @@ def _element_kind(*lists: list[Any]) -> type:
     if list in kinds:
         raise _rejected()
     if len(kinds) > 1:
-        shown = "[" + " ".join(map(go_value, lists)) + "]"
+        shown = "[" + " ".join(map(format_value, lists)) + "]"
         raise _failed(f"list element types are not identical: {shown}")
     return kinds.pop()
 
@@ -367,17 +369,15 @@ def _check_order(items: list[Any], order: list[Any], merge_key: str) -> None:
         wanted = _identity(item, merge_key)
         if not any(_same(_identity(other, merge_key), wanted) for other in rest):
             raise _failed(
-                f"The order in patch list:\n{go_value(items)}\n doesn't match {_ORDER} list:\n{go_value(order)}\n"
+                f"The order in patch list:\n{format_value(items)}\n doesn't match {_ORDER} list:\n{format_value(order)}\n"
             )
 
 
-_GO_TYPES = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool"}
-_GO_TYPES |= {int: "int64", float: "float64"}
 _KINDS = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
 
 def _go_type(value: Any) -> str:
-    return _GO_TYPES.get(type(value), "%!s(<nil>)")
+    return "%!s(<nil>)" if value is None else type_name(value)
 
 
 def _kind(value: Any) -> str:

@@ -6,9 +6,9 @@ from typing import Any
 
 from kapsa.devcluster.embedded.apply.fieldset import path_text
 from kapsa.devcluster.embedded.apply.shape import Shape, TypedError
-from kapsa.schemas.field_errors import go_float, quote
+from kapsa.schemas.go_format import format_syntax, format_value, type_name
 
-__all__ = ["check", "go_syntax", "go_value"]
+__all__ = ["check"]
 
 _Errors = list[tuple[str, str]]
 _FINE: _Errors = []
@@ -28,11 +28,11 @@ def _check(value: Any, shape: Shape) -> _Errors:
     if form == "map":
         if type(value) is dict:
             return _check_map(value, shape)
-        return [("", f"expected map, got &{{{go_value(value)}}}")]
+        return [("", f"expected map, got &{{{format_value(value)}}}")]
     if form == "list":
         if type(value) is list:
             return _check_list(value, shape)
-        return [("", f"expected list, got &{{{go_value(value)}}}")]
+        return [("", f"expected list, got &{{{format_value(value)}}}")]
     problem = _scalar_problem(value, shape.scalar)
     return [("", problem)] if problem else _FINE
 
@@ -77,56 +77,11 @@ def _scalar_problem(value: Any, scalar: str) -> str:
     number = type(value) in (int, float)
     match scalar:
         case "numeric" if not number:
-            return f"expected numeric (int or float), got {_go_type(value)}"
+            return f"expected numeric (int or float), got {type_name(value)}"
         case "string" if type(value) is not str:
-            return f"expected string, got &value.valueUnstructured{{Value:{go_syntax(value)}}}"
+            return f"expected string, got &value.valueUnstructured{{Value:{format_syntax(value)}}}"
         case "boolean" if type(value) is not bool:
-            return f"expected boolean, got &{{{go_value(value)}}}"
+            return f"expected boolean, got &{{{format_value(value)}}}"
         case "untyped" if not number and type(value) not in (str, bool):
-            return f"expected any scalar, got &{{{go_value(value)}}}"
+            return f"expected any scalar, got &{{{format_value(value)}}}"
     return ""
-
-
-_GO_TYPES = {
-    str: "string",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    dict: "map[string]interface {}",
-    list: "[]interface {}",
-}
-
-
-def _go_type(value: Any) -> str:
-    return _GO_TYPES.get(type(value), "<nil>")
-
-
-def go_value(value: Any) -> str:
-    """A value under Go's %v: `map[a:1 b:[x y]]`."""
-    match value:
-        case None:
-            return "<nil>"
-        case bool():
-            return "true" if value else "false"
-        case float():
-            return go_float(value)
-        case dict():
-            return "map[" + " ".join(f"{key}:{go_value(value[key])}" for key in sorted(value)) + "]"
-        case list():
-            return "[" + " ".join(map(go_value, value)) + "]"
-    return str(value)
-
-
-def go_syntax(value: Any) -> str:
-    """A value under Go's %#v: `map[string]interface {}{"a":1}`."""
-    match value:
-        case None:
-            return "interface {}(nil)"
-        case str():
-            return quote(value)
-        case dict():
-            items = ", ".join(f"{quote(key)}:{go_syntax(value[key])}" for key in sorted(value))
-            return f"{_GO_TYPES[dict]}{{{items}}}"
-        case list():
-            return f"{_GO_TYPES[list]}{{{', '.join(map(go_syntax, value))}}}"
-    return go_value(value)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.admission.webhook_client import WebhookClient
-from kapsa.devcluster.embedded.apply.server_side import track_update
+from kapsa.devcluster.embedded.apply.field_manager import track_update
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.custom.conversion import converter_of
 from kapsa.devcluster.embedded.custom.names import CLEANUP, accept_names, set_condition

@@ -14,9 +14,9 @@ import msgspec
 
 from kapsa.devcluster.embedded.writing.names import dns1035_label, dns1123_subdomain
 from kapsa.schemas import field_errors
+from kapsa.schemas.crd_schema import find_field, unrecognized_formats, validate_schema
+from kapsa.schemas.crd_structs import version_struct
 from kapsa.schemas.field_errors import FieldError
-from kapsa.schemas.go_structs import version_struct
-from kapsa.schemas.schema_rules import find_field, unrecognized_formats, validate_schema
 
 __all__ = ["set_defaults", "validate_definition", "validate_definition_update", "warnings"]
 

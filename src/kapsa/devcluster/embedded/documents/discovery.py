@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources there are, in one document or in many.
+"""DiscoveryDocuments: which groups, versions and resources there are, in one document or in many.
 
 Clients ask for `/apis` and every group-version below it, or, by an Accept header, for all of it at once
 (aggregated discovery). Everything follows the registry, so custom resources appear as they are served.
@@ -19,7 +19,7 @@ from kapsa.devcluster.embedded.reading.replies import encode_document
 from kapsa.devcluster.wire.exchange import Reply, Request
 from kapsa.devcluster.wire.status_errors import ApiError
 
-__all__ = ["Discovery", "version_priority"]
+__all__ = ["DiscoveryDocuments", "version_priority"]
 
 Document = dict[str, Any]
 _AGGREGATED = re.compile(
@@ -37,7 +37,7 @@ def version_priority(version: str) -> tuple[int, int, int, str]:
     return 0, -_STAGES[found[2]], -int(found[1]) * 1000 - int(found[3] or 0), ""
 
 
-class Discovery:
+class DiscoveryDocuments:
     """Answers for `/api`, `/apis`, `/apis/GROUP` and `/apis/GROUP/VERSION`."""
 
     def __init__(self, registry: Registry) -> None:
@@ -171,7 +171,7 @@ class Discovery:
 
 
 def _form(request: Request) -> Form:
-    """Discovery is written as JSON or YAML; anything else that is asked for alone is refused."""
+    """DiscoveryDocuments is written as JSON or YAML; anything else that is asked for alone is refused."""
     accept = request.headers.get("accept", "")
     pretty = request.headers.get("user-agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))
     medias = [part.partition(";")[0].strip() for part in accept.split(",")] if accept else ["*/*"]

@@ -9,7 +9,7 @@ import msgspec
 
 from kapsa.devcluster.wire.exchange import Request
 from kapsa.devcluster.wire.status_errors import ApiError, bad_request, invalid
-from kapsa.schemas import field_errors
+from kapsa.schemas import field_errors, go_format
 
 __all__ = ["ListOptions", "WriteOptions", "list_options", "parse_query", "write_options"]
 
@@ -229,4 +229,4 @@ def _integer(text: str) -> int:
 
 
 def _unparsable(text: str, problem: str) -> ApiError:
-    return bad_request(f"strconv.ParseInt: parsing {field_errors.quote(text)}: {problem}")
+    return bad_request(f"strconv.ParseInt: parsing {go_format.quote(text)}: {problem}")

@@ -26,7 +26,7 @@ from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, UserInfo
 from kapsa.devcluster.wire.routes import Route
 from kapsa.devcluster.wire.status_errors import ApiError
-from kapsa.schemas import field_errors
+from kapsa.schemas import go_format
 
 __all__ = ["ResourceRequest", "verb_of"]
 
@@ -108,7 +108,7 @@ class ResourceRequest:
         if route.subresource and info.subresource(route.subresource) is None:
             raise errors.resource_not_found()
         if problems := names.path_segment(route.name):
-            quoted = field_errors.quote(route.name)
+            quoted = go_format.quote(route.name)
             raise errors.bad_request(f"Name parameter invalid: {quoted}: {'; '.join(problems)}")
         if route.namespace and not info.namespaced:
             raise errors.page_not_found() if info.is_custom else errors.resource_not_found()

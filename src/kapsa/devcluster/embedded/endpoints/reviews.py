@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.apply.server_side import track_update
+from kapsa.devcluster.embedded.apply.field_manager import track_update
 from kapsa.devcluster.embedded.backend import Attributes, Backend
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.wire import status_errors as errors

@@ -6,7 +6,7 @@ from typing import Any
 
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.schemas import field_errors
+from kapsa.schemas import field_errors, go_format
 
 __all__ = ["has_replicas", "scale_of", "with_replicas"]
 
@@ -41,7 +41,7 @@ def scale_of(info: ResourceInfo, obj: Object, *, to_write: bool = False) -> Obje
     replicas = _find(obj, wanted)
     if info.is_custom and replicas is None and not to_write:
         path = "." + ".".join(wanted)
-        raise errors.internal(f"the spec replicas field {field_errors.quote(path)} does not exist")
+        raise errors.internal(f"the spec replicas field {go_format.quote(path)} does not exist")
     if replicas:
         spec["replicas"] = replicas
     status: Object = {"replicas": _find(obj, observed) or 0}

@@ -20,7 +20,7 @@ from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, chec
 from kapsa.devcluster.embedded.writing.writes import Transform, Write
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Reply
-from kapsa.schemas.field_errors import quote
+from kapsa.schemas.go_format import quote
 from kapsa.schemas.schema import Schema
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from kapsa.devcluster.embedded.storage.store import (
 from kapsa.devcluster.embedded.writing.bodies import json_type
 from kapsa.devcluster.embedded.writing.go_json import syntax_error
 from kapsa.devcluster.wire.status_errors import ApiError, Cause, bad_request, expired, gateway_timeout
-from kapsa.schemas.field_errors import quote
+from kapsa.schemas.go_format import quote
 
 __all__ = [
     "Page",

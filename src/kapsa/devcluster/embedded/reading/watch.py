@@ -12,7 +12,7 @@ from kapsa.devcluster.embedded.reading.selection import Selection
 from kapsa.devcluster.embedded.storage.store import Change, Collection, CompactedError, Store, Stored
 from kapsa.devcluster.embedded.storage.stored_form import with_revision
 from kapsa.devcluster.wire.status_errors import ApiError, expired
-from kapsa.schemas.field_errors import quote
+from kapsa.schemas.go_format import quote
 
 __all__ = ["Watch", "single_event", "too_old", "watch_revision"]
 

@@ -12,7 +12,7 @@ from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
 from kapsa.devcluster.embedded.writing import go_json, go_yaml
 from kapsa.devcluster.wire.status_errors import ApiError, bad_request, invalid, unsupported_media_type
 from kapsa.schemas.field_errors import invalid as invalid_field
-from kapsa.schemas.field_errors import quote
+from kapsa.schemas.go_format import quote
 
 __all__ = [
     "MAXIMUM_BYTES",

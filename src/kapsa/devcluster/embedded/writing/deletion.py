@@ -15,7 +15,7 @@ from kapsa.devcluster.embedded.storage.stored_form import decode, stored_form, w
 from kapsa.devcluster.embedded.writing import metadata
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ADMIN, UserInfo
-from kapsa.schemas import field_errors
+from kapsa.schemas import field_errors, go_format
 
 __all__ = [
     "DeleteOptions",
@@ -262,7 +262,7 @@ def options_of_query(values: dict[str, list[str]]) -> DeleteOptions:
     grace = values.get("gracePeriodSeconds", [""])[0]
     orphan = values.get("orphanDependents", [""])[0]
     if grace and not re.fullmatch("[+-]?[0-9]{1,18}", grace):
-        text = field_errors.quote(grace)
+        text = go_format.quote(grace)
         raise errors.bad_request(f"strconv.ParseInt: parsing {text}: invalid syntax")
     return DeleteOptions(
         grace_period_seconds=int(grace) if grace else None,

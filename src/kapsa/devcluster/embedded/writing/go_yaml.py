@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from kapsa.schemas.field_errors import quote
+from kapsa.schemas.go_format import quote
 
 __all__ = ["TOO_DEEP", "MalformedYamlError", "duplicates", "load"]
 

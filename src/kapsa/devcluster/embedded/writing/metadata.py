@@ -9,8 +9,9 @@ from typing import Any
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.writing import names
 from kapsa.devcluster.wire.status_errors import bad_request
-from kapsa.schemas import field_errors
-from kapsa.schemas.field_errors import FieldError, GoStruct
+from kapsa.schemas import field_errors, go_format
+from kapsa.schemas.field_errors import FieldError
+from kapsa.schemas.go_format import GoStruct
 
 __all__ = [
     "canonical",
@@ -253,7 +254,7 @@ def _validate_update(obj: Object, old: Object) -> list[FieldError]:
     if before.get("deletionTimestamp"):
         extra = sorted(set(metadata.get("finalizers") or ()) - set(before.get("finalizers") or ()))
         if extra:
-            listed = ", ".join(field_errors.quote(finalizer) for finalizer in extra)
+            listed = ", ".join(go_format.quote(finalizer) for finalizer in extra)
             detail = (
                 "no new finalizers can be added if the object is being deleted, "
                 f"found new finalizers []string{{{listed}}}"

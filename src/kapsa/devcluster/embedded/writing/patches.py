@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kapsa.devcluster.embedded.apply import field_manager as apply
 from kapsa.devcluster.embedded.apply import json_patch as patch
-from kapsa.devcluster.embedded.apply import server_side as apply
-from kapsa.devcluster.embedded.apply.versioned import converter
+from kapsa.devcluster.embedded.apply.object_versions import converter
+from kapsa.devcluster.embedded.apply.strategic_patch import strategic_merge_patch
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.endpoints.scale import with_replicas
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
@@ -136,7 +137,7 @@ def _restoring(body: bytes, write: Write) -> Transform:
     def transform(live: Object | None) -> Object:
         if live is None:
             raise errors.not_found(write.info, write.name)
-        patched = patch.strategic_merge_patch(live, decoded, write.info.schema)
+        patched = strategic_merge_patch(live, decoded, write.info.schema)
         if patched.get("metadata") is None:
             patched["metadata"] = {}
         return patched

@@ -11,7 +11,7 @@ from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
 from kapsa.devcluster.embedded.writing import bodies
 from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, check_types
 from kapsa.devcluster.wire.status_errors import bad_request
-from kapsa.schemas.field_errors import quote
+from kapsa.schemas.go_format import quote
 from kapsa.schemas.schema import Schema
 
 __all__ = ["BINDING", "EVICTION", "SCALE", "decode_delete_options", "decode_posted"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, decode_special, zero_value
-from kapsa.schemas.field_errors import go_float
+from kapsa.schemas.go_format import format_float
 from kapsa.schemas.schema import RAW_EXTENSION, Schema
 
 __all__ = ["print_as_go", "restore_types"]
@@ -107,4 +107,4 @@ def print_as_go(value: Any) -> str:
         return "true" if value else "false"
     if value is None:
         return "<nil>"
-    return go_float(value) if isinstance(value, float) else str(value)
+    return format_float(value) if isinstance(value, float) else str(value)

@@ -14,7 +14,7 @@ from typing import Any
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.writing.bodies import json_type
 from kapsa.schemas import quantities
-from kapsa.schemas.field_errors import go_float, quote
+from kapsa.schemas.go_format import format_float, quote
 from kapsa.schemas.schema import OBJECT_META, RAW_EXTENSION, Schema
 
 __all__ = ["DecodingError", "check_metadata", "check_types", "decode_special", "zero_value"]
@@ -115,7 +115,7 @@ def _integer(schema: Schema, value: Any, struct: str, path: str) -> Any:
         _expect(False, schema, value, struct, path)
     bits = 32 if schema.format == "int32" else 64
     if isinstance(value, float) or not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-        shown = go_float(value) if isinstance(value, float) else value
+        shown = format_float(value) if isinstance(value, float) else value
         raise DecodingError(
             f"json: cannot unmarshal number {shown} into Go struct field {struct}.{path} of type {_go_type(schema)}"
         )
@@ -184,7 +184,7 @@ def _quantity(value: Any) -> Any:
 
 def _int_or_string(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        shown = f"number {go_float(value)}" if isinstance(value, float) else json_type(value)
+        shown = f"number {format_float(value)}" if isinstance(value, float) else json_type(value)
         raise DecodingError(f"json: cannot unmarshal {shown} into Go value of type int32")
     if isinstance(value, int) and not -(1 << 31) <= value < 1 << 31:
         raise DecodingError(f"json: cannot unmarshal number {value} into Go value of type int32")

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from kapsa.devcluster.embedded.apply.field_manager import track_update
 from kapsa.devcluster.embedded.apply.managedfields import keep_times_of_unchanged
-from kapsa.devcluster.embedded.apply.server_side import track_update
-from kapsa.devcluster.embedded.apply.versioned import converter
+from kapsa.devcluster.embedded.apply.object_versions import converter
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.custom.versions import unknown_in_its_version
 from kapsa.devcluster.embedded.endpoints.options import WriteOptions
@@ -26,7 +26,7 @@ from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, chec
 from kapsa.devcluster.embedded.writing.written_form import store_as_go, write_as_go
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ADMIN, UserInfo
-from kapsa.schemas import field_errors
+from kapsa.schemas import field_errors, go_format
 from kapsa.schemas.defaulting import apply_defaults, fill_defaults
 from kapsa.schemas.pruning import prune
 from kapsa.schemas.validation import unknown_fields, validate, validate_status
@@ -214,7 +214,7 @@ def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) ->
         meta["resourceVersion"] = live["resourceVersion"]
         return
     if not given.isdigit():
-        quoted = field_errors.quote(given)
+        quoted = go_format.quote(given)
         raise errors.ApiError(500, "", f"strconv.ParseUint: parsing {quoted}: invalid syntax")
     if given != live["resourceVersion"]:
         raise errors.conflict(write.info, write.name)
@@ -340,7 +340,7 @@ def _joined(problems: list[str]) -> str:
 def cannot_decode(write: Write, obj: Any, why: str) -> errors.ApiError:
     """What a client is told whose object does not fit its kind; of a patch, with the object it made."""
     if not write.patches or write.applies:
-        kind, version = write.info.kind, field_errors.quote(obj["apiVersion"].rpartition("/")[2])
+        kind, version = write.info.kind, go_format.quote(obj["apiVersion"].rpartition("/")[2])
         return errors.bad_request(f"{kind} in version {version} cannot be handled as a {kind}: {why}")
     return errors.invalid(_Nothing(), "", [field_errors.invalid("patch", shown_patched(write, obj), why)])
 

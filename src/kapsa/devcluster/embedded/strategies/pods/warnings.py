@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kapsa.devcluster.embedded.writing import names
-from kapsa.schemas.field_errors import quote
+from kapsa.schemas.go_format import quote
 from kapsa.schemas.quantities import parse
 
 __all__ = ["name_warnings", "pod_spec_warnings"]

@@ -9,8 +9,8 @@ from kapsa.schemas import field_errors
 from kapsa.schemas.cel.expressions import CelCompileError
 from kapsa.schemas.cel.rules import uses_old_self
 from kapsa.schemas.cel.types import TypedSchema
+from kapsa.schemas.crd_structs import rule_struct
 from kapsa.schemas.field_errors import FieldError
-from kapsa.schemas.go_structs import rule_struct
 from kapsa.schemas.schema import Schema
 
 __all__ = ["check_definitions"]

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kapsa.devcluster.embedded.documents import health
-from kapsa.devcluster.embedded.documents.discovery import Discovery
+from kapsa.devcluster.embedded.documents.discovery import DiscoveryDocuments
 from kapsa.devcluster.embedded.kinds.registry import Registry
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Reply, Request
@@ -22,7 +22,7 @@ class Documents:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._discovery = Discovery(registry)
+        self._discovery = DiscoveryDocuments(registry)
 
     @cached_property
     def _open_api(self) -> OpenApi:

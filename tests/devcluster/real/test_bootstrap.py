@@ -9,7 +9,7 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from kapsa.devcluster.real.furnishing import NODE_LEASES, Administrator
+from kapsa.devcluster.real.bootstrap import NODE_LEASES, Administrator
 
 AUTHORITIES = "/api/v1/configmaps"
 NODE = "/api/v1/nodes/node-1"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.apply import managedfields
+from kapsa.devcluster.embedded.apply.claims import claimed, reconciled
 from kapsa.devcluster.embedded.apply.comparison import Comparison, equal
 from kapsa.devcluster.embedded.apply.conflicts import ApplyConflict
 from kapsa.devcluster.embedded.apply.fieldset import (
@@ -24,14 +25,13 @@ from kapsa.devcluster.embedded.apply.fieldset import (
     recursive_difference,
     union,
 )
-from kapsa.devcluster.embedded.apply.last_applied import allowed_fields, with_last_applied
+from kapsa.devcluster.embedded.apply.last_applied_annotation import allowed_fields, with_last_applied
 from kapsa.devcluster.embedded.apply.managedfields import Entry, Managed, Manager
-from kapsa.devcluster.embedded.apply.merging import merge
-from kapsa.devcluster.embedded.apply.ownership import claimed, reconciled
+from kapsa.devcluster.embedded.apply.merge import merge
+from kapsa.devcluster.embedded.apply.object_versions import Convert, Versions
 from kapsa.devcluster.embedded.apply.removal import without_given_up
 from kapsa.devcluster.embedded.apply.shape import TypedError
 from kapsa.devcluster.embedded.apply.typecheck import check
-from kapsa.devcluster.embedded.apply.versioned import Convert, Versions
 from kapsa.devcluster.embedded.writing.written_form import zero_object
 from kapsa.devcluster.wire.status_errors import ApiError, bad_request
 from kapsa.schemas.schema import Schema

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from kapsa.schemas import field_errors, formats
-from kapsa.schemas.embedded_meta import validate_embedded
+from kapsa.schemas import field_errors, string_formats
+from kapsa.schemas.crd_structs import schema_struct
+from kapsa.schemas.embedded_resources import validate_embedded
 from kapsa.schemas.field_errors import FieldError
-from kapsa.schemas.go_structs import schema_struct
 from kapsa.schemas.pruning import prune
 from kapsa.schemas.schema import Schema
-from kapsa.schemas.structural import validate_structural
+from kapsa.schemas.structurality import validate_structural
 from kapsa.schemas.validation import validate_at
 
 __all__ = ["unrecognized_formats", "validate_schema"]
@@ -79,7 +79,7 @@ def validate_schema(schema: Raw, path: str, *, status_enabled: bool) -> list[Fie
     if errors or found.errors or not found.rules:
         return [*errors, *found.errors]
     # Rules are compiled against the types of the schema, so it must be right first.
-    from kapsa.schemas.cel.definitions import check_definitions
+    from kapsa.schemas.cel.rule_compilation import check_definitions
 
     return check_definitions(found.rules, schema)
 
@@ -92,8 +92,8 @@ def unrecognized_formats(schema: Any) -> list[str]:
     format_, type_ = schema.get("format"), schema.get("type") or ""
     if format_:
         known = {
-            "": lambda: formats.is_known(format_),
-            "string": lambda: formats.is_known(format_),
+            "": lambda: string_formats.is_known(format_),
+            "string": lambda: string_formats.is_known(format_),
             "integer": lambda: format_ in ("int32", "int64"),
             "number": lambda: format_ in ("float", "double"),
         }.get(type_)

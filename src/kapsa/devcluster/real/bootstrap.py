@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 
 from kapsa.devcluster.errors import DevClusterError
-from kapsa.devcluster.real.stages import STORAGE_PROVISIONER
+from kapsa.devcluster.real.kwok_stages import STORAGE_PROVISIONER
 
 NODE_RESOURCES = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "1000"}
 

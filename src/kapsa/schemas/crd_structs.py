@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.schemas.field_errors import GoStruct
+from kapsa.schemas.go_format import GoStruct
 
 __all__ = ["rule_struct", "schema_struct", "version_struct"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.embedded.apply.server_side import ApplyConflict, apply, track_update
-from kapsa.devcluster.embedded.apply.versioned import converter
+from kapsa.devcluster.embedded.apply.field_manager import ApplyConflict, apply, track_update
+from kapsa.devcluster.embedded.apply.object_versions import converter
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
 from kapsa.schemas.schema import Schema
 

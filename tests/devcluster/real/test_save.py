@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from kapsa.devcluster.errors import DevClusterError
 from kapsa.devcluster.real.control_plane import RealControlPlane
-from tests.devcluster.real.watching import is_empty, program, until
+from tests.devcluster.real.process_watch import is_empty, program, until
 
 STORE = """#!/bin/sh
 for argument; do case "$argument" in --data-dir=*) store="${argument#*=}";; esac; done

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.schemas.schema_rules import validate_schema
+from kapsa.schemas.crd_schema import validate_schema
 
 PROPERTIES: dict[str, Any] = {
     "min": {"type": "integer"},

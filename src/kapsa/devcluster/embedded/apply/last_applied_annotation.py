@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
+from kapsa.devcluster.embedded.apply.claims import claimed
 from kapsa.devcluster.embedded.apply.comparison import compare
 from kapsa.devcluster.embedded.apply.fieldset import Fields, difference, union
-from kapsa.devcluster.embedded.apply.ownership import claimed
 from kapsa.devcluster.embedded.apply.shape import Shape, TypedError
 from kapsa.devcluster.embedded.apply.typecheck import check
+from kapsa.schemas.go_format import marshal
 
 __all__ = ["LAST_APPLIED", "allowed_fields", "with_last_applied"]
 
@@ -49,15 +49,10 @@ def with_last_applied(obj: Object, applied: Object) -> Object:
     if own and LAST_APPLIED in own:
         rest = {name: value for name, value in own.items() if name != LAST_APPLIED}
         config = {**applied, "metadata": {**applied["metadata"], "annotations": rest}}
-    annotations = {**annotations, LAST_APPLIED: _go_json(config) + "\n"}
+    annotations = {**annotations, LAST_APPLIED: marshal(config) + "\n"}
     if (
         sum(len(name.encode()) + len(value.encode()) for name, value in annotations.items())
         > _ANNOTATIONS_LIMIT
     ):
         del annotations[LAST_APPLIED]
     return {**obj, "metadata": {**metadata, "annotations": annotations}}
-
-
-def _go_json(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
