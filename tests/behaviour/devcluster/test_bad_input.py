@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kapsa.devcluster.embedded import Server
-from kapsa.devcluster.embedded.writing import go_json
+from kapsa.devcluster.wire import go_json
 from tests.devcluster.embedded.api import CONFIGMAPS, CRDS, WIDGET_DEFINITION, WIDGETS, Api
 
 UNRECOGNIZED = "the object provided is unrecognized (must be of type ConfigMap): "

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.embedded.custom.validation import (
+from kapsa.devcluster.embedded.strategies.custom.definition_validation import (
     set_defaults,
     validate_definition,
     validate_definition_update,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kapsa.devcluster.embedded import Server
-from kapsa.devcluster.embedded.reading import label_selectors
-from kapsa.devcluster.embedded.reading.label_selectors import SelectorError
+from kapsa.devcluster.embedded.verbs import label_selectors
+from kapsa.devcluster.embedded.verbs.label_selectors import SelectorError
 from tests.devcluster.embedded.api import CONFIGMAPS, CRDS, PODS, WIDGET_DEFINITION, WIDGETS, Api
 
 LABELS = {"app": "web", "tier": "front", "n": "5", "empty": ""}

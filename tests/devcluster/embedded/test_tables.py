@@ -8,8 +8,8 @@ import pytest
 from kapsa.devcluster.embedded.custom.resources import resources_of
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
-from kapsa.devcluster.embedded.reading.printers import human_duration
-from kapsa.devcluster.embedded.reading.tables import table
+from kapsa.devcluster.embedded.replies.printers import human_duration
+from kapsa.devcluster.embedded.replies.tables import table
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 CREATED = "2026-01-01T11:55:00Z"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from kapsa.devcluster.embedded.codec.written_form import write_as_go, zero_object
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
-from kapsa.devcluster.embedded.writing.written_form import write_as_go, zero_object
 from kapsa.schemas.schema import Schema
 
 REGISTRY = Registry(builtin_resources())

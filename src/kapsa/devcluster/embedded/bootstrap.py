@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.storage.stored_form import stored_form
+from kapsa.devcluster.embedded.codec.stored_form import stored_form
 
 __all__ = ["bootstrap"]
 

@@ -9,11 +9,11 @@ from kapsa.devcluster.embedded.admission.plugins import DefaultStorageClass, Ser
 from kapsa.devcluster.embedded.admission.webhooks import WebhookAdmission
 from kapsa.devcluster.embedded.backend import Attributes, Backend
 from kapsa.devcluster.embedded.bootstrap import bootstrap
+from kapsa.devcluster.embedded.codec.go_yaml import TOO_DEEP
 from kapsa.devcluster.embedded.custom.resources import CustomResources
 from kapsa.devcluster.embedded.documents.router import Documents
 from kapsa.devcluster.embedded.endpoints.resources import ResourceRequest, verb_of
-from kapsa.devcluster.embedded.verbs import Verbs
-from kapsa.devcluster.embedded.writing.go_yaml import TOO_DEEP
+from kapsa.devcluster.embedded.verbs.client import Verbs
 from kapsa.devcluster.faults.gate import FaultGate
 from kapsa.devcluster.faults.plan import FaultPlan
 from kapsa.devcluster.wire import routes

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from kapsa.devcluster.embedded.reading.watch import json_frame
+from kapsa.devcluster.embedded.verbs.watch import json_frame
 from kapsa.devcluster.faults.plan import Answer, Compact, Crash, Delay, Drop, FaultPlan, Freeze, Target
 from kapsa.devcluster.faults.streams import faulty_stream
 from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request

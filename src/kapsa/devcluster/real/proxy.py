@@ -20,10 +20,10 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from kapsa.devcluster.embedded.endpoints.options import parse_query
 from kapsa.devcluster.embedded.endpoints.resources import verb_of
-from kapsa.devcluster.embedded.reading import listing
-from kapsa.devcluster.embedded.reading.watch import single_event
+from kapsa.devcluster.embedded.requests.options import parse_query
+from kapsa.devcluster.embedded.verbs import listing
+from kapsa.devcluster.embedded.verbs.watch import single_event
 from kapsa.devcluster.faults.gate import FaultGate
 from kapsa.devcluster.faults.plan import FaultPlan
 from kapsa.devcluster.wire import routes

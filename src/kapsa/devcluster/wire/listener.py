@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Protocol
 
-from kapsa.devcluster.embedded.writing.bodies import MAXIMUM_BYTES
+from kapsa.devcluster.embedded.codec.bodies import MAXIMUM_BYTES
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request
 from kapsa.devcluster.wire.http import (

@@ -7,7 +7,7 @@ from typing import Any
 
 from kapsa.devcluster import DevCluster
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.verbs import Verbs
+from kapsa.devcluster.embedded.verbs.client import Verbs
 
 Object = dict[str, Any]
 

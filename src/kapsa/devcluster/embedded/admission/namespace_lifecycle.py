@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.storage.stored_form import decode
-from kapsa.devcluster.embedded.writing.deletion import Deletion
-from kapsa.devcluster.embedded.writing.writes import Write
+from kapsa.devcluster.embedded.codec.stored_form import decode
+from kapsa.devcluster.embedded.verbs.deletion import Deletion
+from kapsa.devcluster.embedded.verbs.writes import Write
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.status_errors import Cause
 

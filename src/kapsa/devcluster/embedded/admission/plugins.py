@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.storage.stored_form import decode
-from kapsa.devcluster.embedded.writing import names
-from kapsa.devcluster.embedded.writing.deletion import Deletion
-from kapsa.devcluster.embedded.writing.writes import Write
+from kapsa.devcluster.embedded.codec.stored_form import decode
+from kapsa.devcluster.embedded.kinds import names
+from kapsa.devcluster.embedded.verbs.deletion import Deletion
+from kapsa.devcluster.embedded.verbs.writes import Write
 from kapsa.devcluster.wire import status_errors as errors
 
 __all__ = ["DefaultStorageClass", "ServiceAccounts"]

@@ -12,11 +12,11 @@ from kapsa.devcluster.embedded.admission.webhook_client import CallError, Webhoo
 from kapsa.devcluster.embedded.admission.webhook_match import Asked, Invocation, in_version, invocation_of
 from kapsa.devcluster.embedded.apply.json_patch import json_patch
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Change, Collection
-from kapsa.devcluster.embedded.storage.stored_form import decode
-from kapsa.devcluster.embedded.writing.deletion import Deletion
-from kapsa.devcluster.embedded.writing.writes import Write
+from kapsa.devcluster.embedded.verbs.deletion import Deletion
+from kapsa.devcluster.embedded.verbs.writes import Write
 from kapsa.devcluster.wire.status_errors import ApiError, internal
 from kapsa.schemas.defaulting import apply_defaults
 from kapsa.schemas.pruning import prune

@@ -32,7 +32,7 @@ from kapsa.devcluster.embedded.apply.object_versions import Convert, Versions
 from kapsa.devcluster.embedded.apply.removal import without_given_up
 from kapsa.devcluster.embedded.apply.shape import TypedError
 from kapsa.devcluster.embedded.apply.typecheck import check
-from kapsa.devcluster.embedded.writing.written_form import zero_object
+from kapsa.devcluster.embedded.codec.written_form import zero_object
 from kapsa.devcluster.wire.status_errors import ApiError, bad_request
 from kapsa.schemas.schema import Schema
 

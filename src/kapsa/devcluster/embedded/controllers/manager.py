@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.codec.stored_form import stored_form
 from kapsa.devcluster.embedded.controllers.housekeeping.controllers import HOUSEKEEPING_CONTROLLERS
 from kapsa.devcluster.embedded.controllers.housekeeping.garbage_collector import GarbageCollector
 from kapsa.devcluster.embedded.controllers.housekeeping.namespaces import NamespaceController
@@ -23,8 +24,7 @@ from kapsa.devcluster.embedded.controllers.nodes.node_status import new_node, re
 from kapsa.devcluster.embedded.controllers.nodes.scheduler import Scheduler
 from kapsa.devcluster.embedded.controllers.workloads.controllers import WORKLOAD_CONTROLLERS
 from kapsa.devcluster.embedded.storage.store import Change, Collection
-from kapsa.devcluster.embedded.storage.stored_form import stored_form
-from kapsa.devcluster.embedded.verbs import Verbs
+from kapsa.devcluster.embedded.verbs.client import Verbs
 from kapsa.devcluster.wire.exchange import Reply
 from kapsa.devcluster.workloads import Workloads
 

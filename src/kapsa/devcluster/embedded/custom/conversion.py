@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.admission.webhook_client import CallError, WebhookClient
+from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Stored
-from kapsa.devcluster.embedded.storage.stored_form import decode
 from kapsa.devcluster.wire.status_errors import ApiError
 from kapsa.schemas.pruning import prune
 

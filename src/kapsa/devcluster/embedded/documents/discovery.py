@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo, Subresource
-from kapsa.devcluster.embedded.reading.negotiation import Form
-from kapsa.devcluster.embedded.reading.replies import encode_document
+from kapsa.devcluster.embedded.replies.negotiation import Form
+from kapsa.devcluster.embedded.replies.writer import encode_document
 from kapsa.devcluster.wire.exchange import Reply, Request
 from kapsa.devcluster.wire.status_errors import ApiError
 

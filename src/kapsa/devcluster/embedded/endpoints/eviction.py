@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form
 from kapsa.devcluster.embedded.kinds.labels import matches
-from kapsa.devcluster.embedded.storage.stored_form import decode, stored_form
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.status_errors import Cause
 

@@ -8,20 +8,21 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.codec import bodies
+from kapsa.devcluster.embedded.codec.posted_kinds import decode_delete_options
+from kapsa.devcluster.embedded.codec.strict_decoding import duplicate_fields
 from kapsa.devcluster.embedded.endpoints import reviews, subresources
-from kapsa.devcluster.embedded.endpoints.options import ListOptions, list_options, parse_query, write_options
+from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.reading import listing
-from kapsa.devcluster.embedded.reading.negotiation import Form, negotiate
-from kapsa.devcluster.embedded.reading.replies import Writer, reply_document, warning_header
-from kapsa.devcluster.embedded.reading.selection import selection
-from kapsa.devcluster.embedded.reading.watch import Watch, single_event, too_old, watch_revision
+from kapsa.devcluster.embedded.replies.negotiation import Form, negotiate
+from kapsa.devcluster.embedded.replies.writer import Writer, reply_document, warning_header
+from kapsa.devcluster.embedded.requests.options import ListOptions, list_options, parse_query, write_options
 from kapsa.devcluster.embedded.storage.store import CompactedError, FutureRevisionError, Stored
-from kapsa.devcluster.embedded.writing import bodies, deletion, names, patches, writes
-from kapsa.devcluster.embedded.writing.deletion import DeleteOptions, Deletion
-from kapsa.devcluster.embedded.writing.posted_kinds import decode_delete_options
-from kapsa.devcluster.embedded.writing.strict_decoding import duplicate_fields
-from kapsa.devcluster.embedded.writing.writes import Write
+from kapsa.devcluster.embedded.verbs import deletion, listing, patches, writes
+from kapsa.devcluster.embedded.verbs.deletion import DeleteOptions, Deletion
+from kapsa.devcluster.embedded.verbs.selection import selection
+from kapsa.devcluster.embedded.verbs.watch import Watch, single_event, too_old, watch_revision
+from kapsa.devcluster.embedded.verbs.writes import Write
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, UserInfo
 from kapsa.devcluster.wire.routes import Route

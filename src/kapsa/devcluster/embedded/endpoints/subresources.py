@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kapsa.devcluster.embedded.codec import bodies
+from kapsa.devcluster.embedded.codec.posted_kinds import BINDING, EVICTION, SCALE, decode_posted
+from kapsa.devcluster.embedded.codec.scale import scale_of, with_replicas
+from kapsa.devcluster.embedded.codec.typed_decoding import DecodingError, check_types
+from kapsa.devcluster.embedded.codec.version_conversion import from_storage
 from kapsa.devcluster.embedded.endpoints.eviction import take_from_budget
-from kapsa.devcluster.embedded.endpoints.scale import scale_of, with_replicas
-from kapsa.devcluster.embedded.kinds.conversion import from_storage
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
-from kapsa.devcluster.embedded.reading.negotiation import negotiate
-from kapsa.devcluster.embedded.reading.replies import reply_document
-from kapsa.devcluster.embedded.writing import bodies, deletion, patches, writes
-from kapsa.devcluster.embedded.writing.deletion import DeleteOptions, Deletion
-from kapsa.devcluster.embedded.writing.posted_kinds import BINDING, EVICTION, SCALE, decode_posted
-from kapsa.devcluster.embedded.writing.typed_decoding import DecodingError, check_types
-from kapsa.devcluster.embedded.writing.writes import Transform, Write
+from kapsa.devcluster.embedded.replies.negotiation import negotiate
+from kapsa.devcluster.embedded.replies.writer import reply_document
+from kapsa.devcluster.embedded.verbs import deletion, patches, writes
+from kapsa.devcluster.embedded.verbs.deletion import DeleteOptions, Deletion
+from kapsa.devcluster.embedded.verbs.writes import Transform, Write
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Reply
 from kapsa.schemas.go_format import quote

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.custom.strategy import CustomResourceStrategy, DefinitionStrategy
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.strategies.builtin.addresses import Addresses
 from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy
@@ -16,6 +15,7 @@ from kapsa.devcluster.embedded.strategies.cluster.storage import (
     PersistentVolumeStrategy,
     StorageClassStrategy,
 )
+from kapsa.devcluster.embedded.strategies.custom.strategy import CustomResourceStrategy, DefinitionStrategy
 from kapsa.devcluster.embedded.strategies.network.endpoints import EndpointSliceStrategy, EndpointsStrategy
 from kapsa.devcluster.embedded.strategies.network.networking import (
     IngressClassStrategy,
@@ -28,6 +28,7 @@ from kapsa.devcluster.embedded.strategies.policy.disruptions import PodDisruptio
 from kapsa.devcluster.embedded.strategies.policy.limits import LimitRangeStrategy, ResourceQuotaStrategy
 from kapsa.devcluster.embedded.strategies.policy.rbac import RoleBindingStrategy, RoleStrategy
 from kapsa.devcluster.embedded.strategies.policy.webhooks import WebhookConfigurationStrategy
+from kapsa.devcluster.embedded.strategies.strategy import Strategy
 from kapsa.devcluster.embedded.strategies.workloads.apps import (
     ControllerRevisionStrategy,
     DaemonSetStrategy,
@@ -38,7 +39,6 @@ from kapsa.devcluster.embedded.strategies.workloads.apps import (
 )
 from kapsa.devcluster.embedded.strategies.workloads.autoscaling import HorizontalPodAutoscalerStrategy
 from kapsa.devcluster.embedded.strategies.workloads.batch import CronJobStrategy, JobStrategy
-from kapsa.devcluster.embedded.writing.strategy import Strategy
 
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"

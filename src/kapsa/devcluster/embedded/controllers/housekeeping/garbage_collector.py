@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.controllers.machinery.kinds import Object
 from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue, Retry
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Change, Collection, Stored
-from kapsa.devcluster.embedded.storage.stored_form import decode
-from kapsa.devcluster.embedded.verbs import Verbs
-from kapsa.devcluster.embedded.writing.deletion import FOREGROUND, ORPHAN
+from kapsa.devcluster.embedded.verbs.client import Verbs
+from kapsa.devcluster.embedded.verbs.deletion import FOREGROUND, ORPHAN
 from kapsa.devcluster.wire.status_errors import ApiError
 
 Place = tuple[str, str, str]

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form, with_revision
 from kapsa.devcluster.embedded.controllers.machinery.conditions import find
 from kapsa.devcluster.embedded.controllers.machinery.kinds import NAMESPACE, Object
 from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue, Retry
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Change, Collection
-from kapsa.devcluster.embedded.storage.stored_form import decode, stored_form, with_revision
 from kapsa.devcluster.embedded.strategies.cluster.namespaces import FINALIZER
-from kapsa.devcluster.embedded.verbs import Verbs
-from kapsa.devcluster.embedded.writing.deletion import remove
+from kapsa.devcluster.embedded.verbs.client import Verbs
+from kapsa.devcluster.embedded.verbs.deletion import remove
 from kapsa.devcluster.wire.status_errors import ApiError
 
 _FINE: tuple[tuple[str, str, str], ...] = (

@@ -6,11 +6,11 @@ from collections import OrderedDict
 from typing import Any
 
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.codec.stored_form import stored_form
 from kapsa.devcluster.embedded.controllers.machinery.kinds import EVENT, Object
 from kapsa.devcluster.embedded.controllers.machinery.plan import Note
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
-from kapsa.devcluster.embedded.storage.stored_form import stored_form
-from kapsa.devcluster.embedded.verbs import Verbs
+from kapsa.devcluster.embedded.verbs.client import Verbs
 from kapsa.devcluster.wire.status_errors import ApiError
 
 _REMEMBERED = 4096

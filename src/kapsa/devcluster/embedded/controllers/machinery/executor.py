@@ -16,7 +16,7 @@ from kapsa.devcluster.embedded.controllers.machinery.plan import (
 )
 from kapsa.devcluster.embedded.controllers.machinery.queue import Retry
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.verbs import Verbs
+from kapsa.devcluster.embedded.verbs.client import Verbs
 from kapsa.devcluster.wire.exchange import UserInfo
 from kapsa.devcluster.wire.status_errors import ApiError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sized
 
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.controllers.machinery.kinds import (
     CONTROLLER_REVISION,
     JOB,
@@ -15,7 +16,6 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import (
 )
 from kapsa.devcluster.embedded.controllers.machinery.ownership import controller_uid
 from kapsa.devcluster.embedded.storage.store import Change, Collection, Stored
-from kapsa.devcluster.embedded.storage.stored_form import decode
 
 _INDEXED = (POD, REPLICA_SET, JOB, CONTROLLER_REVISION)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form, with_revision
 from kapsa.devcluster.embedded.controllers.machinery.conditions import find
 from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
 from kapsa.devcluster.embedded.controllers.machinery.kinds import NODE, POD, Object
@@ -14,7 +15,6 @@ from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue,
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render, seconds_since
 from kapsa.devcluster.embedded.controllers.machinery.view import View
 from kapsa.devcluster.embedded.controllers.nodes import placement
-from kapsa.devcluster.embedded.storage.stored_form import decode, stored_form, with_revision
 from kapsa.devcluster.workloads import Workloads
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kapsa.devcluster.embedded.writing import names
+from kapsa.devcluster.embedded.kinds import names
 from kapsa.schemas.field_errors import FieldError, invalid, not_supported, render_value, required
 
 _PERCENT = re.compile(r"^[0-9]+%$")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.strategies.builtin import rules
 from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
-from kapsa.devcluster.embedded.writing import names
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid, not_supported, required
 
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")

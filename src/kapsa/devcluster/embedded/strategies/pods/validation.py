@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.strategies.builtin import rules
 from kapsa.devcluster.embedded.strategies.pods.volumes import validate_mounts, validate_volumes
-from kapsa.devcluster.embedded.writing import names
 from kapsa.schemas.field_errors import (
     FieldError,
     duplicate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kapsa.devcluster.embedded.writing import names
+from kapsa.devcluster.embedded.kinds import names
 from kapsa.schemas.go_format import quote
 from kapsa.schemas.quantities import parse
 

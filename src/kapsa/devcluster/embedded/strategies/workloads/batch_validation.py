@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.kinds.labels import matches
 from kapsa.devcluster.embedded.strategies.builtin import rules
 from kapsa.devcluster.embedded.strategies.pods.validation import validate_template
 from kapsa.devcluster.embedded.strategies.workloads.schedule import parse
-from kapsa.devcluster.embedded.writing import names
 from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required
 
 Object = dict[str, Any]

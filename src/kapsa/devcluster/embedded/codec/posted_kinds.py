@@ -1,0 +1,86 @@
+"""Kinds that are sent to be acted on and never stored: Scale, Eviction, Binding and DeleteOptions."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kapsa.devcluster.embedded.codec import bodies
+from kapsa.devcluster.embedded.codec.typed_decoding import DecodingError, check_types
+from kapsa.devcluster.embedded.kinds.builtins import definition_name
+from kapsa.devcluster.embedded.kinds.definitions import definitions
+from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.wire.status_errors import bad_request
+from kapsa.schemas.go_format import quote
+from kapsa.schemas.schema import Schema
+
+__all__ = ["BINDING", "EVICTION", "SCALE", "decode_delete_options", "decode_posted"]
+
+Object = dict[str, Any]
+
+
+def _posted(group: str, version: str, kind: str, definition: str = "") -> ResourceInfo:
+    name = definition or definition_name(group, version, kind)
+    load = partial(_schema, name)
+    return ResourceInfo(
+        group=group, version=version, resource="", kind=kind, namespaced=True, load_schema=load
+    )
+
+
+def _schema(name: str) -> Schema:
+    return definitions().schema(name)
+
+
+SCALE = _posted("autoscaling", "v1", "Scale")
+EVICTION = _posted("policy", "v1", "Eviction")
+BINDING = _posted("", "v1", "Binding")
+_DELETE_OPTIONS = _posted(
+    "", "v1", "DeleteOptions", definition="io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+)
+_NAMED_TYPES = {"propagationPolicy": "v1.DeletionPropagation", "preconditions.uid": "types.UID"}
+"""Strings that have a name of their own in Go."""
+
+
+def decode_posted(body: bytes, content_type: str, kind: ResourceInfo, registry: Registry) -> Object:
+    """A body that must be of this kind.
+
+    :raises ApiError: 400 or 415 when it is something else.
+    """
+    decoded = bodies.decode_object(body, content_type, kind)
+    posted = bodies.check_kind(decoded, kind, registry, body)
+    try:
+        check_types(kind.schema or Schema(), posted, kind)
+    except DecodingError as error:
+        raise bad_request(
+            f"{kind.kind} in version {quote(kind.version)} cannot be handled as a {kind.kind}: {error}"
+        ) from None
+    return posted
+
+
+def decode_delete_options(body: bytes, content_type: str) -> Object:
+    """The options in the body of a DELETE.
+
+    :raises ApiError: 400 or 415 when it holds something else.
+    """
+    decoded = bodies.decode(body, content_type)
+    if decoded is None:
+        return {}
+    if not isinstance(decoded, dict):
+        raise bad_request(bodies.no_object(decoded))
+    if why := bodies.malformed_type(decoded):
+        raise bad_request(why)
+    kind = decoded.get("kind") or "DeleteOptions"
+    if kind != "DeleteOptions":
+        raise bad_request(bodies.unknown_kind(decoded.get("apiVersion") or "meta.k8s.io/v1", kind))
+    try:
+        check_types(_DELETE_OPTIONS.schema or Schema(), decoded, _DELETE_OPTIONS)
+    except DecodingError as error:
+        raise bad_request(_with_named_type(str(error))) from None
+    return decoded
+
+
+def _with_named_type(message: str) -> str:
+    for path, name in _NAMED_TYPES.items():
+        if message.endswith(f".{path} of type string"):
+            return message.removesuffix("string") + name
+    return message

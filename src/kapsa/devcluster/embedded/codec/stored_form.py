@@ -1,0 +1,50 @@
+"""Between Python objects and their stored bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.storage.store import Stored
+from kapsa.devcluster.embedded.verbs import metadata
+
+__all__ = ["decode", "stored_form", "with_revision"]
+
+Object = dict[str, Any]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_NO_LABELS: dict[str, str] = {}
+
+
+def decode(stored: Stored) -> Object:
+    """A fresh copy of a stored object, to read or change."""
+    found: Object = _decode(stored.body)
+    return found
+
+
+def stored_form(info: ResourceInfo, obj: Object, revision: int) -> Stored:
+    """An object as the store keeps it. Its own resourceVersion must say the same revision."""
+    obj = metadata.canonical(info, obj)
+    meta = obj["metadata"]
+    namespace, name = meta.get("namespace", ""), meta["name"]
+    return Stored(
+        info.object_key(namespace, name),
+        namespace,
+        name,
+        meta["uid"],
+        revision,
+        meta.get("labels") or _NO_LABELS,
+        _encode(obj),
+    )
+
+
+def with_revision(stored: Stored, revision: int) -> Stored:
+    """The same object, at another revision."""
+    # The first resourceVersion of an encoded object is its own: see metadata.canonical.
+    body = stored.body.replace(
+        b'"resourceVersion":"%d"' % stored.revision, b'"resourceVersion":"%d"' % revision, 1
+    )
+    return Stored(stored.key, stored.namespace, stored.name, stored.uid, revision, stored.labels, body)

@@ -1,1 +1,0 @@
-"""Reading: lists, watches, selectors, and the form a reply takes."""

@@ -1,0 +1,1 @@
+"""Replies: objects, lists and tables in the form that the client accepts."""

@@ -1,0 +1,155 @@
+"""Tables (meta.k8s.io Table): what `kubectl get` prints, made by the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded.kinds.definitions import column_descriptions
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.replies.jsonpath import JsonPathError, find
+from kapsa.devcluster.embedded.replies.printers import Column, Printer, human_duration, printer_of
+from kapsa.schemas import field_errors
+
+__all__ = ["table"]
+
+Object = dict[str, Any]
+_NAME = Column("Name", format="name")
+_POD_ENDS = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+
+
+def table(
+    info: ResourceInfo,
+    objects: Iterable[Object],
+    metadata: Object,
+    *,
+    now: datetime,
+    include: str = "Metadata",
+    version: str = "v1",
+    headers: bool = True,
+) -> Object:
+    """A Table of `objects`.
+
+    :param include: what rows carry of their objects: None, Metadata or Object (the `includeObject` parameter).
+    :param headers: whether the columns are described; the later events of a watch leave that out.
+    """
+    printer = _printer(info)
+    rows = [_row(info, printer, obj, now, include, version) for obj in objects]
+    return {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": metadata,
+        "columnDefinitions": msgspec.to_builtins(printer.columns) if headers else None,
+        "rows": rows,
+    }
+
+
+def _row(
+    info: ResourceInfo, printer: Printer, obj: Object, now: datetime, include: str, version: str
+) -> Object:
+    row: Object = {"cells": printer.cells(obj, now)}
+    phase = (obj.get("status") or {}).get("phase") if info.kind == "Pod" and not info.group else None
+    if phase in _POD_ENDS:
+        ended = {"type": "Completed", "status": "True", "reason": phase, "message": _POD_ENDS[phase]}
+        row["conditions"] = [ended]
+    if include == "Object":
+        row["object"] = obj
+    elif include == "None":
+        row["object"] = None
+    else:
+        api_version = f"meta.k8s.io/{version}"
+        row["object"] = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": api_version,
+            "metadata": obj["metadata"],
+        }
+    return row
+
+
+def _printer(info: ResourceInfo) -> Printer:
+    return _custom_printer(info) if info.is_custom else _builtin_printer(info.group, info.resource)
+
+
+@cache
+def _builtin_printer(group: str, resource: str) -> Printer:
+    printer = printer_of(group, resource) or _PLAIN
+    texts = column_descriptions().get(f"{group}/{resource}", ())
+    if len(texts) != len(printer.columns):
+        return printer
+    described = zip(printer.columns, texts, strict=True)
+    columns = [msgspec.structs.replace(column, description=text) for column, text in described]
+    return Printer(tuple(columns), printer.cells)
+
+
+def _plain(obj: Object, now: datetime) -> list[Any]:
+    return [obj["metadata"].get("name", ""), obj["metadata"].get("creationTimestamp")]
+
+
+_PLAIN = Printer((_NAME, Column("Created At", type="date")), _plain)
+
+
+def _custom_printer(info: ResourceInfo) -> Printer:
+    """The printer of a custom resource: its definition's columns, or its age when it has none."""
+    name, created = _builtin_printer("", "serviceaccounts").columns
+    declared: list[Object] = []
+    for version in (info.definition or {}).get("spec", {}).get("versions", ()):
+        if version["name"] == info.version:
+            declared = version.get("additionalPrinterColumns") or []
+    if not declared:
+        path, text = ".metadata.creationTimestamp", created.description
+        declared = [{"name": "Age", "type": "date", "jsonPath": path, "description": text}]
+    columns = tuple(
+        Column(
+            column["name"],
+            column["type"],
+            column.get("format", ""),
+            column.get("description")
+            or f"Custom resource definition column (in JSONPath format): {column['jsonPath']}",
+            column.get("priority", 0),
+        )
+        for column in declared
+    )
+
+    def cells(obj: Object, now: datetime) -> list[Any]:
+        found = [_custom_cell(column, obj, now) for column in declared]
+        return [obj["metadata"].get("name", ""), *found]
+
+    return Printer((name, *columns), cells)
+
+
+def _custom_cell(column: Object, obj: Object, now: datetime) -> Any:
+    try:
+        found = find(column["jsonPath"], obj)
+    except JsonPathError:
+        return None
+    if not found:
+        return None
+    value = found[0]
+    match column["type"]:
+        case "string":
+            return value if isinstance(value, str) else _text(value)
+        case "integer" if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return int(value)
+        case "number" if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return value
+        case "boolean" if isinstance(value, bool):
+            return value
+        case "date" if isinstance(value, str):
+            return _age(value, now)
+    return None
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else field_errors.render_value(value)
+
+
+def _age(value: str, now: datetime) -> str:
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return "<invalid>"
+    return human_duration(now - moment) if moment.tzinfo is not None else "<invalid>"

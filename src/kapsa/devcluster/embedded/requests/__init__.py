@@ -1,0 +1,1 @@
+"""Requests: options, writes and deletions as typed values."""

@@ -1,0 +1,1 @@
+"""Verbs: create, update, patch, delete, list and watch, from a typed request to the store."""

@@ -1,0 +1,194 @@
+"""The fieldSelector query: ``status.phase=Running,metadata.name!=x``, with the fields each kind offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.storage.store import Stored
+from kapsa.devcluster.embedded.verbs.label_selectors import SelectorError
+
+__all__ = ["FieldMatcher", "parse"]
+
+FieldMatcher = Callable[[Stored], bool]
+Term = tuple[str, bool, str]
+"""Field, whether it must equal, value."""
+
+_POD_FIELDS = (
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+)
+_EVENT_FIELDS = (
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+)
+_FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "pods"): _POD_FIELDS,
+    ("", "events"): _EVENT_FIELDS,
+    ("events.k8s.io", "events"): (
+        "regarding.kind",
+        "regarding.namespace",
+        "regarding.name",
+        "regarding.uid",
+        "regarding.apiVersion",
+        "regarding.resourceVersion",
+        "regarding.fieldPath",
+        "reason",
+        "reportingController",
+        "type",
+    ),
+    ("", "secrets"): ("type",),
+    ("", "services"): ("spec.clusterIP", "spec.type"),
+    ("", "namespaces"): ("status.phase",),
+    ("", "nodes"): ("spec.unschedulable",),
+    ("", "replicationcontrollers"): ("status.replicas",),
+    ("apps", "replicasets"): ("status.replicas",),
+    ("batch", "jobs"): ("status.successful",),
+    ("certificates.k8s.io", "certificatesigningrequests"): ("spec.signerName",),
+    ("certificates.k8s.io", "clustertrustbundles"): ("spec.signerName",),
+    ("resource.k8s.io", "resourceslices"): ("spec.nodeName", "spec.driver"),
+}
+_DEFAULTS = {"spec.hostNetwork": "false", "spec.unschedulable": "false", "status.replicas": "0"}
+
+
+def parse(text: str, info: ResourceInfo) -> tuple[FieldMatcher | None, str]:
+    """The selector as a predicate on stored objects, and the one name it asks for, if it asks for one.
+
+    :raises SelectorError: when it is not a selector, or names a field that the kind does not offer.
+    """
+    terms = [_term(part, text) for part in sorted(_split(text)) if part]
+    if not terms:
+        return None, ""
+    offered = _FIELDS.get((info.group, info.resource), ()) + _declared(info)
+    for field, _, _ in terms:
+        if field not in ("metadata.name", "metadata.namespace") and field not in offered:
+            raise SelectorError(_unsupported(field, info))
+    name = next((value for field, equal, value in terms if field == "metadata.name" and equal), "")
+    matchers = [_matcher(term, info) for term in terms]
+    if len(matchers) == 1:
+        return matchers[0], name
+    return (lambda stored: all(matcher(stored) for matcher in matchers)), name
+
+
+def _declared(info: ResourceInfo) -> tuple[str, ...]:
+    """The selectableFields of a custom resource's version."""
+    if info.definition is None:
+        return ()
+    for version in info.definition["spec"]["versions"]:
+        if version["name"] == info.version:
+            return tuple(field["jsonPath"].lstrip(".") for field in version.get("selectableFields") or ())
+    return ()
+
+
+def _unsupported(field: str, info: ResourceInfo) -> str:
+    if info.is_custom:
+        return f"field label not supported: {field}"
+    known = (info.group, info.resource) in _FIELDS
+    if known:
+        return f"field label not supported: {field}"
+    return f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+
+
+def _split(text: str) -> list[str]:
+    """Terms between commas; an escaped comma belongs to its term."""
+    terms, current, escaped = [], "", False
+    for character in text:
+        if character == "," and not escaped:
+            terms.append(current)
+            current = ""
+            continue
+        escaped = character == "\\" and not escaped
+        current += character
+    return [*terms, current]
+
+
+def _term(part: str, text: str) -> Term:
+    for index in range(len(part)):
+        for operator in ("!=", "==", "="):
+            if part.startswith(operator, index):
+                return part[:index], operator != "!=", _unescape(part[index + len(operator) :])
+    raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
+
+
+def _unescape(value: str) -> str:
+    result, escaped = "", False
+    for character in value:
+        if escaped:
+            if character not in "\\,=":
+                raise SelectorError(f"invalid field selector: invalid escape sequence: \\{character}")
+            result, escaped = result + character, False
+        elif character == "\\":
+            escaped = True
+        elif character in ",=":
+            raise SelectorError(f"invalid field selector: unescaped character in value: {ord(character)}")
+        else:
+            result += character
+    if escaped:
+        raise SelectorError("invalid field selector: invalid escape sequence: \\")
+    return result
+
+
+def _matcher(term: Term, info: ResourceInfo) -> FieldMatcher:
+    field, equal, value = term
+    if field == "metadata.name":
+        return lambda stored: (stored.name == value) == equal
+    if field == "metadata.namespace":
+        return lambda stored: (stored.namespace == value) == equal
+    path = field.split(".")
+    default = _DEFAULTS.get(field, "")
+    special = _SPECIAL.get((info.group, info.resource, field))
+
+    def matches(stored: Stored) -> bool:
+        decoded = msgspec.json.decode(stored.body)
+        found = special(decoded) if special else _lookup(decoded, path, default)
+        return (found == value) == equal
+
+    return matches
+
+
+def _lookup(value: Any, path: list[str], default: str) -> str:
+    for step in path:
+        if not isinstance(value, Mapping) or step not in value:
+            return default
+        value = value[step]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _pod_ip(pod: Mapping[str, Any]) -> str:
+    addresses = pod.get("status", {}).get("podIPs") or ()
+    return str(addresses[0]["ip"]) if addresses else ""
+
+
+def _event_source(event: Mapping[str, Any]) -> str:
+    return str((event.get("source") or {}).get("component") or event.get("reportingComponent", ""))
+
+
+def _job_successful(job: Mapping[str, Any]) -> str:
+    return str(job.get("status", {}).get("succeeded", 0))
+
+
+_SPECIAL: dict[tuple[str, str, str], Callable[[Mapping[str, Any]], str]] = {
+    ("", "pods", "status.podIP"): _pod_ip,
+    ("", "events", "source"): _event_source,
+    ("batch", "jobs", "status.successful"): _job_successful,
+}

@@ -1,0 +1,268 @@
+"""Object metadata: its canonical order, what a create and an update may set, and its validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from kapsa.devcluster.embedded.kinds import names
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.wire.status_errors import bad_request
+from kapsa.schemas import field_errors, go_format
+from kapsa.schemas.field_errors import FieldError
+from kapsa.schemas.go_format import GoStruct
+
+__all__ = [
+    "canonical",
+    "check_namespace",
+    "initialize",
+    "is_deleted",
+    "keep_system_fields",
+    "timestamp",
+    "validate",
+    "validate_change",
+    "wipe_system_fields",
+]
+
+Object = dict[str, Any]
+
+# Everything a user writes freely comes after resourceVersion, so that the first `"resourceVersion":"` of an encoded
+# object is always the system's own.
+_ORDER = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
+_IMMUTABLE = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+_OWNER_ORDER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+_ZERO_MATTERS = "deletionGracePeriodSeconds"
+_ANNOTATIONS_LIMIT = 256 * 1024
+_ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
+_STANDARD_FINALIZERS = (_ORPHAN, _FOREGROUND, "kubernetes")
+
+
+def canonical(info: ResourceInfo, obj: Object) -> Object:
+    """The object as it is stored: type, metadata, then the rest; empty metadata left out."""
+    metadata = obj["metadata"]
+    ordered = {}
+    for field in _ORDER:
+        value = metadata.get(field)
+        if value or (field == _ZERO_MATTERS and value == 0 and value is not None):
+            ordered[field] = value
+    result = {"apiVersion": info.storage_api_version, "kind": info.kind, "metadata": ordered}
+    for key, value in obj.items():
+        if key not in result:
+            result[key] = value
+    return result
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 in whole seconds, as metav1.Time prints."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def is_deleted(obj: Object) -> bool:
+    """Whether deletion of the object has begun."""
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def check_namespace(info: ResourceInfo, obj: Object, namespace: str) -> None:
+    """Fill the object's namespace from the request, or refuse another one."""
+    metadata = obj["metadata"]
+    given = metadata.get("namespace") or ""
+    expected = namespace if info.namespaced else ""
+    if not given:
+        if expected:
+            metadata["namespace"] = expected
+    elif not info.namespaced:
+        # The real server ignores the namespace of an object that has none.
+        metadata.pop("namespace")
+    elif given != expected:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def wipe_system_fields(obj: Object) -> None:
+    """Forget what a client says of fields that the system alone sets on a new object."""
+    for field in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        obj["metadata"].pop(field, None)
+
+
+def initialize(obj: Object, *, uid: str, now: str) -> None:
+    """Set what the system alone sets on a new object."""
+    obj["metadata"] |= {"uid": uid, "creationTimestamp": now}
+
+
+def keep_system_fields(obj: Object, old: Object) -> None:
+    """Carry over what an update can never change."""
+    metadata, before = obj["metadata"], old["metadata"]
+    metadata.pop("selfLink", None)
+    if not metadata.get("uid"):
+        metadata["uid"] = before["uid"]
+    metadata["creationTimestamp"] = before["creationTimestamp"]
+    if "generation" in before:
+        metadata["generation"] = before["generation"]
+    else:
+        metadata.pop("generation", None)
+    if before.get("deletionTimestamp"):
+        metadata["deletionTimestamp"] = before["deletionTimestamp"]
+    if (
+        before.get("deletionGracePeriodSeconds") is not None
+        and metadata.get("deletionGracePeriodSeconds") is None
+    ):
+        metadata["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
+
+
+def validate(info: ResourceInfo, obj: Object, validator: names.NameValidator) -> list[FieldError]:
+    """What is wrong with the metadata of an object."""
+    metadata = obj["metadata"]
+    errors: list[FieldError] = []
+    generate_name, name = metadata.get("generateName"), metadata.get("name")
+    if generate_name:
+        errors += _invalid("generateName", generate_name, validator(generate_name, True))
+    if not name:
+        errors.append(field_errors.required("metadata.name", "name or generateName is required"))
+    else:
+        errors += _invalid("name", name, validator(name, False))
+    if info.namespaced:
+        namespace = metadata.get("namespace", "")
+        errors += _invalid("namespace", namespace, names.dns1123_label(namespace))
+    if metadata.get("labels"):
+        errors.extend(_labels(metadata["labels"]))
+    if metadata.get("annotations"):
+        errors.extend(_annotations(metadata["annotations"]))
+    if metadata.get("ownerReferences"):
+        errors.extend(_owners(metadata["ownerReferences"]))
+    if metadata.get("finalizers"):
+        errors.extend(_finalizers(metadata["finalizers"]))
+        if not info.is_custom:
+            errors.extend(_finalizer_names(metadata["finalizers"]))
+    return errors
+
+
+def validate_change(info: ResourceInfo, obj: Object, old: Object) -> list[FieldError]:
+    """What is wrong with the metadata of an update: checked for every kind, and once more by the kind itself."""
+    common = validate(info, obj, names.path_segment)
+    change = _validate_update(obj, old)
+    return [*common, *change, *change, *([] if info.is_custom else common)]
+
+
+def _invalid(field: str, value: Any, problems: list[str]) -> list[FieldError]:
+    return [field_errors.invalid(f"metadata.{field}", value, problem) for problem in problems]
+
+
+def _labels(labels: Mapping[str, str]) -> list[FieldError]:
+    errors = []
+    for key, value in labels.items():
+        errors += _invalid("labels", key, names.label_key(key))
+        errors += _invalid("labels", value, names.label_value(value))
+    return errors
+
+
+def _annotations(annotations: Mapping[str, str]) -> list[FieldError]:
+    errors = []
+    size = 0
+    for key, value in annotations.items():
+        size += len(key.encode()) + len(value.encode())
+        errors += _invalid("annotations", key, names.label_key(key.lower()))
+    if size > _ANNOTATIONS_LIMIT:
+        errors.append(field_errors.too_long("metadata.annotations", _ANNOTATIONS_LIMIT))
+    return errors
+
+
+def _owners(references: list[dict[str, Any]]) -> list[FieldError]:
+    path = "metadata.ownerReferences"
+    errors = []
+    controller = ""
+    references = [
+        GoStruct({field: reference[field] for field in _OWNER_ORDER if field in reference})
+        for reference in references
+    ]
+    for reference in references:
+        api_version = reference.get("apiVersion", "")
+        if not api_version:
+            errors.append(
+                field_errors.invalid(f"{path}.apiVersion", api_version, "version must not be empty")
+            )
+        errors += [
+            field_errors.invalid(f"{path}.{field}", "", "must not be empty")
+            for field in ("kind", "name", "uid")
+            if not reference.get(field)
+        ]
+        if (api_version, reference.get("kind")) == ("v1", "Event"):
+            detail = "/v1, Kind=Event is disallowed from being an owner"
+            errors.append(field_errors.invalid(path, reference, detail))
+        if reference.get("controller"):
+            current = f"{reference.get('kind', '')}/{reference.get('name', '')}"
+            if controller:
+                detail = (
+                    'Only one reference can have Controller set to true. Found "true" in references for '
+                    f"{controller} and {current}"
+                )
+                errors.append(field_errors.invalid(path, references, detail))
+            else:
+                controller = current
+    return errors
+
+
+def _finalizers(finalizers: list[str]) -> list[FieldError]:
+    path = "metadata.finalizers"
+    errors = [
+        field_errors.invalid(path, finalizer, problem)
+        for finalizer in finalizers
+        for problem in names.label_key(finalizer)
+    ]
+    if _ORPHAN in finalizers and _FOREGROUND in finalizers:
+        detail = f"finalizer {_ORPHAN} and {_FOREGROUND} cannot be both set"
+        errors.append(field_errors.invalid(path, finalizers, detail))
+    return errors
+
+
+def _finalizer_names(finalizers: list[str]) -> list[FieldError]:
+    detail = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        field_errors.invalid(f"metadata.finalizers[{index}]", finalizer, detail)
+        for index, finalizer in enumerate(finalizers)
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS
+    ]
+
+
+def _validate_update(obj: Object, old: Object) -> list[FieldError]:
+    """What an update may not do to metadata."""
+    metadata, before = obj["metadata"], old["metadata"]
+    errors = []
+    if before.get("deletionTimestamp"):
+        extra = sorted(set(metadata.get("finalizers") or ()) - set(before.get("finalizers") or ()))
+        if extra:
+            listed = ", ".join(go_format.quote(finalizer) for finalizer in extra)
+            detail = (
+                "no new finalizers can be added if the object is being deleted, "
+                f"found new finalizers []string{{{listed}}}"
+            )
+            errors.append(field_errors.forbidden("metadata.finalizers", detail))
+    for field in _IMMUTABLE:
+        after = metadata.get(field)
+        if after != before.get(field):
+            shown = after or "" if field in ("name", "namespace", "uid") else after
+            errors += _invalid(field, shown, ["field is immutable"])
+    return errors

@@ -1,0 +1,199 @@
+"""WATCH: a position in a collection's window, turned into a stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+import msgspec
+
+from kapsa.devcluster.embedded.codec.stored_form import with_revision
+from kapsa.devcluster.embedded.requests.options import ListOptions
+from kapsa.devcluster.embedded.storage.store import Change, Collection, CompactedError, Store, Stored
+from kapsa.devcluster.embedded.verbs.selection import Selection
+from kapsa.devcluster.wire.status_errors import ApiError, expired
+from kapsa.schemas.go_format import quote
+
+__all__ = ["Watch", "single_event", "too_old", "watch_revision"]
+
+BOOKMARK_SECONDS = 60.0
+_LONGEST_REVISION = 19
+_END_OF_LIST = "k8s.io/initial-events-end"
+
+View = Callable[[Stored], bytes]
+"""How one object is written for this client."""
+
+
+class Watch:
+    """One client's watch: iterate over it for encoded events, several at a time when it lags."""
+
+    def __init__(
+        self,
+        store: Store,
+        collection: Collection,
+        chosen: Selection,
+        options: ListOptions,
+        *,
+        bookmark: Callable[[int, dict[str, str]], bytes],
+        view: View | None = None,
+        prepare: Callable[[Iterable[Stored]], Awaitable[None]] | None = None,
+        frame: Callable[[str, bytes], bytes] | None = None,
+        timeout: float,
+    ) -> None:
+        self._store = store
+        self._collection = collection
+        self._chosen = chosen
+        self._options = options
+        self._bookmark = bookmark
+        self._view = view
+        self._prepare = prepare
+        self._frame = frame or json_frame
+        self._timeout = timeout
+        self._position = 0
+        self._initial: list[Stored] = []
+        self._list_revision = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    def open(self) -> None:
+        """Take the starting position.
+
+        :raises CompactedError: when it lies before the window.
+        """
+        options = self._options
+        revision = options.resource_version
+        start = watch_revision(revision)
+        newest = revision in ("", "0")
+        if options.send_initial_events or (options.send_initial_events is None and newest):
+            self._initial = self._chosen.filter(self._collection.current(self._chosen.prefix))
+            self._position = self._collection.end
+            self._list_revision = self._store.revision
+        elif newest:
+            self._position = self._collection.end
+        else:
+            self._position = self._collection.position_after(start)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Encoded events until the time is up, the client goes, or the watcher falls out of the window."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout
+        bookmarks = self._options.allow_bookmarks
+        next_bookmark = loop.time() + BOOKMARK_SECONDS
+        if self._initial or self._options.send_initial_events:
+            if self._prepare is not None:
+                await self._prepare(self._initial)
+            yield self._initial_events()
+        timer: asyncio.TimerHandle | None = None
+        try:
+            while True:
+                try:
+                    changes = self._collection.read(self._position)
+                except CompactedError as error:
+                    yield self._frame("ERROR", msgspec.json.encode(too_old(error).status()))
+                    return
+                self._position += len(changes)
+                if changes:
+                    if self._prepare is not None:
+                        await self._prepare([change.object for change in changes])
+                    encoded = self._encode_changes(changes)
+                    if encoded:
+                        yield encoded
+                    continue
+                now = loop.time()
+                if now >= deadline:
+                    return
+                if bookmarks and now >= next_bookmark:
+                    next_bookmark = now + BOOKMARK_SECONDS
+                    yield self._frame("BOOKMARK", self._bookmark(self._store.revision, {}))
+                    continue
+                wake_at = min(deadline, next_bookmark) if bookmarks else deadline
+                if timer is None or timer.when() != wake_at:
+                    if timer is not None:
+                        timer.cancel()
+                    timer = loop.call_at(wake_at, self._wake)
+                await self._changed()
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if self._waiter is not None:
+                self._collection.forget(self._waiter)
+
+    async def _changed(self) -> None:
+        self._waiter = self._collection.changed()
+        await self._waiter
+        self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _initial_events(self) -> bytes:
+        frames = [self._event("ADDED", stored) for stored in self._initial]
+        self._initial = []
+        if self._options.send_initial_events and self._options.allow_bookmarks:
+            end = self._bookmark(self._list_revision, {_END_OF_LIST: "true"})
+            frames.append(self._frame("BOOKMARK", end))
+        return b"".join(frames)
+
+    def _event(self, kind: str, stored: Stored) -> bytes:
+        body = stored.body if self._view is None else self._view(stored)
+        return self._frame(kind, body)
+
+    def _encode_changes(self, changes: list[Change]) -> bytes:
+        chosen = self._chosen
+        if chosen.is_everything and self._view is None:
+            if not chosen.prefix:
+                return b"".join([change.frame or _shared_frame(change) for change in changes])
+            prefix = chosen.prefix
+            return b"".join(
+                [
+                    change.frame or _shared_frame(change)
+                    for change in changes
+                    if change.object.key.startswith(prefix)
+                ]
+            )
+        return b"".join([self._selected(change) for change in changes])
+
+    def _selected(self, change: Change) -> bytes:
+        """The event as this selection sees it: entering it is ADDED, leaving it is DELETED."""
+        chosen = self._chosen
+        before = change.previous is not None and chosen.matches(change.previous)
+        after = change.type != "DELETED" and chosen.matches(change.object)
+        if after:
+            return self._event("MODIFIED" if before else "ADDED", change.object)
+        if not before:
+            return b""
+        if change.type == "DELETED":
+            return self._event("DELETED", change.object)
+        assert change.previous is not None
+        return self._event("DELETED", with_revision(change.previous, change.revision))
+
+
+def watch_revision(text: str) -> int:
+    """The revision a watch starts after; the real server's words for one that is none."""
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_REVISION:
+        quoted = quote(text)
+        problem = "value out of range" if text.isdigit() else "invalid syntax"
+        message = f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {problem}"
+        raise ApiError(500, "", message)
+    return int(text)
+
+
+def json_frame(kind: str, body: bytes) -> bytes:
+    """One watch event as a line of JSON."""
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
+
+
+def _shared_frame(change: Change) -> bytes:
+    change.frame = json_frame(change.type, change.object.body)
+    return change.frame
+
+
+def too_old(error: CompactedError) -> ApiError:
+    return expired(f"too old resource version: {error.requested} ({error.oldest})")
+
+
+async def single_event(kind: str, error: ApiError) -> AsyncIterator[bytes]:
+    """A stream that says one thing and ends."""
+    yield json_frame(kind, msgspec.json.encode(error.status()))

@@ -1,1 +1,0 @@
-"""Writing: from a body to a committed change, and deletion."""
