@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kapsa.environments.manifests import chart_files
+from kapsa.environments.installation import chart_files
 
 FILES = Path(__file__).resolve().parents[1] / "charts" / "kapsa" / "files"
 

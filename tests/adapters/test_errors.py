@@ -12,7 +12,7 @@ from kapsa.adapters.http.outgoing import OutgoingHttp
 from kapsa.adapters.testing.git_server import GitRepository
 from kapsa.environments.operator import Outside, make_operator
 from kapsa.environments.settings import Settings
-from tests.environments.stage import Stage
+from tests.environments.sandbox import Sandbox
 
 
 def settings(directory: Path) -> Settings:
@@ -31,15 +31,15 @@ async def test_git_goes_to_no_inner_address_unless_it_is_told_to(
 
 
 async def test_checkouts_are_removed_when_the_operator_ends(
-    stage: Stage, git_repository: GitRepository, tmp_path: Path
+    sandbox: Sandbox, git_repository: GitRepository, tmp_path: Path
 ) -> None:
     commit = git_repository.commit({"a": "b"})
     outside = Outside.of(settings(tmp_path), OutgoingHttp(), address_guard=None)
     assert isinstance(outside.commits, Repositories)
-    await stage.start(make_operator(settings(tmp_path), outside))
+    await sandbox.start(make_operator(settings(tmp_path), outside))
     async with outside.commits.checkout(git_repository.url, commit) as checkout:
         assert (checkout.root / "a").read_text() == "b"
     assert any((tmp_path / "checkouts").iterdir())
-    await stage.harness.stop()
+    await sandbox.harness.stop()
     assert not any((tmp_path / "checkouts").iterdir())
     assert any((tmp_path / "repositories").iterdir()), "they are kept for the next time"

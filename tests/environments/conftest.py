@@ -1,7 +1,7 @@
 """The fixtures of the operator's own tests."""
 
 from tests.adapters.servers.fixtures import git_repository, git_server, registry_server
-from tests.environments.fixtures import faults, pytest_asyncio_loop_factories, stage, team
+from tests.environments.fixtures import faults, pytest_asyncio_loop_factories, sandbox, tenant
 
 __all__ = [
     "faults",
@@ -9,6 +9,6 @@ __all__ = [
     "git_server",
     "pytest_asyncio_loop_factories",
     "registry_server",
-    "stage",
-    "team",
+    "sandbox",
+    "tenant",
 ]

@@ -11,15 +11,15 @@ import pytest_asyncio
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
 from kapsa.runtime.clock import SystemClock
 from kapsa.runtime.testing import Harness
-from tests.environments.stage import Stage
-from tests.environments.team import Team
+from tests.environments.sandbox import Sandbox
+from tests.environments.tenant import Tenant
 
 
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]] | None:
     """A test that asks for a stage runs on virtual time, unless that is a real one."""
-    if "stage" in getattr(item, "fixturenames", ()) and config.getoption("--engine") == "embedded":
+    if "sandbox" in getattr(item, "fixturenames", ()) and config.getoption("--engine") == "embedded":
         return {"virtual": VirtualTimeLoop}
     return None
 
@@ -31,7 +31,7 @@ def faults() -> FaultPlan:
 
 
 @pytest_asyncio.fixture
-async def stage(request: pytest.FixtureRequest, engine: str, faults: FaultPlan) -> AsyncIterator[Stage]:
+async def sandbox(request: pytest.FixtureRequest, engine: str, faults: FaultPlan) -> AsyncIterator[Sandbox]:
     """A cluster with the kinds, and a namespace of its own on it."""
     if engine == "real":
         async for made in _on(request.getfixturevalue("real_cluster")):
@@ -43,19 +43,19 @@ async def stage(request: pytest.FixtureRequest, engine: str, faults: FaultPlan) 
 
 
 @pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
+async def tenant(sandbox: Sandbox) -> Tenant:
     """The operator at work for a team of its own."""
-    made = Team(stage)
+    made = Tenant(sandbox)
     await made.start()
     return made
 
 
-async def _on(cluster: DevCluster) -> AsyncIterator[Stage]:
+async def _on(cluster: DevCluster) -> AsyncIterator[Sandbox]:
     clock = VirtualClock() if cluster.engine == "embedded" else SystemClock()
     harness = Harness(cluster, clock=clock)
     try:
-        stage = Stage(harness)
-        await stage.prepare()
-        yield stage
+        sandbox = Sandbox(harness)
+        await sandbox.prepare()
+        yield sandbox
     finally:
         await harness.close()

@@ -15,7 +15,7 @@ from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Operator
-from tests.environments.stage import Stage
+from tests.environments.sandbox import Sandbox
 
 NAMESPACE = "v1/Namespace"
 
@@ -39,32 +39,32 @@ def spec(number: int, **more: Any) -> dict[str, Any]:
 class Preview:
     """One preview of a test."""
 
-    def __init__(self, stage: Stage, number: int | None = None, name: str = "") -> None:
-        self.stage = stage
-        self.number = stage.number if number is None else number
+    def __init__(self, sandbox: Sandbox, number: int | None = None, name: str = "") -> None:
+        self.sandbox = sandbox
+        self.number = sandbox.number if number is None else number
         self.name = name or f"pr-{self.number}-env"
         self.place = f"preview-pr-{self.number}"
 
     async def ask(self, **more: Any) -> PreviewEnvironment:
-        found: PreviewEnvironment = await self.stage.apply(
+        found: PreviewEnvironment = await self.sandbox.apply(
             PreviewEnvironment, self.name, spec(self.number, **more)
         )
         return found
 
     async def ready(self) -> PreviewEnvironment:
-        found: PreviewEnvironment = await self.stage.condition(PreviewEnvironment, self.name)
+        found: PreviewEnvironment = await self.sandbox.condition(PreviewEnvironment, self.name)
         return found
 
     async def child(self, kind: str, suffix: str) -> Any:
-        return await self.stage.get(kind, f"pr-{self.number}-{suffix}", namespace=self.place)
+        return await self.sandbox.get(kind, f"pr-{self.number}-{suffix}", namespace=self.place)
 
     async def children(self) -> dict[str, Any]:
         names = {NETWORK_POLICY: "netpol", DEPLOYMENT: "app", SERVICE: "svc", INGRESS: "ingress"}
         return {kind: await self.child(kind, suffix) for kind, suffix in names.items()}
 
     async def delete(self) -> None:
-        await self.stage.client.delete(PreviewEnvironment, self.name, namespace=self.stage.namespace)
+        await self.sandbox.client.delete(PreviewEnvironment, self.name, namespace=self.sandbox.namespace)
 
     async def gone(self) -> None:
-        await self.stage.gone(NAMESPACE, self.place, namespace="")
-        await self.stage.gone(PreviewEnvironment, self.name)
+        await self.sandbox.gone(NAMESPACE, self.place, namespace="")
+        await self.sandbox.gone(PreviewEnvironment, self.name)

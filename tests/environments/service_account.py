@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from kapsa.devcluster import DevCluster
-from kapsa.environments.manifests import NAME
+from kapsa.environments.installation import NAME
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Operator, rbac_manifests
 from kapsa.runtime.client.client import Client

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kapsa.environments.metrics import BoundedCounter
-from tests.behaviour.environments.everything import Everything
-from tests.environments.outside_world import commit_of
-from tests.environments.stage import Stage
-from tests.environments.team import Team
+from tests.behaviour.environments.full_scenario import FullScenario
+from tests.environments.fakes import commit_of
+from tests.environments.sandbox import Sandbox
+from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time
 
@@ -28,12 +28,12 @@ def test_a_label_that_people_choose_has_a_bound_and_the_sum_goes_on() -> None:
     assert told() == {"d": 1, "e": 1, "(other)": 4}
 
 
-async def test_everything_that_happens_is_counted(stage: Stage) -> None:
-    everything = Everything(stage)
+async def test_everything_that_happens_is_counted(sandbox: Sandbox) -> None:
+    scenario = FullScenario(sandbox)
     told: list[dict[str, float]] = []
-    everything.before_restart = lambda: told.append(stage.metrics())
-    await everything.happens()
-    first, last = told[0], stage.metrics()
+    scenario.before_restart = lambda: told.append(sandbox.metrics())
+    await scenario.happens()
+    first, last = told[0], sandbox.metrics()
 
     assert first["kapsa_projects_total"] == 1
     assert first['kapsa_environments_total{phase="Ready"}'] == 1
@@ -63,34 +63,34 @@ async def test_everything_that_happens_is_counted(stage: Stage) -> None:
     )
 
 
-async def test_what_has_not_happened_yet_counts_zero(stage: Stage) -> None:
+async def test_what_has_not_happened_yet_counts_zero(sandbox: Sandbox) -> None:
     """Else Prometheus would take the first failure for no increase."""
-    await stage.start(Everything(stage).operator)
-    told = stage.metrics()
+    await sandbox.start(FullScenario(sandbox).operator)
+    told = sandbox.metrics()
     assert told['preview_environments_failed_total{step="deployment"}'] == 0
     assert told['kapsa_git_poll_total{result="success"}'] == 0
     assert told['kapsa_project_reconcile_total{result="error"}'] == 0
     assert told["preview_environments_expired_total"] == 0
 
 
-async def test_a_commit_is_timed_once_from_being_seen_to_being_ready(stage: Stage) -> None:
-    team = Team(stage)
-    await team.start()
-    await team.project()
-    await team.environment()
-    await team.ready()
-    await stage.client.delete("apps/v1/Deployment", "web", namespace=team.place("one"))
-    await stage.at_rest()
-    await team.ready()
-    assert stage.metrics()["kapsa_environment_ready_duration_seconds_count"] == 1
-    await team.environment(commit="two")
-    await stage.until(lambda: _deployed(team, "two"), "the second commit is ready")
-    assert stage.metrics()["kapsa_environment_ready_duration_seconds_count"] == 2
-    await team.restart()
-    await stage.at_rest()
-    assert stage.metrics()["kapsa_environment_ready_duration_seconds_count"] == 0
+async def test_a_commit_is_timed_once_from_being_seen_to_being_ready(sandbox: Sandbox) -> None:
+    tenant = Tenant(sandbox)
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await sandbox.client.delete("apps/v1/Deployment", "web", namespace=tenant.place("one"))
+    await sandbox.at_rest()
+    await tenant.ready()
+    assert sandbox.metrics()["kapsa_environment_ready_duration_seconds_count"] == 1
+    await tenant.environment(commit="two")
+    await sandbox.until(lambda: _deployed(tenant, "two"), "the second commit is ready")
+    assert sandbox.metrics()["kapsa_environment_ready_duration_seconds_count"] == 2
+    await tenant.restart()
+    await sandbox.at_rest()
+    assert sandbox.metrics()["kapsa_environment_ready_duration_seconds_count"] == 0
 
 
-async def _deployed(team: Team, text: str) -> bool:
-    found = await team.get()
+async def _deployed(tenant: Tenant, text: str) -> bool:
+    found = await tenant.get()
     return found.status.commit_sha == commit_of(text) and found.status.phase == "Ready"

@@ -6,19 +6,19 @@ import pytest
 
 from kapsa.runtime.generate.audit import Audit
 from kapsa.runtime.generate.rbac import grants
-from tests.behaviour.environments.everything import Everything
-from tests.environments.stage import Stage
+from tests.behaviour.environments.full_scenario import FullScenario
+from tests.environments.sandbox import Sandbox
 
 pytestmark = pytest.mark.virtual_time
 
 
-async def test_the_rights_are_enough_and_none_is_left_over(stage: Stage) -> None:
-    everything = Everything(stage)
-    await everything.happens()
-    await everything.the_end()
+async def test_the_rights_are_enough_and_none_is_left_over(sandbox: Sandbox) -> None:
+    scenario = FullScenario(sandbox)
+    await scenario.happens()
+    await scenario.the_end()
     audit = Audit()
-    for recorded in stage.harness.calls:
+    for recorded in sandbox.harness.calls:
         audit(recorded.call, recorded.status, 0)
-    granted = grants(everything.operator.rights(), namespace=everything.settings.namespace)
+    granted = grants(scenario.operator.rights(), namespace=scenario.settings.namespace)
     assert audit.missing(granted) == []
     assert not (left_over := audit.surplus(granted)), left_over

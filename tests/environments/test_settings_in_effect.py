@@ -15,8 +15,8 @@ from kapsa.adapters.http.outgoing import OutgoingHttp
 from kapsa.adapters.testing.git_server import GitRepository, GitServer
 from kapsa.environments.operator import Outside, make_operator
 from kapsa.environments.settings import Settings
-from tests.environments.stage import Stage
-from tests.environments.team import Team
+from tests.environments.sandbox import Sandbox
+from tests.environments.tenant import Tenant
 
 
 def test_the_timeout_of_a_reconcile_is_that_of_every_controller_that_asks_others() -> None:
@@ -72,9 +72,9 @@ async def test_repositories_are_kept_in_the_cache_directory_and_within_its_limit
 
 
 @pytest.mark.virtual_time
-async def test_projects_that_say_nothing_are_polled_as_often_as_the_setting_says(stage: Stage) -> None:
-    team = Team(stage)
-    await team.start(Settings(default_poll_interval=1200))
-    await team.project()
-    await team.clock.sleep(6000)
-    assert 5 <= team.outside.git.listed <= 7
+async def test_projects_that_say_nothing_are_polled_as_often_as_the_setting_says(sandbox: Sandbox) -> None:
+    tenant = Tenant(sandbox)
+    await tenant.start(Settings(default_poll_interval=1200))
+    await tenant.project()
+    await tenant.clock.sleep(6000)
+    assert 5 <= tenant.outside.git.listed <= 7

@@ -74,7 +74,7 @@ def manifests(
     """
     from kapsa.cli.output import write
     from kapsa.cli.target import TargetError
-    from kapsa.environments.manifests import crds, installation
+    from kapsa.environments.installation import crds, installation
     from kapsa.environments.settings import Settings
     from kapsa.runtime.generate.manifest import to_yaml
 

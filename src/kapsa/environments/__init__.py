@@ -1,10 +1,18 @@
 """The environments operator: an isolated environment for every branch and pull request, and staging and production alike.
 
-The map, one noun a module:
+From the top down; a line imports only what is below it:
 
-Kinds            resources (Project, Environment, DomainPool, Registry, PreviewEnvironment)
-Naming           names · settings · metrics
-Reconciling      controllers, one for each kind · steps that an Environment goes through
-What they use    domains (hosts) · repository and git (source) · image_registry, build (images) · render (manifests)
-Running          operator (the composition root); `kapsa environments run`
+installation     the manifests that install the operator
+operator         the composition root; `kapsa environments run`
+controllers      one for each kind · admission checks the same rules in a webhook
+steps            the ten steps of an Environment, and its teardown
+objects          the objects in an environment's namespace · visit is the state of one run of the steps
+render, build    from a commit to objects, and to an image
+sources          repositories, polling, previews, trust
+images           registries and retention
+domains          hosts, pools, routes
+tenancy          namespaces, ownership, network
+ports            what is needed from outside the cluster, as protocols
+metrics · settings · names
+resources        the kinds: Project, Environment, DomainPool, Registry, PreviewEnvironment
 """

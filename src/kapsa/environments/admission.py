@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 from kapsa.adapters.errors import OutsideError, Refused
 from kapsa.adapters.git.address import RepositoryAddress, check_branch
-from kapsa.environments.belonging import PROJECT_MISSING, is_home_of, project_key, project_missing
-from kapsa.environments.domain_choice import HostRequest, built_in_pool, choose, giving_pools, shared_domains
+from kapsa.environments.domains.choice import HostRequest, built_in_pool, choose, giving_pools, shared_domains
+from kapsa.environments.domains.routes import check_ingress
 from kapsa.environments.names import namespace_name
-from kapsa.environments.namespaces import NAMESPACE, ForeignNamespaceError, refuse_foreign
-from kapsa.environments.preview_children import namespace_of
+from kapsa.environments.objects.preview_objects import namespace_of
 from kapsa.environments.resources import DomainPool, Environment, PreviewEnvironment, Project, Registry
-from kapsa.environments.routes import check_ingress
 from kapsa.environments.settings import Settings
+from kapsa.environments.tenancy.namespaces import NAMESPACE, ForeignNamespaceError, refuse_foreign
+from kapsa.environments.tenancy.ownership import PROJECT_MISSING, is_home_of, project_key, project_missing
 from kapsa.runtime import (
     AdmissionRequest,
     AdmissionResponse,

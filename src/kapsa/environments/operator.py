@@ -25,17 +25,17 @@ from kapsa.environments.controllers.environment import EnvironmentController
 from kapsa.environments.controllers.preview_environment import PreviewEnvironmentController
 from kapsa.environments.controllers.project import ProjectController
 from kapsa.environments.controllers.registry import RegistryController
-from kapsa.environments.dependencies import Builds, Images, ListsRefs, Prober, Renders, ResolvesCommits
-from kapsa.environments.domains import DomainPools
-from kapsa.environments.git_webhook import GitWebhook
-from kapsa.environments.git_webhook_server import GitWebhookServer
-from kapsa.environments.images import RegistryImages
-from kapsa.environments.listings import Listings
+from kapsa.environments.domains.pools import DomainPools
+from kapsa.environments.images.registry_images import RegistryImages
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import OPERATOR
+from kapsa.environments.ports import Builds, Images, ListsRefs, Prober, Renders, ResolvesCommits
 from kapsa.environments.render import EnvironmentRenderer, Renderer
-from kapsa.environments.repository_access import RepositoryAccess
 from kapsa.environments.settings import Settings
+from kapsa.environments.sources.git_webhook import GitWebhook
+from kapsa.environments.sources.listings import Listings
+from kapsa.environments.sources.repository_access import RepositoryAccess
+from kapsa.environments.sources.webhook_server import GitWebhookServer
 from kapsa.runtime import Client, LeaderElection, Operator, Webhooks
 
 __all__ = ["LEASE", "Outside", "make_operator", "operator"]

@@ -15,7 +15,7 @@ from kapsa.adapters.oci.credentials import RegistryCredentials, docker_config
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.oci.registry import ImageRegistry
 from kapsa.adapters.testing.registry_server import RegistryServer
-from kapsa.environments.images import RegistryImages
+from kapsa.environments.images.registry_images import RegistryImages
 
 PASSWORD = "hunter2-very-secret"
 LOGIN = RegistryCredentials(username="robot", password=PASSWORD)

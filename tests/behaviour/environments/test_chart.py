@@ -18,7 +18,7 @@ import yaml
 from kapsa import __version__
 from kapsa.adapters.process.tools import find_tool
 from kapsa.devcluster import DevCluster
-from kapsa.environments.manifests import NAME, chart_files, crds, installation
+from kapsa.environments.installation import NAME, chart_files, crds, installation
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.operator import LEASE, make_operator
 from kapsa.environments.settings import Settings

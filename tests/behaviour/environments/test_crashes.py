@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kapsa.environments.dependencies import BuildProgress
 from kapsa.environments.names import namespace_name
+from kapsa.environments.ports import BuildProgress
 from kapsa.environments.resources import KINDS, Environment, Project
 from kapsa.runtime.testing import CRASH_MOMENTS, CrashMoment, Harness, Sample, Scenario, crash_at_every_write
-from tests.environments.outside_world import FakeBuilds, commit_of
-from tests.environments.team import REPOSITORY, Outside, operator
+from tests.environments.fakes import FakeBuilds, commit_of
+from tests.environments.tenant import REPOSITORY, Outside, operator
 
 RecordProperty = Callable[[str, object], None]
 pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(900)]

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from kapsa.devcluster import DevCluster
-from kapsa.environments.manifests import NAME, crds, installation
+from kapsa.environments.installation import NAME, crds, installation
 from kapsa.environments.operator import make_operator
 from kapsa.environments.resources import Environment, PreviewEnvironment
 from kapsa.environments.settings import Settings

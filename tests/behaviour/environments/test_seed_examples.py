@@ -15,9 +15,9 @@ from kapsa.adapters.git.command import Git
 from kapsa.adapters.testing.git_server import GitRepository
 from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.environments.resources import Environment, PreviewEnvironment, Project
-from tests.behaviour.environments.life import Life, living
+from tests.behaviour.environments.end_to_end import EndToEnd, with_controllers
 from tests.behaviour.environments.seed_examples import COMMIT, ENVIRONMENT, FILES, PREVIEW, PROJECT
-from tests.environments.stage import Stage
+from tests.environments.sandbox import Sandbox
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -35,47 +35,47 @@ class AtHome(Git):
 
 
 @pytest_asyncio.fixture
-async def life(
-    stage: Stage, git_repository: GitRepository, registry_server: RegistryServer, tmp_path: Path
-) -> AsyncIterator[Life]:
+async def e2e(
+    sandbox: Sandbox, git_repository: GitRepository, registry_server: RegistryServer, tmp_path: Path
+) -> AsyncIterator[EndToEnd]:
     git_repository.force_push(FILES)
-    made = Life(stage, git_repository, registry_server, tmp_path)
-    async with living(made), made.operator(AtHome(git_repository)):
+    made = EndToEnd(sandbox, git_repository, registry_server, tmp_path)
+    async with with_controllers(made), made.operator(AtHome(git_repository)):
         yield made
 
 
-async def apply(life: Life, text: str) -> dict[str, Any]:
+async def apply(e2e: EndToEnd, text: str) -> dict[str, Any]:
     """As kubectl does it."""
     manifest: dict[str, Any] = yaml.safe_load(text)
-    await life.client.apply(manifest, field_manager="kubectl", field_validation="Strict")
+    await e2e.client.apply(manifest, field_manager="kubectl", field_validation="Strict")
     return manifest
 
 
-async def test_the_projects_and_environments_examples_reach_ready(life: Life) -> None:
-    push_example_commit(life.repository)
-    await life.stage.make_namespace("my-team")
-    await apply(life, PROJECT)
-    await life.stage.exists("v1/Namespace", "my-team-my-project", namespace="")
-    await apply(life, ENVIRONMENT)
-    life.home = "my-team-my-project"
-    ready = await life.ready("pr-123")
+async def test_the_projects_and_environments_examples_reach_ready(e2e: EndToEnd) -> None:
+    push_example_commit(e2e.repository)
+    await e2e.sandbox.make_namespace("my-team")
+    await apply(e2e, PROJECT)
+    await e2e.sandbox.exists("v1/Namespace", "my-team-my-project", namespace="")
+    await apply(e2e, ENVIRONMENT)
+    e2e.home = "my-team-my-project"
+    ready = await e2e.ready("pr-123")
     assert ready.status.commit_sha is not None
     assert ready.status.commit_sha.startswith("a1b2c3d4")
     assert ready.status.url == "https://pr-123.preview.catalyst.dev"
     assert ready.status.namespace is not None
     place = ready.status.namespace.name
     assert place == "my-team-my-project-pr-123"
-    (web,) = (await life.client.list("apps/v1/Deployment", namespace=place)).items
+    (web,) = (await e2e.client.list("apps/v1/Deployment", namespace=place)).items
     (container,) = web["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry.cluster.local/org/repo:latest"
     assert container["env"] == [{"name": "DEBUG", "value": "true"}]
-    quota = await life.client.get("v1/ResourceQuota", "kapsa-quota", namespace=place)
+    quota = await e2e.client.get("v1/ResourceQuota", "kapsa-quota", namespace=place)
     assert quota["spec"]["hard"]["limits.memory"] == "2Gi"
-    project: Project = await life.client.get(Project, "my-project", namespace="my-team")
+    project: Project = await e2e.client.get(Project, "my-project", namespace="my-team")
     assert project.status.is_true("Ready")
     assert [(each.name, each.ready) for each in project.status.environments] == [("pr-123", True)]
-    await life.client.delete(Project, "my-project", namespace="my-team")
-    await life.stage.gone(Project, "my-project", namespace="my-team", seconds=120)
+    await e2e.client.delete(Project, "my-project", namespace="my-team")
+    await e2e.sandbox.gone(Project, "my-project", namespace="my-team", seconds=120)
 
 
 def push_example_commit(repository: GitRepository) -> None:
@@ -87,60 +87,60 @@ def push_example_commit(repository: GitRepository) -> None:
     repository.git("update-ref", "refs/heads/feature/login", commit)
 
 
-async def test_the_preview_environments_example_reaches_ready(life: Life) -> None:
-    await life.stage.make_namespace("preview-environments")
-    await apply(life, PREVIEW)
+async def test_the_preview_environments_example_reaches_ready(e2e: EndToEnd) -> None:
+    await e2e.sandbox.make_namespace("preview-environments")
+    await apply(e2e, PREVIEW)
 
     async def ready() -> PreviewEnvironment | None:
-        found: PreviewEnvironment = await life.client.get(
+        found: PreviewEnvironment = await e2e.client.get(
             PreviewEnvironment, "pr-42-env", namespace="preview-environments"
         )
         return found if found.status.is_true("Ready") else None
 
-    made = await life.stage.until(ready, "the preview is ready")
+    made = await e2e.sandbox.until(ready, "the preview is ready")
     assert made.status.url == "https://pr-42.preview.orimatest.com"
-    await life.client.delete(PreviewEnvironment, "pr-42-env", namespace="preview-environments")
-    await life.stage.gone(PreviewEnvironment, "pr-42-env", namespace="preview-environments")
+    await e2e.client.delete(PreviewEnvironment, "pr-42-env", namespace="preview-environments")
+    await e2e.sandbox.gone(PreviewEnvironment, "pr-42-env", namespace="preview-environments")
 
 
-async def test_the_web_application_creates_polls_updates_and_deletes_an_environment(life: Life) -> None:
-    first = life.repository.commit({"src/page": "one"}, branch="topic")
-    second = life.repository.commit({"src/page": "two"}, branch="topic")
-    await life.pool()
-    source = {"repositoryUrl": life.repository.url}
+async def test_the_web_application_creates_polls_updates_and_deletes_an_environment(e2e: EndToEnd) -> None:
+    first = e2e.repository.commit({"src/page": "one"}, branch="topic")
+    second = e2e.repository.commit({"src/page": "two"}, branch="topic")
+    await e2e.pool()
+    source = {"repositoryUrl": e2e.repository.url}
     deployment = {"type": "helm", "path": "charts/app"}
-    domain = {"domainPoolRef": {"name": life.stage.unique}}
-    await life.stage.apply(Project, "app", {"source": source, "deployment": deployment, "domain": domain})
-    await life.stage.exists("v1/Namespace", life.home, namespace="")
+    domain = {"domainPoolRef": {"name": e2e.sandbox.unique}}
+    await e2e.sandbox.apply(Project, "app", {"source": source, "deployment": deployment, "domain": domain})
+    await e2e.sandbox.exists("v1/Namespace", e2e.home, namespace="")
     spec = {"projectRef": {"name": "app"}, "type": "development", "source": {"commitSha": first}}
     manifest = {
         "apiVersion": Environment.api_version,
         "kind": "Environment",
-        "metadata": {"name": "topic", "namespace": life.home},
+        "metadata": {"name": "topic", "namespace": e2e.home},
         "spec": spec,
     }
-    await life.client.create(manifest)
-    phases = await phases_until_ready(life, first)
+    await e2e.client.create(manifest)
+    phases = await phases_until_ready(e2e, first)
     assert phases[-1] == "Ready"
     assert set(phases) <= {"Pending", "Building", "Deploying", "Ready"}
-    await life.update(Environment, "topic", {"source": {"commitSha": second}}, namespace=life.home)
-    await phases_until_ready(life, second)
-    await life.client.delete(Environment, "topic", namespace=life.home)
-    await life.stage.gone(Environment, "topic", namespace=life.home)
-    assert await life.stage.get("v1/Namespace", life.place("topic"), namespace="") is None
-    assert await life.hosts() == []
+    await e2e.update(Environment, "topic", {"source": {"commitSha": second}}, namespace=e2e.home)
+    await phases_until_ready(e2e, second)
+    await e2e.client.delete(Environment, "topic", namespace=e2e.home)
+    await e2e.sandbox.gone(Environment, "topic", namespace=e2e.home)
+    assert await e2e.sandbox.get("v1/Namespace", e2e.place("topic"), namespace="") is None
+    assert await e2e.hosts() == []
 
 
-async def phases_until_ready(life: Life, commit: str) -> list[str]:
+async def phases_until_ready(e2e: EndToEnd, commit: str) -> list[str]:
     """Poll the status as the web application does, until it says Ready of this commit."""
     phases: list[str] = []
 
     async def ready() -> bool:
-        found = await life.environment("topic")
+        found = await e2e.environment("topic")
         assert found is not None
         if found.status.phase and found.status.phase not in phases[-1:]:
             phases.append(found.status.phase)
         return found.status.phase == "Ready" and found.status.commit_sha == commit
 
-    await life.stage.until(ready, f"topic is ready at {commit}")
+    await e2e.sandbox.until(ready, f"topic is ready at {commit}")
     return phases

@@ -18,7 +18,7 @@ from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.testing.git_server import GitRepository, Link
 from kapsa.environments.build import BuildEngines
 from kapsa.environments.build.source import SOURCE_SCRIPT
-from kapsa.environments.dependencies import BuildRequest
+from kapsa.environments.ports import BuildRequest
 from kapsa.environments.resources import Project
 from kapsa.environments.settings import Settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kapsa.environments.resources import Registry
-from tests.environments.team import Team
+from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time
 
@@ -13,27 +13,27 @@ PASSWORD = "correct horse battery"
 """Nothing about it looks like a secret."""
 
 
-async def test_a_registrys_password_is_in_no_status_though_a_build_prints_it(team: Team) -> None:
-    await team.stage.make_namespace("kapsa-system")
+async def test_a_registrys_password_is_in_no_status_though_a_build_prints_it(tenant: Tenant) -> None:
+    await tenant.sandbox.make_namespace("kapsa-system")
     login = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": "login", "namespace": "kapsa-system"},
         "stringData": {"username": "robot", "password": PASSWORD},
     }
-    await team.client.create(login)
+    await tenant.client.create(login)
     spec = {"endpoint": "registry.example.com", "auth": {"secretRef": {"name": "login"}}}
-    await team.stage.apply(Registry, "main", spec)
-    workloads = team.stage.harness.cluster.workloads
+    await tenant.sandbox.apply(Registry, "main", spec)
+    workloads = tenant.sandbox.harness.cluster.workloads
     workloads.crash("kapsa-builds/*", exit_code=1)
     workloads.logs("kapsa-builds/*", f"pushing as robot, {PASSWORD}\nCOPY failed: no such file\n")
-    await team.project(
+    await tenant.project(
         build={"strategy": "dockerfile"},
         registry={"name": "main", "imageRepository": "org/app"},
         deployment={"type": "image"},
     )
-    await team.environment()
-    failed = await team.reaches("one", "BuildReady", "False", "BuildFailed")
+    await tenant.environment()
+    failed = await tenant.reaches("one", "BuildReady", "False", "BuildFailed")
     failure = failed.status.failure
     assert failure is not None
     assert "COPY failed" in failure.log_tail

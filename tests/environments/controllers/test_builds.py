@@ -10,9 +10,9 @@ import pytest_asyncio
 from kapsa.environments.build import BuildEngines
 from kapsa.environments.resources import Environment
 from kapsa.environments.settings import Settings
-from tests.environments.outside_world import commit_of
-from tests.environments.stage import Stage
-from tests.environments.team import Team
+from tests.environments.fakes import commit_of
+from tests.environments.sandbox import Sandbox
+from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time
 
@@ -24,9 +24,9 @@ BUILDPACK = {"build": {"strategy": "buildpack"}, "registry": REPOSITORY, "deploy
 
 
 @pytest_asyncio.fixture
-async def kpack(stage: Stage) -> Team:
+async def kpack(sandbox: Sandbox) -> Tenant:
     """A team on a cluster that has kpack."""
-    made = Team(stage)
+    made = Tenant(sandbox)
     made.outside.builds = BuildEngines(Settings())
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
@@ -38,7 +38,7 @@ async def kpack(stage: Stage) -> Team:
         },
         "subresources": {"status": {}},
     }
-    await stage.client.create(
+    await sandbox.client.create(
         {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
@@ -55,23 +55,23 @@ async def kpack(stage: Stage) -> Team:
     return made
 
 
-async def the_image(team: Team) -> dict[str, Any]:
-    (found,) = (await team.client.list(KPACK_IMAGE, namespace="kapsa-builds")).items
+async def the_image(tenant: Tenant) -> dict[str, Any]:
+    (found,) = (await tenant.client.list(KPACK_IMAGE, namespace="kapsa-builds")).items
     return found
 
 
-async def say(team: Team, status: str, message: str = "") -> None:
+async def say(tenant: Tenant, status: str, message: str = "") -> None:
     """What kpack writes into the Image's status."""
-    image = await the_image(team)
+    image = await the_image(tenant)
     metadata = image["metadata"]
     ready = {"type": "Ready", "status": status, "message": message}
     change = {"status": {"observedGeneration": metadata["generation"], "conditions": [ready]}}
-    await team.client.patch(
+    await tenant.client.patch(
         KPACK_IMAGE, metadata["name"], change, namespace="kapsa-builds", subresource="status"
     )
 
 
-async def test_what_kpack_builds_is_deployed_once_its_image_is_ready(kpack: Team) -> None:
+async def test_what_kpack_builds_is_deployed_once_its_image_is_ready(kpack: Tenant) -> None:
     await kpack.project(**BUILDPACK)
     await kpack.environment()
     building = await kpack.reaches("one", "BuildReady", "False", "Building")
@@ -82,10 +82,10 @@ async def test_what_kpack_builds_is_deployed_once_its_image_is_ready(kpack: Team
     await say(kpack, "True")
     ready = await kpack.ready()
     assert ready.status.image == f"registry.example.com/org/app@{digest}"
-    await kpack.stage.gone(KPACK_IMAGE, image["metadata"]["name"], namespace="kapsa-builds")
+    await kpack.sandbox.gone(KPACK_IMAGE, image["metadata"]["name"], namespace="kapsa-builds")
 
 
-async def test_what_kpack_cannot_build_fails_the_environment_in_kpacks_words(kpack: Team) -> None:
+async def test_what_kpack_cannot_build_fails_the_environment_in_kpacks_words(kpack: Tenant) -> None:
     await kpack.project(**BUILDPACK)
     await kpack.environment()
     await kpack.reaches("one", "BuildReady", "False", "Building")
@@ -99,7 +99,7 @@ async def test_what_kpack_cannot_build_fails_the_environment_in_kpacks_words(kpa
     assert failed.status.failure.object.startswith("Image app-")
 
 
-async def test_an_image_of_kpack_for_an_older_commit_goes(kpack: Team) -> None:
+async def test_an_image_of_kpack_for_an_older_commit_goes(kpack: Tenant) -> None:
     await kpack.project(**BUILDPACK)
     await kpack.environment()
     await kpack.reaches("one", "BuildReady", "False", "Building")
@@ -108,80 +108,80 @@ async def test_an_image_of_kpack_for_an_older_commit_goes(kpack: Team) -> None:
     assert (await the_image(kpack))["spec"]["source"]["git"]["revision"] == commit_of("two")
 
 
-async def test_without_kpack_a_buildpack_project_says_what_is_missing(team: Team) -> None:
-    team.outside.builds = BuildEngines(Settings())
-    await team.restart()
-    await team.project(**BUILDPACK)
-    await team.environment()
-    failed = await team.reaches("one", "BuildReady", "False", "BuilderMissing")
+async def test_without_kpack_a_buildpack_project_says_what_is_missing(tenant: Tenant) -> None:
+    tenant.outside.builds = BuildEngines(Settings())
+    await tenant.restart()
+    await tenant.project(**BUILDPACK)
+    await tenant.environment()
+    failed = await tenant.reaches("one", "BuildReady", "False", "BuilderMissing")
     assert failed.status.failure is not None
     assert "serves no Image in kpack.io/v1alpha2" in failed.status.failure.message
     assert "install kpack" in failed.status.failure.hint
 
 
-async def test_a_failed_build_is_tried_again_once_its_job_is_deleted(team: Team) -> None:
-    workloads = team.stage.harness.cluster.workloads
+async def test_a_failed_build_is_tried_again_once_its_job_is_deleted(tenant: Tenant) -> None:
+    workloads = tenant.sandbox.harness.cluster.workloads
     workloads.crash("kapsa-builds/*", exit_code=1)
-    await team.project(**DOCKERFILE)
-    await team.environment()
-    failed = await team.reaches("one", "BuildReady", "False", "BuildFailed")
+    await tenant.project(**DOCKERFILE)
+    await tenant.environment()
+    failed = await tenant.reaches("one", "BuildReady", "False", "BuildFailed")
     assert failed.status.failure is not None
     assert "delete the Job" in failed.status.failure.hint
     workloads.heal()
     name = failed.status.failure.object.removeprefix("Job ")
-    team.outside.images.push(f"registry.example.com/org/app:{commit_of('one')}")
-    await team.client.delete(JOB, name, namespace="kapsa-builds")
-    await team.ready()
+    tenant.outside.images.push(f"registry.example.com/org/app:{commit_of('one')}")
+    await tenant.client.delete(JOB, name, namespace="kapsa-builds")
+    await tenant.ready()
 
 
-async def test_the_registry_is_not_asked_while_a_build_runs(team: Team) -> None:
-    team.stage.harness.cluster.workloads.delay(finish=600)
-    await team.project(**DOCKERFILE)
-    await team.environment()
-    await team.reaches("one", "BuildReady", "False", "Building")
-    asked = len(team.outside.images.asked)
+async def test_the_registry_is_not_asked_while_a_build_runs(tenant: Tenant) -> None:
+    tenant.sandbox.harness.cluster.workloads.delay(finish=600)
+    await tenant.project(**DOCKERFILE)
+    await tenant.environment()
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    asked = len(tenant.outside.images.asked)
     note = {"metadata": {"annotations": {"note": "look again"}}}
-    await team.client.patch(Environment, "one", note, namespace=team.home)
-    await team.clock.sleep(300)
-    assert len(team.outside.images.asked) == asked
+    await tenant.client.patch(Environment, "one", note, namespace=tenant.home)
+    await tenant.clock.sleep(300)
+    assert len(tenant.outside.images.asked) == asked
 
 
-async def test_builds_run_outside_of_the_environments_namespace_and_quota(team: Team) -> None:
-    team.stage.harness.cluster.workloads.delay(finish=600)
-    await team.project(**DOCKERFILE, resources={"defaultQuota": {"pods": 1}})
-    await team.environment()
-    await team.reaches("one", "BuildReady", "False", "Building")
-    assert (await team.client.list("v1/Pod", namespace=team.place("one"))).items == []
-    assert len((await team.client.list("v1/Pod", namespace="kapsa-builds")).items) == 1
+async def test_builds_run_outside_of_the_environments_namespace_and_quota(tenant: Tenant) -> None:
+    tenant.sandbox.harness.cluster.workloads.delay(finish=600)
+    await tenant.project(**DOCKERFILE, resources={"defaultQuota": {"pods": 1}})
+    await tenant.environment()
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    assert (await tenant.client.list("v1/Pod", namespace=tenant.place("one"))).items == []
+    assert len((await tenant.client.list("v1/Pod", namespace="kapsa-builds")).items) == 1
 
 
-async def test_a_build_ends_with_its_environment(team: Team) -> None:
-    team.stage.harness.cluster.workloads.delay(finish=600)
-    await team.project(**DOCKERFILE)
-    await team.environment()
-    await team.reaches("one", "BuildReady", "False", "Building")
-    await team.client.delete(Environment, "one", namespace=team.home)
-    await team.stage.gone(Environment, "one", namespace=team.home)
-    assert (await team.client.list(JOB, namespace="kapsa-builds")).items == []
+async def test_a_build_ends_with_its_environment(tenant: Tenant) -> None:
+    tenant.sandbox.harness.cluster.workloads.delay(finish=600)
+    await tenant.project(**DOCKERFILE)
+    await tenant.environment()
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    await tenant.client.delete(Environment, "one", namespace=tenant.home)
+    await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)
+    assert (await tenant.client.list(JOB, namespace="kapsa-builds")).items == []
 
 
-async def test_builds_are_counted_by_what_became_of_them(team: Team) -> None:
-    workloads = team.stage.harness.cluster.workloads
-    await team.project(**DOCKERFILE)
+async def test_builds_are_counted_by_what_became_of_them(tenant: Tenant) -> None:
+    workloads = tenant.sandbox.harness.cluster.workloads
+    await tenant.project(**DOCKERFILE)
     workloads.crash("kapsa-builds/*", exit_code=1)
-    await team.environment()
-    await team.reaches("one", "BuildReady", "False", "BuildFailed")
-    await team.clock.sleep(3600)
+    await tenant.environment()
+    await tenant.reaches("one", "BuildReady", "False", "BuildFailed")
+    await tenant.clock.sleep(3600)
     workloads.heal()
     workloads.delay(finish=60)
-    await team.environment(commit="two")
-    await team.reaches("one", "BuildReady", "False", "Building")
-    await team.environment(commit="three")
-    await team.reaches("one", "BuildReady", "False", "Building")
-    team.outside.images.push(f"registry.example.com/org/app:{commit_of('three')}")
-    await team.ready(seconds=300)
-    await team.clock.sleep(60)
-    told = team.stage.metrics()
+    await tenant.environment(commit="two")
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    await tenant.environment(commit="three")
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    tenant.outside.images.push(f"registry.example.com/org/app:{commit_of('three')}")
+    await tenant.ready(seconds=300)
+    await tenant.clock.sleep(60)
+    told = tenant.sandbox.metrics()
     counts = {
         result: told[f'kapsa_builds_total{{engine="fake",result="{result}"}}']
         for result in ("started", "failed", "cancelled", "succeeded")
@@ -192,105 +192,105 @@ async def test_builds_are_counted_by_what_became_of_them(team: Team) -> None:
 # -- one build for all that want it --------------------------------------------------------------------------------
 
 
-async def the_job(team: Team) -> dict[str, Any]:
-    (found,) = (await team.client.list(JOB, namespace="kapsa-builds")).items
+async def the_job(tenant: Tenant) -> dict[str, Any]:
+    (found,) = (await tenant.client.list(JOB, namespace="kapsa-builds")).items
     return found
 
 
-async def two_that_build(team: Team, *, finish: float = 600) -> None:
+async def two_that_build(tenant: Tenant, *, finish: float = 600) -> None:
     """Two environments at one new commit, whose build takes its time."""
-    team.stage.harness.cluster.workloads.delay(finish=finish)
-    await team.project(**DOCKERFILE)
+    tenant.sandbox.harness.cluster.workloads.delay(finish=finish)
+    await tenant.project(**DOCKERFILE)
     for name in ("one", "two"):
-        await team.environment(name)
+        await tenant.environment(name)
     for name in ("one", "two"):
-        await team.reaches(name, "BuildReady", "False", "Building")
+        await tenant.reaches(name, "BuildReady", "False", "Building")
 
 
-def counted(team: Team, result: str) -> float:
-    return team.stage.metrics().get(f'kapsa_builds_total{{engine="fake",result="{result}"}}', 0)
+def counted(tenant: Tenant, result: str) -> float:
+    return tenant.sandbox.metrics().get(f'kapsa_builds_total{{engine="fake",result="{result}"}}', 0)
 
 
-async def test_two_environments_at_one_new_commit_share_its_build(team: Team) -> None:
-    await two_that_build(team, finish=60)
-    job = await the_job(team)
-    team.outside.images.push(f"registry.example.com/org/app:{commit_of('one')}")
-    images = {(await team.ready(name, seconds=300)).status.image for name in ("one", "two")}
+async def test_two_environments_at_one_new_commit_share_its_build(tenant: Tenant) -> None:
+    await two_that_build(tenant, finish=60)
+    job = await the_job(tenant)
+    tenant.outside.images.push(f"registry.example.com/org/app:{commit_of('one')}")
+    images = {(await tenant.ready(name, seconds=300)).status.image for name in ("one", "two")}
     assert len(images) == 1
-    await team.stage.gone(JOB, job["metadata"]["name"], namespace="kapsa-builds")
-    assert (counted(team, "started"), counted(team, "succeeded")) == (1, 1)
+    await tenant.sandbox.gone(JOB, job["metadata"]["name"], namespace="kapsa-builds")
+    assert (counted(tenant, "started"), counted(tenant, "succeeded")) == (1, 1)
 
 
-async def test_a_shared_build_that_fails_tells_all_and_is_counted_once(team: Team) -> None:
-    team.stage.harness.cluster.workloads.crash("kapsa-builds/*", exit_code=1)
-    await team.project(**DOCKERFILE)
+async def test_a_shared_build_that_fails_tells_all_and_is_counted_once(tenant: Tenant) -> None:
+    tenant.sandbox.harness.cluster.workloads.crash("kapsa-builds/*", exit_code=1)
+    await tenant.project(**DOCKERFILE)
     for name in ("one", "two"):
-        await team.environment(name)
+        await tenant.environment(name)
     objects = set()
     for name in ("one", "two"):
-        failed = await team.reaches(name, "BuildReady", "False", "BuildFailed")
+        failed = await tenant.reaches(name, "BuildReady", "False", "BuildFailed")
         assert failed.status.failure is not None
         objects.add(failed.status.failure.object)
-    assert objects == {f"Job {(await the_job(team))['metadata']['name']}"}
-    assert counted(team, "failed") == 1
+    assert objects == {f"Job {(await the_job(tenant))['metadata']['name']}"}
+    assert counted(tenant, "failed") == 1
 
 
 @pytest.mark.parametrize("first", ["one", "two"])
-async def test_a_shared_build_goes_on_until_nobody_wants_it(team: Team, first: str) -> None:
+async def test_a_shared_build_goes_on_until_nobody_wants_it(tenant: Tenant, first: str) -> None:
     second = "two" if first == "one" else "one"
-    await two_that_build(team)
-    shared = (await the_job(team))["metadata"]["uid"]
-    await team.client.delete(Environment, first, namespace=team.home)
-    await team.stage.gone(Environment, first, namespace=team.home)
-    assert (await the_job(team))["metadata"]["uid"] == shared
-    await team.environment(second, commit="newer")
-    await team.clock.sleep(10)
-    job = await the_job(team)
+    await two_that_build(tenant)
+    shared = (await the_job(tenant))["metadata"]["uid"]
+    await tenant.client.delete(Environment, first, namespace=tenant.home)
+    await tenant.sandbox.gone(Environment, first, namespace=tenant.home)
+    assert (await the_job(tenant))["metadata"]["uid"] == shared
+    await tenant.environment(second, commit="newer")
+    await tenant.clock.sleep(10)
+    job = await the_job(tenant)
     assert job["metadata"]["uid"] != shared
     assert job["metadata"]["labels"]["catalyst.dev/commit"] == commit_of("newer")
-    assert (counted(team, "started"), counted(team, "cancelled")) == (2, 1)
+    assert (counted(tenant, "started"), counted(tenant, "cancelled")) == (2, 1)
 
 
 @pytest.mark.parametrize("mover", ["one", "two"])
-async def test_a_push_to_one_of_two_leaves_the_build_of_the_other_alone(team: Team, mover: str) -> None:
-    await two_that_build(team)
-    shared = await the_job(team)
-    await team.environment(mover, commit="newer")
-    await team.clock.sleep(10)
-    jobs = (await team.client.list(JOB, namespace="kapsa-builds")).items
+async def test_a_push_to_one_of_two_leaves_the_build_of_the_other_alone(tenant: Tenant, mover: str) -> None:
+    await two_that_build(tenant)
+    shared = await the_job(tenant)
+    await tenant.environment(mover, commit="newer")
+    await tenant.clock.sleep(10)
+    jobs = (await tenant.client.list(JOB, namespace="kapsa-builds")).items
     assert {job["metadata"]["labels"]["catalyst.dev/commit"] for job in jobs} == {
         commit_of("one"),
         commit_of("newer"),
     }
     assert shared["metadata"]["uid"] in {job["metadata"]["uid"] for job in jobs}
-    assert counted(team, "cancelled") == 0
+    assert counted(tenant, "cancelled") == 0
 
 
-async def test_a_shared_build_outlives_a_restart_of_the_operator_and_wakes_all(team: Team) -> None:
-    await two_that_build(team, finish=60)
-    await team.restart()
-    team.outside.images.push(f"registry.example.com/org/app:{commit_of('one')}")
+async def test_a_shared_build_outlives_a_restart_of_the_operator_and_wakes_all(tenant: Tenant) -> None:
+    await two_that_build(tenant, finish=60)
+    await tenant.restart()
+    tenant.outside.images.push(f"registry.example.com/org/app:{commit_of('one')}")
     for name in ("one", "two"):
-        await team.ready(name, seconds=300)
-    assert (await team.client.list(JOB, namespace="kapsa-builds")).items == []
+        await tenant.ready(name, seconds=300)
+    assert (await tenant.client.list(JOB, namespace="kapsa-builds")).items == []
 
 
-async def test_another_way_to_build_the_same_commit_ends_the_build_under_way(team: Team) -> None:
-    await two_that_build(team)
-    before = (await the_job(team))["metadata"]["uid"]
-    await team.project(**{**DOCKERFILE, "build": {"strategy": "dockerfile", "args": {"A": "b"}}})
-    await team.clock.sleep(30)
-    assert (await the_job(team))["metadata"]["uid"] != before
-    assert counted(team, "cancelled") == 1
+async def test_another_way_to_build_the_same_commit_ends_the_build_under_way(tenant: Tenant) -> None:
+    await two_that_build(tenant)
+    before = (await the_job(tenant))["metadata"]["uid"]
+    await tenant.project(**{**DOCKERFILE, "build": {"strategy": "dockerfile", "args": {"A": "b"}}})
+    await tenant.clock.sleep(30)
+    assert (await the_job(tenant))["metadata"]["uid"] != before
+    assert counted(tenant, "cancelled") == 1
 
 
-async def test_a_cancelled_build_is_counted_under_the_engine_that_built_it(kpack: Team) -> None:
-    kpack.stage.harness.cluster.workloads.delay(finish=600)
+async def test_a_cancelled_build_is_counted_under_the_engine_that_built_it(kpack: Tenant) -> None:
+    kpack.sandbox.harness.cluster.workloads.delay(finish=600)
     await kpack.project(**BUILDPACK)
     await kpack.environment()
     await kpack.reaches("one", "BuildReady", "False", "Building")
     await kpack.project(**DOCKERFILE)
     await kpack.clock.sleep(30)
-    told = kpack.stage.metrics()
+    told = kpack.sandbox.metrics()
     assert told['kapsa_builds_total{engine="kpack",result="cancelled"}'] == 1
     assert 'kapsa_builds_total{engine="buildkit",result="cancelled"}' not in told

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from kapsa.environments.resources import Environment
-from tests.environments.outside_world import commit_of, deployment, service
-from tests.environments.team import Team
+from tests.environments.fakes import commit_of, deployment, service
+from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time
 
 
-async def test_an_environment_becomes_ready_and_says_where_it_is_reached(team: Team) -> None:
-    await team.project()
-    await team.environment()
-    ready = await team.ready()
+async def test_an_environment_becomes_ready_and_says_where_it_is_reached(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment()
+    ready = await tenant.ready()
     assert ready.status.phase == "Ready"
     assert ready.status.url == "https://one.preview.catalyst.dev"
     assert ready.status.namespace is not None
-    assert ready.status.namespace.name == team.place("one")
+    assert ready.status.namespace.name == tenant.place("one")
     assert ready.status.commit_sha == commit_of("one")
     assert {each.type: each.status for each in ready.status.conditions} == {
         "NamespaceReady": "True",
@@ -30,44 +30,48 @@ async def test_an_environment_becomes_ready_and_says_where_it_is_reached(team: T
     }
 
 
-async def test_another_commit_is_rolled_out(team: Team) -> None:
-    await team.project()
-    await team.environment()
-    await team.ready()
-    await team.environment(commit="two")
-    ready = await team.ready()
+async def test_another_commit_is_rolled_out(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await tenant.environment(commit="two")
+    ready = await tenant.ready()
     assert ready.status.commit_sha == commit_of("two")
-    web = await team.client.get("apps/v1/Deployment", "web", namespace=team.place("one"))
+    web = await tenant.client.get("apps/v1/Deployment", "web", namespace=tenant.place("one"))
     assert web["spec"]["template"]["spec"]["containers"][0]["image"] == f"app:{commit_of('two')[:12]}"
 
 
-async def test_a_deleted_environment_takes_namespace_and_host_along(team: Team) -> None:
-    await team.project()
-    await team.environment()
-    await team.ready()
-    await team.client.delete(Environment, "one", namespace=team.home)
-    await team.stage.gone(Environment, "one", namespace=team.home)
-    assert await team.stage.get("v1/Namespace", team.place("one"), namespace="") is None
-    assert team.outside.domains.held == {}
+async def test_a_deleted_environment_takes_namespace_and_host_along(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await tenant.client.delete(Environment, "one", namespace=tenant.home)
+    await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)
+    assert await tenant.sandbox.get("v1/Namespace", tenant.place("one"), namespace="") is None
+    assert tenant.outside.domains.held == {}
 
 
-async def test_what_is_no_longer_rendered_is_pruned(team: Team) -> None:
-    await team.project()
-    team.outside.renderer.objects = [deployment("web", "app:1"), deployment("extra", "app:1"), service("web")]
-    await team.environment()
-    await team.ready()
-    team.outside.renderer.objects = [deployment("web", "app:2"), service("web")]
-    await team.environment(commit="two")
-    await team.stage.gone("apps/v1/Deployment", "extra", namespace=team.place("one"))
-    await team.ready()
-    assert await team.stage.get("apps/v1/Deployment", "web", namespace=team.place("one"))
+async def test_what_is_no_longer_rendered_is_pruned(tenant: Tenant) -> None:
+    await tenant.project()
+    tenant.outside.renderer.objects = [
+        deployment("web", "app:1"),
+        deployment("extra", "app:1"),
+        service("web"),
+    ]
+    await tenant.environment()
+    await tenant.ready()
+    tenant.outside.renderer.objects = [deployment("web", "app:2"), service("web")]
+    await tenant.environment(commit="two")
+    await tenant.sandbox.gone("apps/v1/Deployment", "extra", namespace=tenant.place("one"))
+    await tenant.ready()
+    assert await tenant.sandbox.get("apps/v1/Deployment", "web", namespace=tenant.place("one"))
 
 
-async def test_containers_that_ask_for_nothing_leave_room_for_an_update_in_the_quota(team: Team) -> None:
-    await team.project(resources={"defaultQuota": {"cpu": "200m", "memory": "4Gi"}})
-    await team.environment()
-    await team.ready()
-    limits = await team.client.get("v1/LimitRange", "kapsa-limits", namespace=team.place("one"))
+async def test_containers_that_ask_for_nothing_leave_room_for_an_update_in_the_quota(tenant: Tenant) -> None:
+    await tenant.project(resources={"defaultQuota": {"cpu": "200m", "memory": "4Gi"}})
+    await tenant.environment()
+    await tenant.ready()
+    limits = await tenant.client.get("v1/LimitRange", "kapsa-limits", namespace=tenant.place("one"))
     (container,) = limits["spec"]["limits"]
     assert container["default"] == {"cpu": "100m", "memory": "512Mi"}
     assert container["defaultRequest"] == {"cpu": "100m", "memory": "128Mi"}

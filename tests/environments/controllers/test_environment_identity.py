@@ -6,21 +6,21 @@ import pytest
 
 from kapsa.environments.names import OWNER, OWNER_UID
 from kapsa.environments.resources import Environment, Project
-from tests.environments.outside_world import commit_of
-from tests.environments.team import Team
+from tests.environments.fakes import commit_of
+from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time
 
 
-async def test_a_namespace_says_whose_it_is_and_which_branch_it_shows(team: Team) -> None:
-    await team.project()
+async def test_a_namespace_says_whose_it_is_and_which_branch_it_shows(tenant: Tenant) -> None:
+    await tenant.project()
     branch = "feature/login&more"
-    made = await team.environment(source={"commitSha": commit_of("one"), "branch": branch})
-    await team.ready()
-    metadata = (await team.client.get("v1/Namespace", team.place("one")))["metadata"]
+    made = await tenant.environment(source={"commitSha": commit_of("one"), "branch": branch})
+    await tenant.ready()
+    metadata = (await tenant.client.get("v1/Namespace", tenant.place("one")))["metadata"]
     told = {
         "app.kubernetes.io/managed-by": "kapsa",
-        "catalyst.dev/team": team.name,
+        "catalyst.dev/team": tenant.name,
         "catalyst.dev/project": "app",
         "catalyst.dev/environment": "one",
         "catalyst.dev/branch": "feature-loginmore",
@@ -28,82 +28,85 @@ async def test_a_namespace_says_whose_it_is_and_which_branch_it_shows(team: Team
     }
     assert metadata["labels"].items() >= told.items()
     assert (
-        metadata["annotations"].items() >= {OWNER: f"{team.home}/one", "catalyst.dev/branch": branch}.items()
+        metadata["annotations"].items()
+        >= {OWNER: f"{tenant.home}/one", "catalyst.dev/branch": branch}.items()
     )
 
 
-async def test_a_namespace_that_only_says_it_is_a_projects_gets_nothing_of_it(team: Team) -> None:
-    await team.project()
+async def test_a_namespace_that_only_says_it_is_a_projects_gets_nothing_of_it(tenant: Tenant) -> None:
+    await tenant.project()
     forged = {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {
             "name": "elsewhere",
-            "annotations": {OWNER: f"{team.name}/app"},
+            "annotations": {OWNER: f"{tenant.name}/app"},
             "labels": {OWNER_UID: "of-another-project"},
         },
     }
-    await team.client.create(forged)
+    await tenant.client.create(forged)
     spec = {"projectRef": {"name": "app"}, "source": {"commitSha": commit_of("one")}}
-    await team.stage.apply(Environment, "one", spec, namespace="elsewhere")
-    await team.clock.sleep(60)
-    found = await team.client.get(Environment, "one", namespace="elsewhere")
+    await tenant.sandbox.apply(Environment, "one", spec, namespace="elsewhere")
+    await tenant.clock.sleep(60)
+    found = await tenant.client.get(Environment, "one", namespace="elsewhere")
     condition = found.status.condition("Ready")
     assert condition is not None
     assert condition.reason == "ProjectMissing"
     assert found.status.namespace is None
-    assert team.outside.renderer.requests == []
+    assert tenant.outside.renderer.requests == []
 
 
 async def test_a_namespace_that_was_replaced_is_not_the_environments_whatever_its_labels_say(
-    team: Team,
+    tenant: Tenant,
 ) -> None:
-    await team.project()
-    made = await team.environment()
-    await team.ready()
-    await team.stage.harness.stop()
-    place = team.place("one")
-    await team.client.delete("v1/Namespace", place)
-    await team.stage.gone("v1/Namespace", place, namespace="")
-    forged = await team.stage.make_namespace(place, **{OWNER_UID: made.metadata.uid})
-    await team.start()
-    failed = await team.reaches("one", "NamespaceReady", "False", "NamespaceNotOurs")
+    await tenant.project()
+    made = await tenant.environment()
+    await tenant.ready()
+    await tenant.sandbox.harness.stop()
+    place = tenant.place("one")
+    await tenant.client.delete("v1/Namespace", place)
+    await tenant.sandbox.gone("v1/Namespace", place, namespace="")
+    forged = await tenant.sandbox.make_namespace(place, **{OWNER_UID: made.metadata.uid})
+    await tenant.start()
+    failed = await tenant.reaches("one", "NamespaceReady", "False", "NamespaceNotOurs")
     assert failed.status.failure is not None
     assert "is not the one that was made" in failed.status.failure.message
-    await team.client.delete(Environment, "one", namespace=team.home)
-    await team.stage.gone(Environment, "one", namespace=team.home)
-    left = await team.stage.get("v1/Namespace", place, namespace="")
+    await tenant.client.delete(Environment, "one", namespace=tenant.home)
+    await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)
+    left = await tenant.sandbox.get("v1/Namespace", place, namespace="")
     assert left["metadata"]["uid"] == forged["metadata"]["uid"]
     assert "deletionTimestamp" not in left["metadata"]
 
 
-async def test_a_project_of_the_same_name_does_not_get_the_environments_of_the_one_before(team: Team) -> None:
-    await team.project()
-    await team.environment()
-    await team.ready()
-    await team.stage.harness.stop()
-    await team.client.delete(Project, "app", namespace=team.name)
-    await team.client.patch(Project, "app", {"metadata": {"finalizers": None}}, namespace=team.name)
-    await team.stage.gone(Project, "app", namespace=team.name)
-    await team.project()
-    await team.start()
-    await team.environment(commit="two")
-    orphaned = await team.reaches("one", "Ready", "False", "ProjectMissing")
+async def test_a_project_of_the_same_name_does_not_get_the_environments_of_the_one_before(
+    tenant: Tenant,
+) -> None:
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await tenant.sandbox.harness.stop()
+    await tenant.client.delete(Project, "app", namespace=tenant.name)
+    await tenant.client.patch(Project, "app", {"metadata": {"finalizers": None}}, namespace=tenant.name)
+    await tenant.sandbox.gone(Project, "app", namespace=tenant.name)
+    await tenant.project()
+    await tenant.start()
+    await tenant.environment(commit="two")
+    orphaned = await tenant.reaches("one", "Ready", "False", "ProjectMissing")
     assert orphaned.status.commit_sha == commit_of("one")
-    refused = (await team.project_now()).status.condition("Ready")
+    refused = (await tenant.project_now()).status.condition("Ready")
     assert refused is not None
     assert refused.reason == "NamespaceNotOurs"
 
 
-async def test_a_namespace_that_the_status_does_not_know_of_goes_with_its_environment(team: Team) -> None:
+async def test_a_namespace_that_the_status_does_not_know_of_goes_with_its_environment(tenant: Tenant) -> None:
     """A process can die after it made the namespace and before it wrote that down."""
-    await team.project()
-    await team.environment()
-    await team.ready()
-    await team.stage.harness.stop()
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await tenant.sandbox.harness.stop()
     forgotten = {"status": {"namespace": None}}
-    await team.client.patch(Environment, "one", forgotten, namespace=team.home, subresource="status")
-    await team.client.delete(Environment, "one", namespace=team.home)
-    await team.start()
-    await team.stage.gone(Environment, "one", namespace=team.home, seconds=120)
-    assert await team.stage.get("v1/Namespace", team.place("one"), namespace="") is None
+    await tenant.client.patch(Environment, "one", forgotten, namespace=tenant.home, subresource="status")
+    await tenant.client.delete(Environment, "one", namespace=tenant.home)
+    await tenant.start()
+    await tenant.sandbox.gone(Environment, "one", namespace=tenant.home, seconds=120)
+    assert await tenant.sandbox.get("v1/Namespace", tenant.place("one"), namespace="") is None

@@ -8,52 +8,52 @@ import pytest
 
 from kapsa.environments.names import APPROVED_COMMIT
 from kapsa.environments.resources import Environment, Registry
-from tests.environments.outside_world import commit_of
-from tests.environments.team import Team, secret
+from tests.environments.fakes import commit_of
+from tests.environments.tenant import Tenant, secret
 
 pytestmark = pytest.mark.virtual_time
 
 FORK = {"commitSha": commit_of("fork"), "prNumber": 7}
 
 
-async def secrets_of(team: Team) -> set[str]:
-    found = (await team.client.list("v1/Secret", namespace=team.place("one"))).items
+async def secrets_of(tenant: Tenant) -> set[str]:
+    found = (await tenant.client.list("v1/Secret", namespace=tenant.place("one"))).items
     return {each["metadata"]["name"] for each in found}
 
 
-async def approve(team: Team) -> None:
+async def approve(tenant: Tenant) -> None:
     patch = {"metadata": {"annotations": {APPROVED_COMMIT: commit_of("fork")}}}
-    await team.client.patch(Environment, "one", patch, namespace=team.home)
+    await tenant.client.patch(Environment, "one", patch, namespace=tenant.home)
 
 
-async def test_a_fork_gets_neither_the_pull_secret_nor_the_environments_own_secrets(team: Team) -> None:
-    await team.stage.make_namespace("kapsa-system")
-    await secret(team, "login", "kapsa-system", username="robot", password="very-secret-word")
+async def test_a_fork_gets_neither_the_pull_secret_nor_the_environments_own_secrets(tenant: Tenant) -> None:
+    await tenant.sandbox.make_namespace("kapsa-system")
+    await secret(tenant, "login", "kapsa-system", username="robot", password="very-secret-word")
     registry = {"endpoint": "registry.example.com", "auth": {"secretRef": {"name": "login"}}}
-    await team.stage.apply(Registry, "main", registry)
-    team.outside.images.push(f"registry.example.com/org/app:{commit_of('fork')}")
-    await team.project(
+    await tenant.sandbox.apply(Registry, "main", registry)
+    tenant.outside.images.push(f"registry.example.com/org/app:{commit_of('fork')}")
+    await tenant.project(
         registry={"name": "main", "imageRepository": "org/app"}, secrets=[{"name": "settings"}]
     )
-    await secret(team, "settings", team.name, KEY="value")
-    await secret(team, "own", team.home, KEY="value")
-    await team.environment(source=FORK, config={"secretRefs": [{"name": "own"}]})
-    withheld = await team.ready()
-    asked = team.outside.renderer.requests[-1]
+    await secret(tenant, "settings", tenant.name, KEY="value")
+    await secret(tenant, "own", tenant.home, KEY="value")
+    await tenant.environment(source=FORK, config={"secretRefs": [{"name": "own"}]})
+    withheld = await tenant.ready()
+    asked = tenant.outside.renderer.requests[-1]
     assert (asked.env_from, asked.pull_secret) == ([], "")
-    assert await secrets_of(team) == set()
-    account = await team.client.get("v1/ServiceAccount", "default", namespace=team.place("one"))
+    assert await secrets_of(tenant) == set()
+    account = await tenant.client.get("v1/ServiceAccount", "default", namespace=tenant.place("one"))
     assert not account.get("imagePullSecrets")
     told = withheld.status.condition("NamespaceReady")
     assert told is not None
     assert told.reason == "SecretsWithheld"
 
-    await approve(team)
-    await team.reaches("one", "NamespaceReady", "True", "NamespaceReady")
-    await team.ready()
-    asked = team.outside.renderer.requests[-1]
+    await approve(tenant)
+    await tenant.reaches("one", "NamespaceReady", "True", "NamespaceReady")
+    await tenant.ready()
+    asked = tenant.outside.renderer.requests[-1]
     assert (asked.env_from, asked.pull_secret) == ([{"secretRef": {"name": "own"}}], "kapsa-registry")
-    assert await secrets_of(team) == {"settings", "own", "kapsa-registry"}
+    assert await secrets_of(tenant) == {"settings", "own", "kapsa-registry"}
 
 
 @pytest.mark.parametrize(
@@ -66,23 +66,23 @@ async def test_a_fork_gets_neither_the_pull_secret_nor_the_environments_own_secr
     ],
 )
 async def test_a_project_says_which_pull_requests_it_trusts(
-    team: Team, trust: str, on_a_branch: bool, trusted: bool
+    tenant: Tenant, trust: str, on_a_branch: bool, trusted: bool
 ) -> None:
-    await secret(team, "settings", team.name, KEY="value")
+    await secret(tenant, "settings", tenant.name, KEY="value")
     previews: dict[str, Any] = {"enabled": False, "trust": trust}
-    await team.project(secrets=[{"name": "settings"}], previewEnvironments=previews)
+    await tenant.project(secrets=[{"name": "settings"}], previewEnvironments=previews)
     if on_a_branch:
-        team.outside.git.push("theirs", "fork")
-    await team.environment(source=FORK)
-    await team.ready()
-    assert await secrets_of(team) == ({"settings"} if trusted else set())
+        tenant.outside.git.push("theirs", "fork")
+    await tenant.environment(source=FORK)
+    await tenant.ready()
+    assert await secrets_of(tenant) == ({"settings"} if trusted else set())
 
 
-async def test_an_approval_of_another_commit_is_none(team: Team) -> None:
-    await secret(team, "settings", team.name, KEY="value")
-    await team.project(secrets=[{"name": "settings"}])
-    await team.environment(source={"commitSha": commit_of("push"), "prNumber": 7})
-    await approve(team)
-    await team.ready()
-    await team.clock.sleep(30)
-    assert await secrets_of(team) == set()
+async def test_an_approval_of_another_commit_is_none(tenant: Tenant) -> None:
+    await secret(tenant, "settings", tenant.name, KEY="value")
+    await tenant.project(secrets=[{"name": "settings"}])
+    await tenant.environment(source={"commitSha": commit_of("push"), "prNumber": 7})
+    await approve(tenant)
+    await tenant.ready()
+    await tenant.clock.sleep(30)
+    assert await secrets_of(tenant) == set()

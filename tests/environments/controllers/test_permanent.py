@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kapsa.environments.resources import Environment
-from tests.environments.team import Team
+from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time
 
@@ -14,34 +14,34 @@ POLL = 340
 
 
 async def test_one_that_does_not_follow_keeps_its_commit_when_the_project_changes_its_type(
-    team: Team,
+    tenant: Tenant,
 ) -> None:
-    first = team.outside.git.branches["main"]
-    await team.project(environments=[{"name": "production", "branch": "main"}])
-    await team.ready("production")
-    team.outside.git.push("main", "second")
-    await team.clock.sleep(POLL)
-    await team.project(environments=[{"name": "production", "branch": "main", "type": "development"}])
-    await team.clock.sleep(POLL)
-    found = await team.ready("production")
+    first = tenant.outside.git.branches["main"]
+    await tenant.project(environments=[{"name": "production", "branch": "main"}])
+    await tenant.ready("production")
+    tenant.outside.git.push("main", "second")
+    await tenant.clock.sleep(POLL)
+    await tenant.project(environments=[{"name": "production", "branch": "main", "type": "development"}])
+    await tenant.clock.sleep(POLL)
+    found = await tenant.ready("production")
     assert (found.spec.type, found.spec.source.commit_sha) == ("development", first)
 
 
-async def test_one_whose_branch_does_not_exist_yet_comes_with_it_and_stays_without_it(team: Team) -> None:
-    await team.project(environments=[{"name": "next", "branch": "next", "autoSync": True}])
-    await team.clock.sleep(POLL)
-    assert await team.stage.get(Environment, "next", namespace=team.home) is None
-    commit = team.outside.git.push("next")
-    await team.clock.sleep(POLL)
-    assert (await team.ready("next")).spec.source.commit_sha == commit
-    del team.outside.git.branches["next"]
-    await team.clock.sleep(4 * POLL)
-    assert (await team.ready("next")).spec.source.commit_sha == commit
+async def test_one_whose_branch_does_not_exist_yet_comes_with_it_and_stays_without_it(tenant: Tenant) -> None:
+    await tenant.project(environments=[{"name": "next", "branch": "next", "autoSync": True}])
+    await tenant.clock.sleep(POLL)
+    assert await tenant.sandbox.get(Environment, "next", namespace=tenant.home) is None
+    commit = tenant.outside.git.push("next")
+    await tenant.clock.sleep(POLL)
+    assert (await tenant.ready("next")).spec.source.commit_sha == commit
+    del tenant.outside.git.branches["next"]
+    await tenant.clock.sleep(4 * POLL)
+    assert (await tenant.ready("next")).spec.source.commit_sha == commit
 
 
-async def test_one_that_the_project_no_longer_names_goes(team: Team) -> None:
-    await team.project(environments=[{"name": "staging", "branch": "main"}])
-    await team.ready("staging")
-    await team.project(environments=[])
-    await team.stage.gone(Environment, "staging", namespace=team.home, seconds=120)
-    assert await team.stage.get("v1/Namespace", team.place("staging"), namespace="") is None
+async def test_one_that_the_project_no_longer_names_goes(tenant: Tenant) -> None:
+    await tenant.project(environments=[{"name": "staging", "branch": "main"}])
+    await tenant.ready("staging")
+    await tenant.project(environments=[])
+    await tenant.sandbox.gone(Environment, "staging", namespace=tenant.home, seconds=120)
+    assert await tenant.sandbox.get("v1/Namespace", tenant.place("staging"), namespace="") is None

@@ -23,16 +23,16 @@ from kapsa.runtime.generate.audit import Audit
 from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.testing import Harness, RecordedCall, Sample, Scenario, crash_at_every_write
 from tests.environments.previews import NAMESPACE, Preview, make_operator, spec
-from tests.environments.stage import Stage
+from tests.environments.sandbox import Sandbox
 
 
-async def test_a_preview_gets_its_namespace_deployment_service_ingress_and_policy(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_a_preview_gets_its_namespace_deployment_service_ingress_and_policy(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     asked = await preview.ask()
     found = await preview.ready()
     n = preview.number
-    namespace = await stage.get(NAMESPACE, preview.place)
+    namespace = await sandbox.get(NAMESPACE, preview.place)
     assert (
         namespace["metadata"]["labels"] | {"managed-by": "preview-operator", "pr-number": str(n)}
         == (namespace["metadata"]["labels"])
@@ -67,11 +67,11 @@ async def test_a_preview_gets_its_namespace_deployment_service_ingress_and_polic
 
 
 async def test_a_preview_is_reached_by_the_ingress_controller_alone_and_reaches_nothing_of_the_cluster(
-    stage: Stage,
+    sandbox: Sandbox,
 ) -> None:
     settings = Settings(ingress_namespace="gates", api_server_cidrs=("203.0.113.7/32", "2001:db8::7/128"))
-    await stage.start(make_operator(settings))
-    preview = Preview(stage)
+    await sandbox.start(make_operator(settings))
+    preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
     policy = (await preview.child(NETWORK_POLICY, "netpol"))["spec"]
@@ -91,21 +91,21 @@ async def test_a_preview_is_reached_by_the_ingress_controller_alone_and_reaches_
 
 
 async def test_a_preview_is_nobody_to_the_api_server_and_its_namespace_enforces_pod_security(
-    stage: Stage,
+    sandbox: Sandbox,
 ) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
     deployment = await preview.child(DEPLOYMENT, "app")
     assert deployment["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
-    labels = (await stage.get(NAMESPACE, preview.place))["metadata"]["labels"]
+    labels = (await sandbox.get(NAMESPACE, preview.place))["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
 
 
-async def test_without_an_issuer_the_ingress_controllers_own_certificate_is_used(stage: Stage) -> None:
-    await stage.start(make_operator(Settings(preview_environment_issuer="")))
-    preview = Preview(stage)
+async def test_without_an_issuer_the_ingress_controllers_own_certificate_is_used(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator(Settings(preview_environment_issuer="")))
+    preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
     ingress = await preview.child(INGRESS, "ingress")
@@ -113,7 +113,7 @@ async def test_without_an_issuer_the_ingress_controllers_own_certificate_is_used
     assert ingress["spec"]["tls"] == [{"hosts": [f"pr-{preview.number}.preview.orimatest.com"]}]
 
 
-async def test_domain_issuer_and_class_can_be_set(stage: Stage) -> None:
+async def test_domain_issuer_and_class_can_be_set(sandbox: Sandbox) -> None:
     settings = Settings.from_environment(
         {
             "KAPSA_PREVIEW_ENVIRONMENT_DOMAIN": "try.example.org",
@@ -121,8 +121,8 @@ async def test_domain_issuer_and_class_can_be_set(stage: Stage) -> None:
             "KAPSA_INGRESS_CLASS": "traefik",
         }
     )
-    await stage.start(make_operator(settings))
-    preview = Preview(stage)
+    await sandbox.start(make_operator(settings))
+    preview = Preview(sandbox)
     await preview.ask()
     assert (await preview.ready()).status.url == f"https://pr-{preview.number}.try.example.org"
     ingress = await preview.child(INGRESS, "ingress")
@@ -130,83 +130,85 @@ async def test_domain_issuer_and_class_can_be_set(stage: Stage) -> None:
     assert ingress["spec"]["ingressClassName"] == "traefik"
 
 
-async def test_a_new_tag_rolls_out_and_touches_nothing_else(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_a_new_tag_rolls_out_and_touches_nothing_else(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
-    await stage.at_rest()
-    before = len(stage.writes())
+    await sandbox.at_rest()
+    before = len(sandbox.writes())
     await preview.ask(image_tag="b1c2d3e")
     assert (await preview.ready()).status.image == "youruser/my-app:b1c2d3e"
     deployment = await preview.child(DEPLOYMENT, "app")
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "youruser/my-app:b1c2d3e"
-    await stage.at_rest()
-    written = {each.call.resource for each in stage.writes()[before:]}
+    await sandbox.at_rest()
+    written = {each.call.resource for each in sandbox.writes()[before:]}
     assert written == {"deployments", "previewenvironments"}
 
 
-async def test_an_update_that_finds_nothing_makes_everything_again(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_an_update_that_finds_nothing_makes_everything_again(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
-    await stage.harness.stop()
+    await sandbox.harness.stop()
     old = {kind: found["metadata"]["uid"] for kind, found in (await preview.children()).items()}
     for kind, found in (await preview.children()).items():
-        await stage.client.delete(kind, found["metadata"]["name"], namespace=preview.place)
+        await sandbox.client.delete(kind, found["metadata"]["name"], namespace=preview.place)
     await preview.ask(image_tag="b1c2d3e")
-    await stage.start(make_operator())
+    await sandbox.start(make_operator())
 
     async def all_are_back() -> bool:
         found = await preview.children()
         return all(each and each["metadata"]["uid"] != old[kind] for kind, each in found.items())
 
-    await stage.until(all_are_back, "all children are made again, the NetworkPolicy included")
+    await sandbox.until(all_are_back, "all children are made again, the NetworkPolicy included")
     await preview.ready()
 
 
 @pytest.mark.parametrize("kind", CHILDREN)
-async def test_a_child_that_somebody_deletes_is_made_again(stage: Stage, kind: str) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_a_child_that_somebody_deletes_is_made_again(sandbox: Sandbox, kind: str) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
     found = (await preview.children())[kind]
-    await stage.client.delete(kind, found["metadata"]["name"], namespace=preview.place)
+    await sandbox.client.delete(kind, found["metadata"]["name"], namespace=preview.place)
 
     async def back() -> bool:
         new = (await preview.children())[kind]
         return new is not None and new["metadata"]["uid"] != found["metadata"]["uid"]
 
-    await stage.until(back, f"{kind} is made again")
+    await sandbox.until(back, f"{kind} is made again")
 
 
-async def test_what_somebody_changes_is_put_back(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_what_somebody_changes_is_put_back(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
-    await stage.client.patch(
+    await sandbox.client.patch(
         NETWORK_POLICY, f"pr-{preview.number}-netpol", {"spec": {"egress": [{}]}}, namespace=preview.place
     )
-    await stage.client.patch(NAMESPACE, preview.place, {"metadata": {"labels": {"pr-number": "7", "x": "y"}}})
+    await sandbox.client.patch(
+        NAMESPACE, preview.place, {"metadata": {"labels": {"pr-number": "7", "x": "y"}}}
+    )
 
     async def put_back() -> bool:
         policy = await preview.child(NETWORK_POLICY, "netpol")
-        labels = (await stage.get(NAMESPACE, preview.place))["metadata"]["labels"]
+        labels = (await sandbox.get(NAMESPACE, preview.place))["metadata"]["labels"]
         return (
             len(policy["spec"]["egress"]) == 3
             and labels["pr-number"] == str(preview.number)
             and labels["x"] == "y"
         )
 
-    await stage.until(put_back, "our fields are put back and others' stay")
+    await sandbox.until(put_back, "our fields are put back and others' stay")
 
 
-async def test_deleting_a_preview_deletes_its_namespace_with_all_in_it(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_deleting_a_preview_deletes_its_namespace_with_all_in_it(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
     await preview.delete()
@@ -214,67 +216,67 @@ async def test_deleting_a_preview_deletes_its_namespace_with_all_in_it(stage: St
     assert not any((await preview.children()).values())
 
 
-async def test_a_restart_writes_nothing_and_keeps_the_gauge_right(stage: Stage) -> None:
-    await stage.start(make_operator())
-    one, two = Preview(stage), Preview(stage, stage.number + 1)
+async def test_a_restart_writes_nothing_and_keeps_the_gauge_right(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    one, two = Preview(sandbox), Preview(sandbox, sandbox.number + 1)
     await one.ask()
     await two.ask()
     await one.ready()
     await two.ready()
-    await stage.at_rest()
-    active = stage.metrics()["preview_environments_active"]
-    await stage.harness.stop()
-    before = len(stage.writes())
-    await stage.start(make_operator())
-    await stage.clock.sleep(5)
-    assert stage.writes()[before:] == []
-    assert stage.metrics()["preview_environments_active"] == active
+    await sandbox.at_rest()
+    active = sandbox.metrics()["preview_environments_active"]
+    await sandbox.harness.stop()
+    before = len(sandbox.writes())
+    await sandbox.start(make_operator())
+    await sandbox.clock.sleep(5)
+    assert sandbox.writes()[before:] == []
+    assert sandbox.metrics()["preview_environments_active"] == active
     await two.delete()
     await two.gone()
-    assert stage.metrics()["preview_environments_active"] == active - 1
+    assert sandbox.metrics()["preview_environments_active"] == active - 1
 
 
 @pytest.mark.virtual_time
-async def test_a_preview_goes_within_a_second_of_its_time(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_a_preview_goes_within_a_second_of_its_time(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     asked = await preview.ask(ttl_seconds=3600)
     assert asked.metadata.creation_timestamp is not None
     due = asked.metadata.creation_timestamp + timedelta(seconds=3600)
     assert (await preview.ready()).status.expires_at == due
-    await stage.clock.sleep((due - stage.clock.now()).total_seconds() - 1)
-    assert (await stage.get(PreviewEnvironment, preview.name)).metadata.deletion_timestamp is None
-    await stage.clock.sleep(2)
-    deleted = await stage.get(PreviewEnvironment, preview.name)
+    await sandbox.clock.sleep((due - sandbox.clock.now()).total_seconds() - 1)
+    assert (await sandbox.get(PreviewEnvironment, preview.name)).metadata.deletion_timestamp is None
+    await sandbox.clock.sleep(2)
+    deleted = await sandbox.get(PreviewEnvironment, preview.name)
     assert deleted is None or deleted.metadata.deletion_timestamp is not None
     await preview.gone()
-    assert stage.metrics()["preview_environments_expired_total"] == 1
-    assert stage.metrics()["preview_environments_active"] == 0
+    assert sandbox.metrics()["preview_environments_expired_total"] == 1
+    assert sandbox.metrics()["preview_environments_active"] == 0
 
 
 @pytest.mark.virtual_time
-async def test_a_time_that_is_changed_counts_from_the_creation(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_a_time_that_is_changed_counts_from_the_creation(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     await preview.ask(ttl_seconds=60)
     await preview.ready()
     await preview.ask(ttl_seconds=600)
-    await stage.clock.sleep(300)
+    await sandbox.clock.sleep(300)
     assert (await preview.ready()).metadata.deletion_timestamp is None
     await preview.ask(ttl_seconds=120)
     await preview.gone()
-    assert stage.metrics()["preview_environments_expired_total"] == 1
+    assert sandbox.metrics()["preview_environments_expired_total"] == 1
 
 
 @pytest.mark.virtual_time
-async def test_a_time_that_ran_out_while_the_operator_was_away_is_up_at_once(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_a_time_that_ran_out_while_the_operator_was_away_is_up_at_once(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     await preview.ask(ttl_seconds=60)
     await preview.ready()
-    await stage.harness.stop()
-    await stage.clock.sleep(7200)
-    await stage.start(make_operator())
+    await sandbox.harness.stop()
+    await sandbox.clock.sleep(7200)
+    await sandbox.start(make_operator())
     await preview.gone()
 
 
@@ -304,19 +306,19 @@ def test_a_rollout_has_failed_when_its_deployment_says_so() -> None:
     assert failed_rollout({"status": {"conditions": [{"type": "Available", "status": "False"}]}}) == ""
 
 
-async def test_the_declared_rights_are_enough_and_none_is_too_many(stage: Stage) -> None:
+async def test_the_declared_rights_are_enough_and_none_is_too_many(sandbox: Sandbox) -> None:
     operator, audit = make_operator(), Audit()
 
     def observe(recorded: RecordedCall) -> None:
         audit(recorded.call, recorded.status, 0)
 
-    stage.harness.observers.append(observe)
-    await stage.start(operator)
-    preview = Preview(stage)
+    sandbox.harness.observers.append(observe)
+    await sandbox.start(operator)
+    preview = Preview(sandbox)
     await preview.ask(ttl_seconds=60)
     await preview.ready()
-    await stage.client.patch(NAMESPACE, preview.place, {"metadata": {"labels": {"pr-number": "7"}}})
-    await stage.gone(PreviewEnvironment, preview.name, seconds=120)
+    await sandbox.client.patch(NAMESPACE, preview.place, {"metadata": {"labels": {"pr-number": "7"}}})
+    await sandbox.gone(PreviewEnvironment, preview.name, seconds=120)
     surplus = audit.verify(grants(operator.rights(), namespace="default", scope="ClusterRole"))
     assert {each for each in surplus if "events" not in each and "leases" not in each} == set()
 

@@ -8,16 +8,16 @@ from kapsa.devcluster import FaultPlan
 from kapsa.devcluster.faults import Answer, Rule
 from kapsa.environments.resources import PreviewEnvironment
 from tests.environments.previews import Preview, make_operator
-from tests.environments.stage import Stage
+from tests.environments.sandbox import Sandbox
 
 
-async def test_the_six_metrics_have_their_names_and_labels(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_the_six_metrics_have_their_names_and_labels(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
-    await stage.at_rest()
-    told = stage.metrics()
+    await sandbox.at_rest()
+    told = sandbox.metrics()
     assert told[f'preview_environments_created_total{{branch_name="feature/{preview.number}"}}'] == 1
     assert told[f'preview_environments_reconcile_total{{pr_number="{preview.number}"}}'] >= 1
     assert told["preview_environments_active"] >= 1
@@ -37,59 +37,60 @@ async def test_the_six_metrics_have_their_names_and_labels(stage: Stage) -> None
     [("deployments", "deployment"), ("services", "service"), ("ingresses", "ingress")],
 )
 async def test_a_failure_is_counted_by_its_step_and_overcome(
-    stage: Stage, faults: FaultPlan, resource: str, step: str
+    sandbox: Sandbox, faults: FaultPlan, resource: str, step: str
 ) -> None:
     faults.add(Rule(action=Answer(code=500), verb="write", resource=resource, client="operator", nth=1))
-    await stage.start(make_operator())
-    preview = Preview(stage)
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
-    assert stage.metrics()[f'preview_environments_failed_total{{step="{step}"}}'] == 1
+    assert sandbox.metrics()[f'preview_environments_failed_total{{step="{step}"}}'] == 1
 
 
 @pytest.mark.virtual_time
-async def test_a_failed_update_is_counted_as_one(stage: Stage, faults: FaultPlan) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_a_failed_update_is_counted_as_one(sandbox: Sandbox, faults: FaultPlan) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
     faults.add(Rule(action=Answer(code=500), verb="write", resource="deployments", client="operator", nth=1))
     await preview.ask(image_tag="newer")
     await preview.ready()
-    assert stage.metrics()['preview_environments_failed_total{step="update"}'] == 1
+    assert sandbox.metrics()['preview_environments_failed_total{step="update"}'] == 1
 
 
 async def touched(preview: Preview) -> None:
     """A reconcile for no reason."""
     patch = {"metadata": {"annotations": {"example.com/touched": "1"}}}
-    await preview.stage.client.patch(
-        PreviewEnvironment, preview.name, patch, namespace=preview.stage.namespace
+    await preview.sandbox.client.patch(
+        PreviewEnvironment, preview.name, patch, namespace=preview.sandbox.namespace
     )
-    await preview.stage.at_rest()
+    await preview.sandbox.at_rest()
 
 
 @pytest.mark.virtual_time
-async def test_a_rollout_that_fails_is_told_and_counted_once(stage: Stage) -> None:
-    preview = Preview(stage)
-    stage.harness.cluster.workloads.crash(f"{preview.place}/*", exit_code=1)
-    await stage.start(make_operator())
+async def test_a_rollout_that_fails_is_told_and_counted_once(sandbox: Sandbox) -> None:
+    preview = Preview(sandbox)
+    sandbox.harness.cluster.workloads.crash(f"{preview.place}/*", exit_code=1)
+    await sandbox.start(make_operator())
     await preview.ask()
-    await stage.clock.sleep(700)
-    found = await stage.condition(PreviewEnvironment, preview.name, "False", reason="RolloutFailed")
+    await sandbox.clock.sleep(700)
+    found = await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="RolloutFailed")
     assert found.status.phase == "Failed"
     await touched(preview)
-    assert stage.metrics()['preview_environments_failed_total{step="deployment"}'] == 1
+    assert sandbox.metrics()['preview_environments_failed_total{step="deployment"}'] == 1
     assert (
-        f'preview_environments_created_total{{branch_name="feature/{preview.number}"}}' not in stage.metrics()
+        f'preview_environments_created_total{{branch_name="feature/{preview.number}"}}'
+        not in sandbox.metrics()
     )
 
 
 @pytest.mark.virtual_time
-async def test_a_namespace_in_the_way_is_counted_once(stage: Stage) -> None:
-    preview = Preview(stage)
-    await stage.make_namespace(preview.place)
-    await stage.start(make_operator())
+async def test_a_namespace_in_the_way_is_counted_once(sandbox: Sandbox) -> None:
+    preview = Preview(sandbox)
+    await sandbox.make_namespace(preview.place)
+    await sandbox.start(make_operator())
     await preview.ask()
-    await stage.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
+    await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
     await touched(preview)
-    assert stage.metrics()['preview_environments_failed_total{step="namespace"}'] == 1
+    assert sandbox.metrics()['preview_environments_failed_total{step="namespace"}'] == 1

@@ -6,12 +6,12 @@ from kapsa.environments.names import OWNER_UID
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
 from tests.environments.previews import NAMESPACE, Preview, make_operator
-from tests.environments.stage import Stage
+from tests.environments.sandbox import Sandbox
 
 
-async def test_two_pull_requests_live_side_by_side(stage: Stage) -> None:
-    await stage.start(make_operator())
-    one, two = Preview(stage), Preview(stage, stage.number + 1)
+async def test_two_pull_requests_live_side_by_side(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    one, two = Preview(sandbox), Preview(sandbox, sandbox.number + 1)
     await one.ask()
     await two.ask(image_tag="other")
     urls = {(await one.ready()).status.url, (await two.ready()).status.url}
@@ -22,88 +22,88 @@ async def test_two_pull_requests_live_side_by_side(stage: Stage) -> None:
     assert (await two.ready()).status.phase == "Ready"
 
 
-async def test_a_foreign_namespace_is_refused_and_left_alone(stage: Stage) -> None:
-    preview = Preview(stage)
-    foreign = await stage.make_namespace(preview.place, team="other")
-    await stage.start(make_operator())
+async def test_a_foreign_namespace_is_refused_and_left_alone(sandbox: Sandbox) -> None:
+    preview = Preview(sandbox)
+    foreign = await sandbox.make_namespace(preview.place, tenant="other")
+    await sandbox.start(make_operator())
     await preview.ask()
-    found = await stage.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
+    found = await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
     assert found.status.phase == "Failed"
     assert f"namespace {preview.place} belongs to somebody else" in found.status.condition("Ready").message
     assert not any((await preview.children()).values())
     await preview.delete()
-    await stage.gone(PreviewEnvironment, preview.name)
-    kept = await stage.get(NAMESPACE, preview.place)
+    await sandbox.gone(PreviewEnvironment, preview.name)
+    kept = await sandbox.get(NAMESPACE, preview.place)
     assert kept["metadata"]["uid"] == foreign["metadata"]["uid"]
     assert "deletionTimestamp" not in kept["metadata"]
     assert kept["metadata"]["labels"].get("managed-by") is None
-    await stage.client.delete(NAMESPACE, preview.place)
+    await sandbox.client.delete(NAMESPACE, preview.place)
 
 
-async def test_a_preview_is_made_once_the_foreign_namespace_is_gone(stage: Stage) -> None:
-    preview = Preview(stage)
-    await stage.make_namespace(preview.place)
-    await stage.start(make_operator())
+async def test_a_preview_is_made_once_the_foreign_namespace_is_gone(sandbox: Sandbox) -> None:
+    preview = Preview(sandbox)
+    await sandbox.make_namespace(preview.place)
+    await sandbox.start(make_operator())
     await preview.ask()
-    await stage.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
-    await stage.client.delete(NAMESPACE, preview.place)
+    await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
+    await sandbox.client.delete(NAMESPACE, preview.place)
     await preview.ready()
 
 
-async def test_a_second_preview_of_one_pull_request_waits_for_the_first(stage: Stage) -> None:
-    await stage.start(make_operator())
-    first, second = Preview(stage), Preview(stage, name="again")
+async def test_a_second_preview_of_one_pull_request_waits_for_the_first(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    first, second = Preview(sandbox), Preview(sandbox, name="again")
     await first.ask()
     await first.ready()
     await second.ask(image_tag="other")
-    refused = await stage.condition(PreviewEnvironment, "again", "False", reason="NamespaceNotOurs")
-    assert f"belongs to {stage.namespace}/{first.name}" in refused.status.condition("Ready").message
+    refused = await sandbox.condition(PreviewEnvironment, "again", "False", reason="NamespaceNotOurs")
+    assert f"belongs to {sandbox.namespace}/{first.name}" in refused.status.condition("Ready").message
     assert (await first.ready()).status.image == "youruser/my-app:a3f9c2d"
     await first.delete()
-    await stage.gone(PreviewEnvironment, first.name)
+    await sandbox.gone(PreviewEnvironment, first.name)
     assert (await second.ready()).status.image == "youruser/my-app:other"
 
 
-async def test_a_namespace_that_was_replaced_is_not_ours_whatever_its_labels_say(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_a_namespace_that_was_replaced_is_not_ours_whatever_its_labels_say(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     asked = await preview.ask()
     await preview.ready()
-    await stage.harness.stop()
-    await stage.client.delete(NAMESPACE, preview.place)
-    await stage.gone(NAMESPACE, preview.place, namespace="")
-    forged = await stage.make_namespace(preview.place, **{OWNER_UID: asked.metadata.uid})
-    await stage.start(make_operator())
-    found = await stage.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
+    await sandbox.harness.stop()
+    await sandbox.client.delete(NAMESPACE, preview.place)
+    await sandbox.gone(NAMESPACE, preview.place, namespace="")
+    forged = await sandbox.make_namespace(preview.place, **{OWNER_UID: asked.metadata.uid})
+    await sandbox.start(make_operator())
+    found = await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
     assert "is not the one that was made" in found.status.condition("Ready").message
     await preview.delete()
-    await stage.gone(PreviewEnvironment, preview.name)
-    kept = await stage.get(NAMESPACE, preview.place)
+    await sandbox.gone(PreviewEnvironment, preview.name)
+    kept = await sandbox.get(NAMESPACE, preview.place)
     assert kept["metadata"]["uid"] == forged["metadata"]["uid"]
     assert "deletionTimestamp" not in kept["metadata"]
-    await stage.client.delete(NAMESPACE, preview.place)
+    await sandbox.client.delete(NAMESPACE, preview.place)
 
 
-async def test_a_namespace_that_somebody_deletes_is_made_again(stage: Stage) -> None:
-    await stage.start(make_operator())
-    preview = Preview(stage)
+async def test_a_namespace_that_somebody_deletes_is_made_again(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
     await preview.ask()
     old = (await preview.ready()).status.namespace
     assert old is not None
-    await stage.client.delete(NAMESPACE, preview.place)
+    await sandbox.client.delete(NAMESPACE, preview.place)
 
     async def remade() -> bool:
-        found = await stage.get(PreviewEnvironment, preview.name)
+        found = await sandbox.get(PreviewEnvironment, preview.name)
         new = found.status.namespace
         return new is not None and new.uid != old.uid and found.status.is_true("Ready")
 
-    await stage.until(remade, "the namespace is made again")
+    await sandbox.until(remade, "the namespace is made again")
     assert all((await preview.children()).values())
 
 
-async def test_a_namespace_that_does_not_go_is_reported_with_what_blocks_it(stage: Stage) -> None:
-    await stage.start(make_operator(Settings(deletion_report_after=2)))
-    preview = Preview(stage)
+async def test_a_namespace_that_does_not_go_is_reported_with_what_blocks_it(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator(Settings(deletion_report_after=2)))
+    preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
     stuck = {
@@ -111,16 +111,16 @@ async def test_a_namespace_that_does_not_go_is_reported_with_what_blocks_it(stag
         "kind": "ConfigMap",
         "metadata": {"name": "stuck", "namespace": preview.place, "finalizers": ["example.com/never"]},
     }
-    await stage.client.create(stuck)
+    await sandbox.client.create(stuck)
     await preview.delete()
 
     async def reported() -> bool:
-        found = await stage.get(PreviewEnvironment, preview.name)
+        found = await sandbox.get(PreviewEnvironment, preview.name)
         condition = found.status.condition("Ready")
         return condition.reason == "NamespaceTerminating" and "example.com/never" in condition.message
 
-    await stage.until(reported, "the condition names the finalizer that blocks")
-    await stage.client.patch(
+    await sandbox.until(reported, "the condition names the finalizer that blocks")
+    await sandbox.client.patch(
         "v1/ConfigMap", "stuck", {"metadata": {"finalizers": None}}, namespace=preview.place
     )
     await preview.gone()

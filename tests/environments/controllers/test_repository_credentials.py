@@ -8,42 +8,42 @@ import pytest
 
 from kapsa.adapters.errors import AuthFailed
 from kapsa.environments.resources import Project
-from tests.environments.team import REPOSITORY, Team
+from tests.environments.tenant import REPOSITORY, Tenant
 
 pytestmark = pytest.mark.virtual_time
 
 SOURCE: dict[str, Any] = {"repositoryUrl": REPOSITORY, "credentials": {"secretRef": {"name": "login"}}}
 
 
-async def login(team: Team, password: str) -> None:
+async def login(tenant: Tenant, password: str) -> None:
     manifest = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": "login", "namespace": team.name},
+        "metadata": {"name": "login", "namespace": tenant.name},
         "stringData": {"username": "robot", "password": password},
     }
-    await team.client.apply(manifest, field_manager="person", force=True)
+    await tenant.client.apply(manifest, field_manager="person", force=True)
 
 
-async def accessible(team: Team, status: str, reason: str) -> None:
+async def accessible(tenant: Tenant, status: str, reason: str) -> None:
     async def holds() -> bool:
-        found = (await team.project_now()).status.condition("RepositoryAccessible")
+        found = (await tenant.project_now()).status.condition("RepositoryAccessible")
         return found is not None and (found.status, found.reason) == (status, reason)
 
-    await team.stage.until(holds, f"RepositoryAccessible is {status}, {reason}", seconds=20)
+    await tenant.sandbox.until(holds, f"RepositoryAccessible is {status}, {reason}", seconds=20)
 
 
-async def test_a_secret_that_comes_or_changes_is_tried_at_once(team: Team) -> None:
-    await team.project(source=SOURCE)
-    await accessible(team, "False", "CredentialsMissing")
-    assert team.outside.git.listed == 0
-    team.outside.git.error = AuthFailed("git.example.com does not take the credentials")
-    await login(team, "wrong-password")
-    await accessible(team, "False", "AuthFailed")
-    team.outside.git.error = None
-    await login(team, "right-password")
-    await accessible(team, "True", "Listed")
-    used = [each.password for each in team.outside.git.credentials if each is not None]
+async def test_a_secret_that_comes_or_changes_is_tried_at_once(tenant: Tenant) -> None:
+    await tenant.project(source=SOURCE)
+    await accessible(tenant, "False", "CredentialsMissing")
+    assert tenant.outside.git.listed == 0
+    tenant.outside.git.error = AuthFailed("git.example.com does not take the credentials")
+    await login(tenant, "wrong-password")
+    await accessible(tenant, "False", "AuthFailed")
+    tenant.outside.git.error = None
+    await login(tenant, "right-password")
+    await accessible(tenant, "True", "Listed")
+    used = [each.password for each in tenant.outside.git.credentials if each is not None]
     assert used == ["wrong-password", "right-password"]
-    found = await team.client.get(Project, "app", namespace=team.name)
+    found = await tenant.client.get(Project, "app", namespace=tenant.name)
     assert "-password" not in str(found.to_dict())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from tests.environments.outside_world import commit_of
-from tests.environments.stage import Stage
-from tests.environments.team import Team
+from tests.environments.fakes import commit_of
+from tests.environments.sandbox import Sandbox
+from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time
 
@@ -21,58 +21,58 @@ BUILT = {
 
 
 @pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
+async def tenant(sandbox: Sandbox) -> Tenant:
+    made = Tenant(sandbox)
     await made.start()
     await made.project(**BUILT)
     return made
 
 
-async def builds(team: Team) -> list[str]:
-    found = await team.client.list(JOB, namespace=team.settings.build_namespace)
+async def builds(tenant: Tenant) -> list[str]:
+    found = await tenant.client.list(JOB, namespace=tenant.settings.build_namespace)
     return [each["metadata"]["name"] for each in found.items]
 
 
-def push(team: Team, commit: str) -> None:
-    team.outside.images.push(f"{IMAGE}:{commit_of(commit)}")
+def push(tenant: Tenant, commit: str) -> None:
+    tenant.outside.images.push(f"{IMAGE}:{commit_of(commit)}")
 
 
 async def test_it_falls_asleep_in_the_middle_of_a_build_and_has_the_new_commit_when_it_wakes(
-    team: Team,
+    tenant: Tenant,
 ) -> None:
-    push(team, "one")
-    await team.environment()
-    await team.ready()
-    await team.environment(commit="two")
-    await team.reaches("one", "BuildReady", "False")
-    await team.environment(commit="two", suspended=True)
-    asleep = await team.reaches("one", "Ready", "False", "Suspended")
+    push(tenant, "one")
+    await tenant.environment()
+    await tenant.ready()
+    await tenant.environment(commit="two")
+    await tenant.reaches("one", "BuildReady", "False")
+    await tenant.environment(commit="two", suspended=True)
+    asleep = await tenant.reaches("one", "Ready", "False", "Suspended")
     assert (asleep.status.phase, asleep.status.commit_sha) == ("Pending", commit_of("one"))
-    web = await team.client.get(DEPLOYMENT, "web", namespace=team.place("one"))
+    web = await tenant.client.get(DEPLOYMENT, "web", namespace=tenant.place("one"))
     assert web["spec"]["replicas"] == 0
-    push(team, "two")
-    await team.environment(commit="two")
-    assert (await team.ready()).status.commit_sha == commit_of("two")
+    push(tenant, "two")
+    await tenant.environment(commit="two")
+    assert (await tenant.ready()).status.commit_sha == commit_of("two")
 
 
-async def test_nothing_is_made_or_built_for_one_that_has_never_been_awake(team: Team) -> None:
-    await team.environment(suspended=True)
-    asleep = await team.reaches("one", "Ready", "False", "Suspended")
+async def test_nothing_is_made_or_built_for_one_that_has_never_been_awake(tenant: Tenant) -> None:
+    await tenant.environment(suspended=True)
+    asleep = await tenant.reaches("one", "Ready", "False", "Suspended")
     assert asleep.status.phase == "Pending"
-    assert await builds(team) == []
-    assert await team.stage.get("v1/Namespace", team.place("one"), namespace="") is None
-    push(team, "one")
-    await team.environment()
-    await team.ready()
+    assert await builds(tenant) == []
+    assert await tenant.sandbox.get("v1/Namespace", tenant.place("one"), namespace="") is None
+    push(tenant, "one")
+    await tenant.environment()
+    await tenant.ready()
 
 
-async def test_a_push_to_one_that_sleeps_starts_no_build(team: Team) -> None:
-    push(team, "one")
-    await team.environment(suspended=False)
-    await team.ready()
-    await team.environment(suspended=True)
-    await team.reaches("one", "Ready", "False", "Suspended")
-    await team.environment(commit="two", suspended=True)
-    await team.stage.at_rest()
-    await team.reaches("one", "Ready", "False", "Suspended")
-    assert await builds(team) == []
+async def test_a_push_to_one_that_sleeps_starts_no_build(tenant: Tenant) -> None:
+    push(tenant, "one")
+    await tenant.environment(suspended=False)
+    await tenant.ready()
+    await tenant.environment(suspended=True)
+    await tenant.reaches("one", "Ready", "False", "Suspended")
+    await tenant.environment(commit="two", suspended=True)
+    await tenant.sandbox.at_rest()
+    await tenant.reaches("one", "Ready", "False", "Suspended")
+    assert await builds(tenant) == []

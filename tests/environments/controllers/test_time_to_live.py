@@ -6,49 +6,49 @@ import pytest
 
 from kapsa.adapters.errors import Unreachable
 from kapsa.environments.resources import Environment, Project
-from tests.environments.outside_world import commit_of
-from tests.environments.team import Team
+from tests.environments.fakes import commit_of
+from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time
 
 HOUR = 3600
 
 
-async def test_an_environment_whose_project_was_torn_away_goes_when_its_time_is_up(team: Team) -> None:
-    await team.project()
-    await team.environment(ttl="1h")
-    await team.ready()
-    await team.stage.harness.stop()
-    await team.client.delete(Project, "app", namespace=team.name)
-    await team.client.patch(Project, "app", {"metadata": {"finalizers": None}}, namespace=team.name)
-    await team.start()
-    await team.reaches("one", "Ready", "False", "ProjectMissing")
-    await team.stage.gone(Environment, "one", namespace=team.home, seconds=2 * HOUR)
-    assert await team.stage.get("v1/Namespace", team.place("one"), namespace="") is None
+async def test_an_environment_whose_project_was_torn_away_goes_when_its_time_is_up(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment(ttl="1h")
+    await tenant.ready()
+    await tenant.sandbox.harness.stop()
+    await tenant.client.delete(Project, "app", namespace=tenant.name)
+    await tenant.client.patch(Project, "app", {"metadata": {"finalizers": None}}, namespace=tenant.name)
+    await tenant.start()
+    await tenant.reaches("one", "Ready", "False", "ProjectMissing")
+    await tenant.sandbox.gone(Environment, "one", namespace=tenant.home, seconds=2 * HOUR)
+    assert await tenant.sandbox.get("v1/Namespace", tenant.place("one"), namespace="") is None
 
 
 async def test_while_a_new_commit_cannot_be_looked_up_the_server_is_asked_now_and_then_and_nothing_goes(
-    team: Team,
+    tenant: Tenant,
 ) -> None:
-    await team.project()
-    await team.environment(ttl="1h")
-    await team.ready()
-    team.outside.git.push("main", "two")
-    team.outside.git.error = Unreachable("git.example.com does not answer")
+    await tenant.project()
+    await tenant.environment(ttl="1h")
+    await tenant.ready()
+    tenant.outside.git.push("main", "two")
+    tenant.outside.git.error = Unreachable("git.example.com does not answer")
     shortened = {"spec": {"source": {"commitSha": commit_of("two")[:9]}}}
-    await team.client.patch(Environment, "one", shortened, namespace=team.home)
-    await team.reaches("one", "DeploymentReady", "False", "Unreachable")
-    await team.clock.sleep(2 * HOUR)
-    assert team.outside.git.listed < 2 * HOUR / 20
-    team.outside.git.error = None
-    assert (await team.ready()).status.commit_sha == commit_of("two")
-    await team.stage.gone(Environment, "one", namespace=team.home, seconds=2 * HOUR)
+    await tenant.client.patch(Environment, "one", shortened, namespace=tenant.home)
+    await tenant.reaches("one", "DeploymentReady", "False", "Unreachable")
+    await tenant.clock.sleep(2 * HOUR)
+    assert tenant.outside.git.listed < 2 * HOUR / 20
+    tenant.outside.git.error = None
+    assert (await tenant.ready()).status.commit_sha == commit_of("two")
+    await tenant.sandbox.gone(Environment, "one", namespace=tenant.home, seconds=2 * HOUR)
 
 
-async def test_another_time_to_live_counts_from_the_same_commit(team: Team) -> None:
-    await team.project()
-    await team.environment(ttl="24h")
-    await team.ready()
-    await team.clock.sleep(2 * HOUR)
-    await team.environment(ttl="1h")
-    await team.stage.gone(Environment, "one", namespace=team.home)
+async def test_another_time_to_live_counts_from_the_same_commit(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment(ttl="24h")
+    await tenant.ready()
+    await tenant.clock.sleep(2 * HOUR)
+    await tenant.environment(ttl="1h")
+    await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)

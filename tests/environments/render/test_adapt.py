@@ -11,7 +11,7 @@ import pytest
 from kapsa.adapters.git.checkout import Checkout
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.process.tools import find_tool
-from kapsa.environments.dependencies import Rendered
+from kapsa.environments.ports import Rendered
 from kapsa.environments.render import FilterRules, Injected, Renderer, filter_objects
 from kapsa.environments.resources import Deployment
 from tests.environments.render.conftest import Writes

@@ -13,7 +13,7 @@ from kapsa.adapters.git.command import Git
 from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.git.repository import Repositories
 from kapsa.adapters.testing.git_server import GitRepository, GitServer
-from kapsa.environments.dependencies import Rendered, RenderRequest
+from kapsa.environments.ports import Rendered, RenderRequest
 from kapsa.environments.render import EnvironmentRenderer, ObjectsRefused, RenderCache, Renderer, RenderFailed
 from kapsa.environments.resources import Environment, Project
 from kapsa.environments.settings import Settings

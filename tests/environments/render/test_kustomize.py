@@ -9,7 +9,7 @@ import pytest
 
 from kapsa.adapters.errors import NotFound, Refused
 from kapsa.adapters.oci.image_reference import ImageReference
-from kapsa.environments.dependencies import Rendered
+from kapsa.environments.ports import Rendered
 from kapsa.environments.render import Injected, Renderer, RenderFailed
 from kapsa.environments.resources import Deployment, EnvVar
 from tests.environments.render.conftest import Writes

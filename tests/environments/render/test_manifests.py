@@ -11,7 +11,7 @@ import pytest
 from kapsa.adapters.errors import NotFound, Refused, TooLarge
 from kapsa.adapters.git.checkout import Checkout
 from kapsa.adapters.oci.image_reference import ImageReference
-from kapsa.environments.dependencies import Rendered
+from kapsa.environments.ports import Rendered
 from kapsa.environments.render import Injected, Renderer, RenderFailed
 from kapsa.environments.resources import Deployment, EnvVar
 from tests.environments.render.conftest import Writes

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from kapsa.environments.settings import Settings
-from tests.environments.stage import Stage
-from tests.environments.team import Team
+from tests.environments.sandbox import Sandbox
+from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time
 
@@ -18,8 +18,8 @@ LINK_LOCAL = "169.254.0.0/16"
 
 
 @pytest_asyncio.fixture
-async def team(stage: Stage) -> Team:
-    made = Team(stage)
+async def tenant(sandbox: Sandbox) -> Tenant:
+    made = Tenant(sandbox)
     await made.start(
         Settings(api_server_cidrs=("203.0.113.7/32", "2001:db8::7/128"), pod_security="restricted")
     )
@@ -29,33 +29,35 @@ async def team(stage: Stage) -> Team:
     return made
 
 
-async def policies(team: Team) -> dict[str, dict[str, Any]]:
-    found = await team.client.list(POLICY, namespace=team.place("one"))
+async def policies(tenant: Tenant) -> dict[str, dict[str, Any]]:
+    found = await tenant.client.list(POLICY, namespace=tenant.place("one"))
     return {each["metadata"]["name"]: each["spec"] for each in found.items}
 
 
-async def test_nothing_comes_in_or_goes_out_that_no_policy_allows(team: Team) -> None:
-    deny = (await policies(team))["kapsa-default-deny"]
+async def test_nothing_comes_in_or_goes_out_that_no_policy_allows(tenant: Tenant) -> None:
+    deny = (await policies(tenant))["kapsa-default-deny"]
     assert deny == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
 
 
-async def test_pods_of_one_environment_reach_each_other_and_no_other_environments(team: Team) -> None:
+async def test_pods_of_one_environment_reach_each_other_and_no_other_environments(tenant: Tenant) -> None:
     everyone = [{"podSelector": {}}]
-    same = (await policies(team))["kapsa-same-namespace"]
+    same = (await policies(tenant))["kapsa-same-namespace"]
     assert same["ingress"] == [{"from": everyone}]
     assert same["egress"] == [{"to": everyone}]
 
 
-async def test_names_are_resolved_by_the_clusters_dns_and_by_a_cache_on_the_node(team: Team) -> None:
-    (rule,) = (await policies(team))["kapsa-dns"]["egress"]
+async def test_names_are_resolved_by_the_clusters_dns_and_by_a_cache_on_the_node(tenant: Tenant) -> None:
+    (rule,) = (await policies(tenant))["kapsa-dns"]["egress"]
     assert {(each["protocol"], each["port"]) for each in rule["ports"]} == {("UDP", 53), ("TCP", 53)}
     places = [each.get("ipBlock", {}).get("cidr") for each in rule["to"]]
     assert "169.254.20.10/32" in places
     assert any("namespaceSelector" in each for each in rule["to"])
 
 
-async def test_requests_come_from_the_ingress_controller_and_acme_challenges_are_answered(team: Team) -> None:
-    found = await policies(team)
+async def test_requests_come_from_the_ingress_controller_and_acme_challenges_are_answered(
+    tenant: Tenant,
+) -> None:
+    found = await policies(tenant)
     (source,) = found["kapsa-ingress-controller"]["ingress"][0]["from"]
     assert source["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "ingress-nginx"}
     solver = found["kapsa-acme-solver"]
@@ -63,8 +65,10 @@ async def test_requests_come_from_the_ingress_controller_and_acme_challenges_are
     assert solver["ingress"] == [{"ports": [{"protocol": "TCP", "port": 8089}]}]
 
 
-async def test_the_internet_is_reached_but_not_metadata_services_nodes_or_the_api_server(team: Team) -> None:
-    (rule,) = (await policies(team))["kapsa-internet"]["egress"]
+async def test_the_internet_is_reached_but_not_metadata_services_nodes_or_the_api_server(
+    tenant: Tenant,
+) -> None:
+    (rule,) = (await policies(tenant))["kapsa-internet"]["egress"]
     four, six = (each["ipBlock"] for each in rule["to"])
     assert four["cidr"] == "0.0.0.0/0"
     assert {LINK_LOCAL, "10.0.0.0/8", "203.0.113.7/32"} <= set(four["except"])
@@ -72,25 +76,25 @@ async def test_the_internet_is_reached_but_not_metadata_services_nodes_or_the_ap
     assert {"fe80::/10", "fc00::/7", "2001:db8::7/128"} <= set(six["except"])
 
 
-async def test_the_restricted_pod_security_standard_is_an_option(team: Team) -> None:
-    namespace = await team.client.get("v1/Namespace", team.place("one"))
+async def test_the_restricted_pod_security_standard_is_an_option(tenant: Tenant) -> None:
+    namespace = await tenant.client.get("v1/Namespace", tenant.place("one"))
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-async def test_a_quota_that_a_project_gives_up_goes(team: Team) -> None:
-    await team.project(resources={"defaultQuota": {"cpu": "2"}})
-    place = team.place("one")
-    quota = await team.stage.exists("v1/ResourceQuota", "kapsa-quota", namespace=place)
+async def test_a_quota_that_a_project_gives_up_goes(tenant: Tenant) -> None:
+    await tenant.project(resources={"defaultQuota": {"cpu": "2"}})
+    place = tenant.place("one")
+    quota = await tenant.sandbox.exists("v1/ResourceQuota", "kapsa-quota", namespace=place)
     assert quota["spec"]["hard"] == {"requests.cpu": "2", "limits.cpu": "2"}
-    await team.project()
-    await team.stage.gone("v1/ResourceQuota", "kapsa-quota", namespace=place)
+    await tenant.project()
+    await tenant.sandbox.gone("v1/ResourceQuota", "kapsa-quota", namespace=place)
 
 
-async def test_labels_of_the_namespace_are_put_back_and_those_of_others_kept(team: Team) -> None:
-    place = team.place("one")
+async def test_labels_of_the_namespace_are_put_back_and_those_of_others_kept(tenant: Tenant) -> None:
+    place = tenant.place("one")
     change = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged", "theirs": "kept"}}}
-    await team.client.patch("v1/Namespace", place, change)
-    await team.clock.sleep(10)
-    labels = (await team.client.get("v1/Namespace", place))["metadata"]["labels"]
+    await tenant.client.patch("v1/Namespace", place, change)
+    await tenant.clock.sleep(10)
+    labels = (await tenant.client.get("v1/Namespace", place))["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     assert labels["theirs"] == "kept"

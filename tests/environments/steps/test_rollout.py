@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kapsa.environments.settings import Settings
-from tests.environments.outside_world import deployment, service
-from tests.environments.stage import Stage
-from tests.environments.team import Team
+from tests.environments.fakes import deployment, service
+from tests.environments.sandbox import Sandbox
+from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time
 
@@ -17,8 +17,8 @@ JOB, CRON_JOB, DAEMON_SET = "batch/v1/Job", "batch/v1/CronJob", "apps/v1/DaemonS
 
 
 @pytest.fixture
-def team(stage: Stage) -> Team:
-    return Team(stage)
+def tenant(sandbox: Sandbox) -> Tenant:
+    return Tenant(sandbox)
 
 
 def pod(image: str, **spec: Any) -> dict[str, Any]:
@@ -42,53 +42,53 @@ def job(image: str) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "migrate"}, "spec": spec}
 
 
-async def test_a_rollout_that_has_no_deadline_of_its_own_fails_at_ours(team: Team) -> None:
+async def test_a_rollout_that_has_no_deadline_of_its_own_fails_at_ours(tenant: Tenant) -> None:
     """A StatefulSet waits for ever."""
-    team.outside.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
-    team.stage.harness.cluster.workloads.crash(f"{team.place('one')}/data-*", exit_code=1)
-    await team.start(Settings(rollout_timeout=120))
-    await team.project()
-    await team.environment()
-    await team.reaches("one", "DeploymentReady", "False", "RollingOut")
-    await team.clock.sleep(100)
-    assert (await team.get()).status.phase == "Deploying"
-    failed = await team.reaches("one", "DeploymentReady", "False", "RolloutTimedOut", seconds=60)
+    tenant.outside.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
+    tenant.sandbox.harness.cluster.workloads.crash(f"{tenant.place('one')}/data-*", exit_code=1)
+    await tenant.start(Settings(rollout_timeout=120))
+    await tenant.project()
+    await tenant.environment()
+    await tenant.reaches("one", "DeploymentReady", "False", "RollingOut")
+    await tenant.clock.sleep(100)
+    assert (await tenant.get()).status.phase == "Deploying"
+    failed = await tenant.reaches("one", "DeploymentReady", "False", "RolloutTimedOut", seconds=60)
     failure = failed.status.failure
     assert failure is not None
     assert (failure.step, failure.object) == ("apply", "StatefulSet data")
     assert "0 of 1 replicas are ready" in failure.message
 
 
-async def test_a_deadline_begins_anew_with_another_version(team: Team) -> None:
-    team.outside.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
-    team.stage.harness.cluster.workloads.crash(f"{team.place('one')}/data-*", exit_code=1)
-    await team.start(Settings(rollout_timeout=120))
-    await team.project()
-    await team.environment()
-    await team.reaches("one", "DeploymentReady", "False", "RolloutTimedOut", seconds=200)
-    team.outside.renderer.objects = [stateful_set("data:2"), deployment("web", "app:1"), service("web")]
-    await team.environment(commit="two")
-    await team.reaches("one", "DeploymentReady", "False", "RollingOut")
-    await team.clock.sleep(90)
-    assert (await team.get()).status.phase == "Deploying"
+async def test_a_deadline_begins_anew_with_another_version(tenant: Tenant) -> None:
+    tenant.outside.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
+    tenant.sandbox.harness.cluster.workloads.crash(f"{tenant.place('one')}/data-*", exit_code=1)
+    await tenant.start(Settings(rollout_timeout=120))
+    await tenant.project()
+    await tenant.environment()
+    await tenant.reaches("one", "DeploymentReady", "False", "RolloutTimedOut", seconds=200)
+    tenant.outside.renderer.objects = [stateful_set("data:2"), deployment("web", "app:1"), service("web")]
+    await tenant.environment(commit="two")
+    await tenant.reaches("one", "DeploymentReady", "False", "RollingOut")
+    await tenant.clock.sleep(90)
+    assert (await tenant.get()).status.phase == "Deploying"
 
 
-async def test_a_job_that_is_changed_is_made_anew(team: Team) -> None:
-    team.outside.renderer.objects = [job("migrate:1"), deployment("web", "app:1"), service("web")]
-    await team.start()
-    await team.project()
-    await team.environment()
-    await team.ready()
-    first = await team.client.get(JOB, "migrate", namespace=team.place("one"))
-    team.outside.renderer.objects = [job("migrate:2"), deployment("web", "app:2"), service("web")]
-    await team.environment(commit="two")
-    await team.ready()
-    second = await team.client.get(JOB, "migrate", namespace=team.place("one"))
+async def test_a_job_that_is_changed_is_made_anew(tenant: Tenant) -> None:
+    tenant.outside.renderer.objects = [job("migrate:1"), deployment("web", "app:1"), service("web")]
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    first = await tenant.client.get(JOB, "migrate", namespace=tenant.place("one"))
+    tenant.outside.renderer.objects = [job("migrate:2"), deployment("web", "app:2"), service("web")]
+    await tenant.environment(commit="two")
+    await tenant.ready()
+    second = await tenant.client.get(JOB, "migrate", namespace=tenant.place("one"))
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
     assert second["spec"]["template"]["spec"]["containers"][0]["image"] == "migrate:2"
 
 
-async def test_what_sleeps_runs_neither_jobs_nor_daemons(team: Team) -> None:
+async def test_what_sleeps_runs_neither_jobs_nor_daemons(tenant: Tenant) -> None:
     cron = {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -101,45 +101,45 @@ async def test_what_sleeps_runs_neither_jobs_nor_daemons(team: Team) -> None:
         "metadata": {"name": "agent"},
         "spec": {"selector": {"matchLabels": {"app": "data"}}, "template": pod("agent:1")},
     }
-    team.outside.renderer.objects = [
+    tenant.outside.renderer.objects = [
         cron,
         daemon,
         stateful_set(),
         deployment("web", "app:1"),
         service("web"),
     ]
-    await team.start()
-    await team.project()
-    await team.environment()
-    await team.ready()
-    place = team.place("one")
-    await team.environment(suspended=True)
-    await team.reaches("one", "Ready", "False", "Suspended")
-    assert (await team.client.get(CRON_JOB, "nightly", namespace=place))["spec"]["suspend"] is True
-    assert (await team.client.list("v1/Pod", namespace=place)).items == []
-    await team.environment(suspended=False)
-    await team.ready()
-    assert not (await team.client.get(CRON_JOB, "nightly", namespace=place))["spec"].get("suspend")
-    agent = await team.client.get(DAEMON_SET, "agent", namespace=place)
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    place = tenant.place("one")
+    await tenant.environment(suspended=True)
+    await tenant.reaches("one", "Ready", "False", "Suspended")
+    assert (await tenant.client.get(CRON_JOB, "nightly", namespace=place))["spec"]["suspend"] is True
+    assert (await tenant.client.list("v1/Pod", namespace=place)).items == []
+    await tenant.environment(suspended=False)
+    await tenant.ready()
+    assert not (await tenant.client.get(CRON_JOB, "nightly", namespace=place))["spec"].get("suspend")
+    agent = await tenant.client.get(DAEMON_SET, "agent", namespace=place)
     assert agent["status"]["numberAvailable"] == agent["status"]["desiredNumberScheduled"] > 0
 
 
-async def test_an_application_that_prints_its_secrets_gives_them_away_in_no_status(team: Team) -> None:
+async def test_an_application_that_prints_its_secrets_gives_them_away_in_no_status(tenant: Tenant) -> None:
     password = "correct horse battery"  # nothing about it looks like a secret
     settings = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": "settings", "namespace": team.name},
+        "metadata": {"name": "settings", "namespace": tenant.name},
         "stringData": {"DATABASE": password, "LEVEL": "info"},
     }
-    await team.client.create(settings)
-    workloads = team.stage.harness.cluster.workloads
-    workloads.crash(f"{team.place('one')}/*", exit_code=1)
-    workloads.logs(f"{team.place('one')}/*", f"info: connecting with {password}\nno database\n")
-    await team.start()
-    await team.project(secrets=[{"name": "settings"}])
-    await team.environment()
-    failed = await team.reaches("one", "DeploymentReady", "False", "ProgressDeadlineExceeded", seconds=900)
+    await tenant.client.create(settings)
+    workloads = tenant.sandbox.harness.cluster.workloads
+    workloads.crash(f"{tenant.place('one')}/*", exit_code=1)
+    workloads.logs(f"{tenant.place('one')}/*", f"info: connecting with {password}\nno database\n")
+    await tenant.start()
+    await tenant.project(secrets=[{"name": "settings"}])
+    await tenant.environment()
+    failed = await tenant.reaches("one", "DeploymentReady", "False", "ProgressDeadlineExceeded", seconds=900)
     assert failed.status.failure is not None
     assert failed.status.failure.log_tail == "info: connecting with ***\nno database"
     assert password not in str(failed.to_dict())

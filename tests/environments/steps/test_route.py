@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kapsa.environments.settings import Settings
-from tests.environments.outside_world import commit_of, deployment, service
-from tests.environments.stage import Stage
-from tests.environments.team import Team
+from tests.environments.fakes import commit_of, deployment, service
+from tests.environments.sandbox import Sandbox
+from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time  # kinds of others are installed, which would stay on a shared cluster
 
@@ -21,11 +21,11 @@ GATEWAY = Settings(route_kind="HTTPRoute", gateway="ingress/public")
 
 
 @pytest.fixture
-def team(stage: Stage) -> Team:
-    return Team(stage)
+def tenant(sandbox: Sandbox) -> Tenant:
+    return Tenant(sandbox)
 
 
-async def install(team: Team, kind: str) -> None:
+async def install(tenant: Tenant, kind: str) -> None:
     """Install a kind of others, with no schema to speak of."""
     version, _, name = kind.rpartition("/")
     group, _, version = version.rpartition("/")
@@ -40,7 +40,7 @@ async def install(team: Team, kind: str) -> None:
             "subresources": {"status": {}},
         }
     ]
-    await team.client.create(
+    await tenant.client.create(
         {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
@@ -56,21 +56,21 @@ async def install(team: Team, kind: str) -> None:
             },
         }
     )
-    await team.clock.sleep(1)
+    await tenant.clock.sleep(1)
 
 
-async def say(team: Team, kind: str, name: str, status: dict[str, Any]) -> None:
+async def say(tenant: Tenant, kind: str, name: str, status: dict[str, Any]) -> None:
     """Write a status, as the controller of this kind does."""
-    place = team.place("one")
-    await team.client.patch(kind, name, {"status": status}, namespace=place, subresource="status")
+    place = tenant.place("one")
+    await tenant.client.patch(kind, name, {"status": status}, namespace=place, subresource="status")
 
 
-async def make_certificate(team: Team, name: str, ready: str) -> None:
+async def make_certificate(tenant: Tenant, name: str, ready: str) -> None:
     version, _, kind = CERTIFICATE.rpartition("/")
-    metadata = {"name": name, "namespace": team.place("one")}
-    await team.client.create({"apiVersion": version, "kind": kind, "metadata": metadata})
+    metadata = {"name": name, "namespace": tenant.place("one")}
+    await tenant.client.create({"apiVersion": version, "kind": kind, "metadata": metadata})
     await say(
-        team, CERTIFICATE, name, {"conditions": [{"type": "Ready", "status": ready, "message": "an order"}]}
+        tenant, CERTIFICATE, name, {"conditions": [{"type": "Ready", "status": ready, "message": "an order"}]}
     )
 
 
@@ -88,12 +88,12 @@ def own_ingress(**tls: Any) -> dict[str, Any]:
     }
 
 
-async def test_an_ingress_leads_from_the_host_to_the_service(team: Team) -> None:
-    await team.start()
-    await team.project()
-    await team.environment(ingress={"path": "/app", "className": "internal"})
-    ready = await team.ready()
-    ingress = await team.client.get(INGRESS, "kapsa", namespace=team.place("one"))
+async def test_an_ingress_leads_from_the_host_to_the_service(tenant: Tenant) -> None:
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment(ingress={"path": "/app", "className": "internal"})
+    ready = await tenant.ready()
+    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.place("one"))
     (rule,) = ingress["spec"]["rules"]
     (path,) = rule["http"]["paths"]
     assert (rule["host"], path["path"], path["backend"]["service"]) == (
@@ -105,89 +105,89 @@ async def test_an_ingress_leads_from_the_host_to_the_service(team: Team) -> None
     assert ready.status.url == f"https://{HOST}/app"
 
 
-async def test_an_http_route_leads_to_the_service_where_there_is_a_gateway(team: Team) -> None:
-    await install(team, HTTP_ROUTE)
-    await team.start(GATEWAY)
-    await team.project()
-    await team.environment()
-    ready = await team.ready()
-    route = await team.client.get(HTTP_ROUTE, "kapsa", namespace=team.place("one"))
+async def test_an_http_route_leads_to_the_service_where_there_is_a_gateway(tenant: Tenant) -> None:
+    await install(tenant, HTTP_ROUTE)
+    await tenant.start(GATEWAY)
+    await tenant.project()
+    await tenant.environment()
+    ready = await tenant.ready()
+    route = await tenant.client.get(HTTP_ROUTE, "kapsa", namespace=tenant.place("one"))
     assert route["spec"]["parentRefs"] == [{"name": "public", "namespace": "ingress"}]
     assert route["spec"]["hostnames"] == [HOST]
     assert route["spec"]["rules"][0]["backendRefs"] == [{"name": "web", "port": 80}]
     tls = ready.status.condition("TLSReady")
     assert tls is not None
     assert tls.reason == "TerminatedByGateway"
-    assert await team.stage.get(INGRESS, "kapsa", namespace=team.place("one")) is None
+    assert await tenant.sandbox.get(INGRESS, "kapsa", namespace=tenant.place("one")) is None
 
 
-async def test_a_gateways_refusal_is_told(team: Team) -> None:
-    await install(team, HTTP_ROUTE)
-    await team.start(GATEWAY)
-    await team.project()
-    await team.environment()
-    await team.ready()
+async def test_a_gateways_refusal_is_told(tenant: Tenant) -> None:
+    await install(tenant, HTTP_ROUTE)
+    await tenant.start(GATEWAY)
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
     conditions = [{"type": "Accepted", "status": "False", "message": "no listener has this hostname"}]
-    await say(team, HTTP_ROUTE, "kapsa", {"parents": [{"conditions": conditions}]})
-    failed = await team.reaches("one", "IngressReady", "False", "RouteNotAccepted")
+    await say(tenant, HTTP_ROUTE, "kapsa", {"parents": [{"conditions": conditions}]})
+    failed = await tenant.reaches("one", "IngressReady", "False", "RouteNotAccepted")
     assert failed.status.failure is not None
     assert "no listener has this hostname" in failed.status.failure.message
 
 
-async def test_a_cluster_without_the_gateway_api_is_told_as_such(team: Team) -> None:
-    await team.start(GATEWAY)
-    await team.project()
-    await team.environment()
-    failed = await team.reaches("one", "IngressReady", "False", "Rejected")
+async def test_a_cluster_without_the_gateway_api_is_told_as_such(tenant: Tenant) -> None:
+    await tenant.start(GATEWAY)
+    await tenant.project()
+    await tenant.environment()
+    failed = await tenant.reaches("one", "IngressReady", "False", "Rejected")
     assert failed.status.failure is not None
     assert "KAPSA_ROUTE_KIND" in failed.status.failure.hint
 
 
-async def test_another_kind_of_route_takes_the_place_of_the_first(team: Team) -> None:
-    await install(team, HTTP_ROUTE)
-    await team.start()
-    await team.project()
-    await team.environment()
-    await team.ready()
-    await team.stage.harness.kill()
-    await team.start(GATEWAY)
-    await team.stage.exists(HTTP_ROUTE, "kapsa", namespace=team.place("one"))
-    await team.stage.gone(INGRESS, "kapsa", namespace=team.place("one"))
+async def test_another_kind_of_route_takes_the_place_of_the_first(tenant: Tenant) -> None:
+    await install(tenant, HTTP_ROUTE)
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await tenant.sandbox.harness.kill()
+    await tenant.start(GATEWAY)
+    await tenant.sandbox.exists(HTTP_ROUTE, "kapsa", namespace=tenant.place("one"))
+    await tenant.sandbox.gone(INGRESS, "kapsa", namespace=tenant.place("one"))
 
 
-async def test_an_environment_that_is_not_to_be_reached_has_no_route(team: Team) -> None:
-    await team.start()
-    await team.project()
-    await team.environment()
-    await team.ready()
-    await team.environment(ingress={"enabled": False})
-    await team.stage.gone(INGRESS, "kapsa", namespace=team.place("one"))
-    ready = await team.ready()
+async def test_an_environment_that_is_not_to_be_reached_has_no_route(tenant: Tenant) -> None:
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await tenant.environment(ingress={"enabled": False})
+    await tenant.sandbox.gone(INGRESS, "kapsa", namespace=tenant.place("one"))
+    ready = await tenant.ready()
     assert (ready.status.url, ready.status.urls) == (None, [])
 
 
-async def test_a_path_that_breaks_out_of_a_controllers_configuration_is_refused(team: Team) -> None:
-    await team.start()
-    await team.project()
-    await team.environment(ingress={"path": "/x;} location / {"})
-    failed = await team.reaches("one", "IngressReady", "False", "IngressPathRefused")
+async def test_a_path_that_breaks_out_of_a_controllers_configuration_is_refused(tenant: Tenant) -> None:
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment(ingress={"path": "/x;} location / {"})
+    failed = await tenant.reaches("one", "IngressReady", "False", "IngressPathRefused")
     assert failed.status.failure is not None
     assert "semicolon" in failed.status.failure.message
 
 
-async def test_of_several_services_the_project_names_one(team: Team) -> None:
-    team.outside.renderer.objects = [deployment("web", "app:1"), service("web"), service("metrics", 9090)]
-    await team.start()
-    await team.project()
-    await team.environment()
-    failed = await team.reaches("one", "IngressReady", "False", "ServiceUnclear")
+async def test_of_several_services_the_project_names_one(tenant: Tenant) -> None:
+    tenant.outside.renderer.objects = [deployment("web", "app:1"), service("web"), service("metrics", 9090)]
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment()
+    failed = await tenant.reaches("one", "IngressReady", "False", "ServiceUnclear")
     assert failed.status.failure is not None
     assert "web" in failed.status.failure.message
     assert "metrics" in failed.status.failure.message
     named = {"type": "manifest", "path": "deploy", "service": {"name": "metrics", "port": 9090}}
-    await team.project(deployment=named)
-    await team.ready()
-    ingress = await team.client.get(INGRESS, "kapsa", namespace=team.place("one"))
+    await tenant.project(deployment=named)
+    await tenant.ready()
+    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.place("one"))
     backend = ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
     assert backend == {"name": "metrics", "port": {"number": 9090}}
 
@@ -195,42 +195,42 @@ async def test_of_several_services_the_project_names_one(team: Team) -> None:
 # -- certificates -------------------------------------------------------------------------------------------------
 
 
-async def test_tls_waits_for_the_certificate_and_tells_what_it_says(team: Team) -> None:
-    await install(team, CERTIFICATE)
-    team.outside.domains.issuer = ("ClusterIssuer", "letsencrypt")
-    await team.start()
-    await team.project()
-    await team.environment()
-    await team.reaches("one", "TLSReady", "False", "CertificatePending")
-    ingress = await team.client.get(INGRESS, "kapsa", namespace=team.place("one"))
+async def test_tls_waits_for_the_certificate_and_tells_what_it_says(tenant: Tenant) -> None:
+    await install(tenant, CERTIFICATE)
+    tenant.outside.domains.issuer = ("ClusterIssuer", "letsencrypt")
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment()
+    await tenant.reaches("one", "TLSReady", "False", "CertificatePending")
+    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.place("one"))
     assert ingress["metadata"]["annotations"]["cert-manager.io/cluster-issuer"] == "letsencrypt"
     assert ingress["spec"]["tls"] == [{"hosts": [HOST], "secretName": "kapsa-tls"}]
-    await make_certificate(team, "kapsa-tls", "False")
+    await make_certificate(tenant, "kapsa-tls", "False")
 
     async def tells_the_order() -> bool:
-        condition = (await team.get()).status.condition("TLSReady")
+        condition = (await tenant.get()).status.condition("TLSReady")
         return condition is not None and "an order" in condition.message
 
-    await team.stage.until(tells_the_order, "TLSReady tells what the Certificate says")
-    await say(team, CERTIFICATE, "kapsa-tls", {"conditions": [{"type": "Ready", "status": "True"}]})
-    ready = await team.ready()
+    await tenant.sandbox.until(tells_the_order, "TLSReady tells what the Certificate says")
+    await say(tenant, CERTIFICATE, "kapsa-tls", {"conditions": [{"type": "Ready", "status": "True"}]})
+    ready = await tenant.ready()
     condition = ready.status.condition("TLSReady")
     assert condition is not None
     assert condition.reason == "CertificateReady"
 
 
-async def test_without_cert_manager_nobody_waits_for_a_certificate(team: Team) -> None:
-    team.outside.domains.issuer = ("ClusterIssuer", "letsencrypt")
-    await team.start()
-    await team.project()
-    await team.environment()
-    await team.reaches("one", "TLSReady", "True", "NoCertManager")
+async def test_without_cert_manager_nobody_waits_for_a_certificate(tenant: Tenant) -> None:
+    tenant.outside.domains.issuer = ("ClusterIssuer", "letsencrypt")
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment()
+    await tenant.reaches("one", "TLSReady", "True", "NoCertManager")
 
 
-async def test_a_pools_wildcard_certificate_is_copied_and_a_fork_gets_none(team: Team) -> None:
+async def test_a_pools_wildcard_certificate_is_copied_and_a_fork_gets_none(tenant: Tenant) -> None:
     settings = Settings()
-    await team.stage.make_namespace(settings.namespace)
-    await team.client.create(
+    await tenant.sandbox.make_namespace(settings.namespace)
+    await tenant.client.create(
         {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -239,59 +239,61 @@ async def test_a_pools_wildcard_certificate_is_copied_and_a_fork_gets_none(team:
             "stringData": {"tls.crt": "certificate", "tls.key": "key"},
         }
     )
-    team.outside.domains.wildcard = "wildcard"
-    team.outside.git.pull_requests[7] = commit_of("fork")
-    await team.start(settings)
-    await team.project(previewEnvironments={"trust": "repository"})
-    await team.environment()
-    await team.reaches("one", "TLSReady", "True", "Wildcard")
-    ingress = await team.client.get(INGRESS, "kapsa", namespace=team.place("one"))
+    tenant.outside.domains.wildcard = "wildcard"
+    tenant.outside.git.pull_requests[7] = commit_of("fork")
+    await tenant.start(settings)
+    await tenant.project(previewEnvironments={"trust": "repository"})
+    await tenant.environment()
+    await tenant.reaches("one", "TLSReady", "True", "Wildcard")
+    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.place("one"))
     assert ingress["spec"]["tls"][0]["secretName"] == "kapsa-wildcard-tls"
-    assert await team.stage.get(SECRET, "kapsa-wildcard-tls", namespace=team.place("one"))
-    await team.environment("fork", source={"commitSha": commit_of("fork"), "prNumber": 7})
-    await team.reaches("fork", "TLSReady", "True", "DefaultCertificate")
-    assert await team.stage.get(SECRET, "kapsa-wildcard-tls", namespace=team.place("fork")) is None
+    assert await tenant.sandbox.get(SECRET, "kapsa-wildcard-tls", namespace=tenant.place("one"))
+    await tenant.environment("fork", source={"commitSha": commit_of("fork"), "prNumber": 7})
+    await tenant.reaches("fork", "TLSReady", "True", "DefaultCertificate")
+    assert await tenant.sandbox.get(SECRET, "kapsa-wildcard-tls", namespace=tenant.place("fork")) is None
 
 
-async def test_a_certificate_that_is_to_be_there_and_is_not_is_told(team: Team) -> None:
-    await team.start()
-    await team.project()
-    await team.environment(ingress={"tls": {"secretName": "mine"}})
-    failed = await team.reaches("one", "TLSReady", "False", "CertificateMissing")
+async def test_a_certificate_that_is_to_be_there_and_is_not_is_told(tenant: Tenant) -> None:
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment(ingress={"tls": {"secretName": "mine"}})
+    failed = await tenant.reaches("one", "TLSReady", "False", "CertificateMissing")
     assert failed.status.failure is not None
     assert failed.status.failure.object == "Secret mine"
 
 
-async def test_tls_that_is_not_wanted_leaves_plain_http(team: Team) -> None:
-    await team.start()
-    await team.project()
-    await team.environment(ingress={"tls": {"enabled": False}})
-    ready = await team.ready()
+async def test_tls_that_is_not_wanted_leaves_plain_http(tenant: Tenant) -> None:
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment(ingress={"tls": {"enabled": False}})
+    ready = await tenant.ready()
     assert ready.status.url == f"http://{HOST}"
-    assert "tls" not in (await team.client.get(INGRESS, "kapsa", namespace=team.place("one")))["spec"]
+    assert "tls" not in (await tenant.client.get(INGRESS, "kapsa", namespace=tenant.place("one")))["spec"]
 
 
-async def test_an_ingress_of_the_project_itself_is_used_and_its_certificate_waited_for(team: Team) -> None:
-    await install(team, CERTIFICATE)
+async def test_an_ingress_of_the_project_itself_is_used_and_its_certificate_waited_for(
+    tenant: Tenant,
+) -> None:
+    await install(tenant, CERTIFICATE)
     own = own_ingress(secretName="own-tls")
     own["metadata"]["annotations"] = {"cert-manager.io/cluster-issuer": "letsencrypt"}
-    team.outside.renderer.objects = [deployment("web", "app:1"), service("web"), own]
-    await team.start()
-    await team.project()
-    await team.environment()
-    await team.reaches("one", "TLSReady", "False", "CertificatePending")
-    assert await team.stage.get(INGRESS, "kapsa", namespace=team.place("one")) is None
-    await make_certificate(team, "own-tls", "True")
-    ready = await team.ready()
+    tenant.outside.renderer.objects = [deployment("web", "app:1"), service("web"), own]
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment()
+    await tenant.reaches("one", "TLSReady", "False", "CertificatePending")
+    assert await tenant.sandbox.get(INGRESS, "kapsa", namespace=tenant.place("one")) is None
+    await make_certificate(tenant, "own-tls", "True")
+    ready = await tenant.ready()
     assert ready.status.url == f"https://{HOST}"
 
 
-async def test_an_ingress_of_the_project_without_tls_is_plain_http(team: Team) -> None:
-    team.outside.renderer.objects = [deployment("web", "app:1"), service("web"), own_ingress()]
-    await team.start()
-    await team.project()
-    await team.environment()
-    ready = await team.ready()
+async def test_an_ingress_of_the_project_without_tls_is_plain_http(tenant: Tenant) -> None:
+    tenant.outside.renderer.objects = [deployment("web", "app:1"), service("web"), own_ingress()]
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment()
+    ready = await tenant.ready()
     assert ready.status.url == f"http://{HOST}"
     condition = ready.status.condition("TLSReady")
     assert condition is not None

@@ -5,55 +5,57 @@ from __future__ import annotations
 import pytest
 
 from kapsa.environments.resources import Registry
-from tests.environments.team import Team
+from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time
 
 
-async def create(team: Team, kind: str, name: str, namespace: str) -> None:
+async def create(tenant: Tenant, kind: str, name: str, namespace: str) -> None:
     values = {"stringData" if kind == "Secret" else "data": {"username": "a", "password": "b"}}
     metadata = {"name": name, "namespace": namespace}
-    await team.client.create({"apiVersion": "v1", "kind": kind, "metadata": metadata, **values})
+    await tenant.client.create({"apiVersion": "v1", "kind": kind, "metadata": metadata, **values})
 
 
-async def refused(team: Team, name: str) -> None:
+async def refused(tenant: Tenant, name: str) -> None:
     """The copy is refused by name, and then nothing is written any more."""
-    failed = await team.reaches("one", "NamespaceReady", "False", "ObjectRefused")
+    failed = await tenant.reaches("one", "NamespaceReady", "False", "ObjectRefused")
     assert failed.status.failure is not None
     assert name in failed.status.failure.message
-    await team.stage.at_rest()
-    before = len(team.stage.writes())
-    await team.clock.sleep(600)
-    assert team.stage.writes()[before:] == []
+    await tenant.sandbox.at_rest()
+    before = len(tenant.sandbox.writes())
+    await tenant.clock.sleep(600)
+    assert tenant.sandbox.writes()[before:] == []
 
 
-async def test_a_projects_secret_called_like_the_pull_secret_is_refused(team: Team) -> None:
-    login = {"secretRef": {"name": "login", "namespace": team.name}}
-    await create(team, "Secret", "login", team.name)
-    await create(team, "Secret", "kapsa-registry", team.name)
-    await team.stage.apply(Registry, team.stage.unique, {"endpoint": "registry.example.com", "auth": login})
-    registry = {"name": team.stage.unique, "imageRepository": "org/app"}
-    await team.project(registry=registry, secrets=[{"name": "kapsa-registry"}])
-    await team.environment()
-    await refused(team, "Secret kapsa-registry")
+async def test_a_projects_secret_called_like_the_pull_secret_is_refused(tenant: Tenant) -> None:
+    login = {"secretRef": {"name": "login", "namespace": tenant.name}}
+    await create(tenant, "Secret", "login", tenant.name)
+    await create(tenant, "Secret", "kapsa-registry", tenant.name)
+    await tenant.sandbox.apply(
+        Registry, tenant.sandbox.unique, {"endpoint": "registry.example.com", "auth": login}
+    )
+    registry = {"name": tenant.sandbox.unique, "imageRepository": "org/app"}
+    await tenant.project(registry=registry, secrets=[{"name": "kapsa-registry"}])
+    await tenant.environment()
+    await refused(tenant, "Secret kapsa-registry")
 
 
 @pytest.mark.parametrize("name", ["kapsa-tls", "kapsa-wildcard-tls"])
-async def test_a_secret_called_like_a_certificate_of_ours_is_refused(team: Team, name: str) -> None:
-    await create(team, "Secret", name, team.name)
-    await team.project(secrets=[{"name": name}])
-    await team.environment()
-    await refused(team, f"Secret {name}")
-    await team.project(secrets=[])
-    await team.ready()
+async def test_a_secret_called_like_a_certificate_of_ours_is_refused(tenant: Tenant, name: str) -> None:
+    await create(tenant, "Secret", name, tenant.name)
+    await tenant.project(secrets=[{"name": name}])
+    await tenant.environment()
+    await refused(tenant, f"Secret {name}")
+    await tenant.project(secrets=[])
+    await tenant.ready()
 
 
 @pytest.mark.parametrize("name", ["kube-root-ca.crt", "kapsa-applyset"])
 async def test_a_config_map_called_like_one_that_every_namespace_has_is_refused(
-    team: Team, name: str
+    tenant: Tenant, name: str
 ) -> None:
-    await team.project()
-    if await team.stage.get("v1/ConfigMap", name, namespace=team.home) is None:
-        await create(team, "ConfigMap", name, team.home)
-    await team.environment(config={"configRefs": [{"name": name}]})
-    await refused(team, f"ConfigMap {name}")
+    await tenant.project()
+    if await tenant.sandbox.get("v1/ConfigMap", name, namespace=tenant.home) is None:
+        await create(tenant, "ConfigMap", name, tenant.home)
+    await tenant.environment(config={"configRefs": [{"name": name}]})
+    await refused(tenant, f"ConfigMap {name}")

@@ -21,11 +21,11 @@ from kapsa.cli.demo.builder import Builder, SimulatedPods
 from kapsa.cli.demo.developer import Developer
 from kapsa.cli.demo.screen import Screen
 from kapsa.devcluster import DevCluster
-from kapsa.environments.git_webhook import GitWebhook
-from kapsa.environments.git_webhook_server import PATH, GitWebhookServer
 from kapsa.environments.operator import Outside, make_operator
 from kapsa.environments.resources import KINDS, DomainPool, Registry
 from kapsa.environments.settings import Settings
+from kapsa.environments.sources.git_webhook import GitWebhook
+from kapsa.environments.sources.webhook_server import PATH, GitWebhookServer
 from kapsa.runtime import Client, custom_resource_definitions
 from kapsa.runtime.webhooks.certificates import issue, make_authority
 

@@ -9,7 +9,7 @@ from kapsa.environments.build.buildkit import buildkit_objects
 from kapsa.environments.build.job import job_progress
 from kapsa.environments.build.kaniko import kaniko_objects
 from kapsa.environments.build.kpack import kpack_objects, kpack_progress
-from kapsa.environments.dependencies import BuildProgress, BuildRequest
+from kapsa.environments.ports import BuildProgress, BuildRequest
 from kapsa.environments.resources import Project
 from kapsa.environments.settings import Settings
 
@@ -19,7 +19,7 @@ _OBJECTS = {"buildkit": buildkit_objects, "kaniko": kaniko_objects, "kpack": kpa
 
 
 class BuildEngines:
-    """BuildKit, Kaniko and kpack: what `kapsa.environments.dependencies.Builds` asks for."""
+    """BuildKit, Kaniko and kpack: what `kapsa.environments.ports.Builds` asks for."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -10,7 +10,7 @@ import msgspec
 
 from kapsa.adapters.errors import Refused
 from kapsa.environments.build.source import credentials_secret, fetch_container
-from kapsa.environments.dependencies import BuildProgress, BuildRequest
+from kapsa.environments.ports import BuildProgress, BuildRequest
 from kapsa.environments.settings import Settings
 
 __all__ = ["ARGUMENT", "build_arguments", "build_job", "job_progress", "registry_mount"]

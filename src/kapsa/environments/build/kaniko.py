@@ -6,7 +6,7 @@ from typing import Any
 
 from kapsa.environments.build.job import build_arguments, build_job, registry_mount
 from kapsa.environments.build.source import workspace_path
-from kapsa.environments.dependencies import BuildRequest
+from kapsa.environments.ports import BuildRequest
 from kapsa.environments.settings import Settings
 
 __all__ = ["kaniko_objects"]

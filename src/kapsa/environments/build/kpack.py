@@ -12,8 +12,8 @@ from kapsa.adapters.git.address import SAFE_PROTOCOLS, RepositoryAddress, check_
 from kapsa.adapters.git.checkout import check_path
 from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.oci.credentials import docker_config
-from kapsa.environments.dependencies import BuildProgress, BuildRequest
 from kapsa.environments.names import sanitize
+from kapsa.environments.ports import BuildProgress, BuildRequest
 from kapsa.environments.settings import Settings
 
 __all__ = ["builder_name", "kpack_objects", "kpack_progress"]

@@ -12,7 +12,7 @@ from kapsa.adapters.git.address import SAFE_PROTOCOLS, RepositoryAddress, check_
 from kapsa.adapters.git.checkout import check_path
 from kapsa.adapters.git.command import HARDENED
 from kapsa.adapters.oci.credentials import docker_config
-from kapsa.environments.dependencies import BuildRequest
+from kapsa.environments.ports import BuildRequest
 
 __all__ = [
     "CONTEXT",

@@ -1,6 +1,6 @@
 """DomainPools: their counts and conditions, hosts taken back from environments that are no more, and the end of a pool.
 
-Hosts are given out and given back elsewhere (`kapsa.environments.domains`). What is done here is what nobody else can: an
+Hosts are given out and given back elsewhere (`kapsa.environments.domains.pools`). What is done here is what nobody else can: an
 environment whose finalizer somebody removed by hand cannot give back anything. And a pool is the only record of who holds its
 hosts: one that is deleted stays, and gives out none, until the last of them is given back.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kapsa.environments.domain_choice import domain_counts, shared_domains
+from kapsa.environments.domains.choice import domain_counts, shared_domains
 from kapsa.environments.resources import Allocation, DomainPool, Environment
 from kapsa.runtime import (
     Change,

@@ -8,35 +8,36 @@ from typing import Any
 
 from kapsa.adapters.errors import OutsideError
 from kapsa.adapters.git.address import is_commit
-from kapsa.environments.belonging import PROJECT_MISSING, is_home_of, project_key, project_missing
-from kapsa.environments.deletion import Deletion
-from kapsa.environments.dependencies import Builds, Domains, Images, Prober, Renders, ResolvesCommits
-from kapsa.environments.image_retention import ImageRetention
-from kapsa.environments.images import RememberedImages
+from kapsa.environments.domains.routes import CERTIFICATE, HTTP_ROUTE
+from kapsa.environments.images.registry_images import RememberedImages
+from kapsa.environments.images.retention import ImageRetention
 from kapsa.environments.interests import Interests
-from kapsa.environments.listings import Listings
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import FINALIZER, OWNER_UID
-from kapsa.environments.namespaces import NAMESPACE, owners
-from kapsa.environments.repository_access import RepositoryAccess
+from kapsa.environments.objects.builds import COMMIT_INDEX, BegunBuilds, commits_of, waiting_for
+from kapsa.environments.objects.children import JOB, KPACK_IMAGE, POLICY_KINDS, RENDERED_KINDS, RESOURCE_QUOTA
+from kapsa.environments.objects.copies import CONFIG_MAP, SECRET, Copies
+from kapsa.environments.ports import Builds, Domains, Images, Prober, Renders, ResolvesCommits
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
-from kapsa.environments.routes import CERTIFICATE, HTTP_ROUTE
 from kapsa.environments.settings import Settings
+from kapsa.environments.sources.listings import Listings
+from kapsa.environments.sources.repository_access import RepositoryAccess
+from kapsa.environments.sources.trust import is_trusted, needs_refs
 from kapsa.environments.steps.apply import ASLEEP, ApplyStep
-from kapsa.environments.steps.begun_builds import COMMIT_INDEX, BegunBuilds, commits_of, waiting_for
 from kapsa.environments.steps.build import BuildStep
-from kapsa.environments.steps.children import JOB, KPACK_IMAGE, POLICY_KINDS, RENDERED_KINDS, RESOURCE_QUOTA
-from kapsa.environments.steps.copies import CONFIG_MAP, SECRET, Copies
 from kapsa.environments.steps.host import HostStep
 from kapsa.environments.steps.namespace import NamespaceStep
 from kapsa.environments.steps.policy import PolicyStep
 from kapsa.environments.steps.render import RenderStep
 from kapsa.environments.steps.route import RouteStep
 from kapsa.environments.steps.secrets import SecretsStep
-from kapsa.environments.steps.step import Failed, Step, Visit, Waiting, advance, from_outside, report
+from kapsa.environments.steps.step import Failed, Step, Waiting, advance, from_outside, report
+from kapsa.environments.steps.teardown import Deletion
 from kapsa.environments.steps.tls import TlsStep
 from kapsa.environments.steps.verify import VerifyStep
-from kapsa.environments.trust import is_trusted, needs_refs
+from kapsa.environments.tenancy.namespaces import NAMESPACE, owners
+from kapsa.environments.tenancy.ownership import PROJECT_MISSING, is_home_of, project_key, project_missing
+from kapsa.environments.visit import Visit
 from kapsa.runtime import (
     Context,
     Controller,

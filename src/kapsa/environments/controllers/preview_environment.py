@@ -13,7 +13,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kapsa.environments.metrics import PreviewMetrics
-from kapsa.environments.namespaces import (
+from kapsa.environments.objects.preview_objects import MANAGED_LABELS, PreviewChildren, namespace_of
+from kapsa.environments.resources import PreviewEnvironment
+from kapsa.environments.settings import Settings
+from kapsa.environments.tenancy.namespaces import (
     NAMESPACE,
     ForeignNamespaceError,
     NamespaceChangingError,
@@ -21,9 +24,6 @@ from kapsa.environments.namespaces import (
     owners,
     release,
 )
-from kapsa.environments.preview_children import MANAGED_LABELS, PreviewChildren, namespace_of
-from kapsa.environments.resources import PreviewEnvironment
-from kapsa.environments.settings import Settings
 from kapsa.runtime import Context, Controller, Key, Requeue, StoredObject, Watch, rule_for
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.errors import ClientError

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.errors import OutsideError
+from kapsa.environments.controllers.project_status import is_readable, report
 from kapsa.environments.interests import Interests
-from kapsa.environments.listings import Listing, Listings
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import (
     BRANCH,
@@ -26,17 +26,6 @@ from kapsa.environments.names import (
     label_value,
     namespace_name,
 )
-from kapsa.environments.namespaces import (
-    NAMESPACE,
-    ForeignNamespaceError,
-    NamespaceChangingError,
-    claim,
-    owners,
-    release,
-)
-from kapsa.environments.polling import POLL_REQUESTED, PollSchedule
-from kapsa.environments.previews import ALLOW_MASS_DELETION, Plan, Tracking, plan, track
-from kapsa.environments.project_status import is_readable, report
 from kapsa.environments.resources import (
     Environment,
     PermanentEnvironment,
@@ -45,6 +34,17 @@ from kapsa.environments.resources import (
     TrackedBranch,
 )
 from kapsa.environments.settings import Settings
+from kapsa.environments.sources.listings import Listing, Listings
+from kapsa.environments.sources.poll_schedule import POLL_REQUESTED, PollSchedule
+from kapsa.environments.sources.previews import ALLOW_MASS_DELETION, Plan, Tracking, plan, track
+from kapsa.environments.tenancy.namespaces import (
+    NAMESPACE,
+    ForeignNamespaceError,
+    NamespaceChangingError,
+    claim,
+    owners,
+    release,
+)
 from kapsa.runtime import Context, Controller, Key, Requeue, StoredObject, Watch, rule_for
 from kapsa.runtime.errors import BadRequest, Forbidden, Invalid
 

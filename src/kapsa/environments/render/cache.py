@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.errors import OutsideError, Refused, TimedOut
-from kapsa.environments.dependencies import Rendered
+from kapsa.environments.ports import Rendered
 from kapsa.runtime.clock import Clock, SystemClock
 
 __all__ = ["RenderCache"]

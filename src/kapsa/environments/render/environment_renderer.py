@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kapsa.adapters.git.repository import Repositories
 from kapsa.adapters.oci.image_reference import ImageReference
-from kapsa.environments.dependencies import Rendered, RenderRequest
 from kapsa.environments.names import label_value, release_name
+from kapsa.environments.ports import Rendered, RenderRequest
 from kapsa.environments.render.cache import RenderCache
 from kapsa.environments.render.filter import FilterRules, filter_objects
 from kapsa.environments.render.inputs import Injected

@@ -23,8 +23,8 @@ from kapsa.adapters.manifests.yaml_documents import load_documents, load_objects
 from kapsa.adapters.process.program import Limits, private_environment, run_program
 from kapsa.adapters.process.tools import find_tool
 from kapsa.adapters.redaction import printable, redact
-from kapsa.environments.dependencies import Rendered
 from kapsa.environments.names import RELEASE_LIMIT
+from kapsa.environments.ports import Rendered
 from kapsa.environments.render.inputs import Injected
 from kapsa.environments.render.transform import pin
 

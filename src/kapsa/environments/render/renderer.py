@@ -8,7 +8,7 @@ from kapsa.adapters.errors import RenderFailed, TimedOut
 from kapsa.adapters.git.checkout import Checkout
 from kapsa.adapters.manifests.manifest import Manifest
 from kapsa.adapters.process.program import Limits
-from kapsa.environments.dependencies import Rendered
+from kapsa.environments.ports import Rendered
 from kapsa.environments.render.adapt import adapt
 from kapsa.environments.render.helm import render_chart
 from kapsa.environments.render.image import image_objects

@@ -10,13 +10,14 @@ from typing import ClassVar
 import msgspec
 
 from kapsa.adapters.manifests.health import Health, health
+from kapsa.environments.objects.apply_set import members, membership, parent
+from kapsa.environments.objects.children import RENDERED_KINDS, kind_string, marked, shown
+from kapsa.environments.objects.copies import copied_secrets
+from kapsa.environments.objects.pods import trouble_of
 from kapsa.environments.resources import Rollout
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.apply_set import members, membership, parent
-from kapsa.environments.steps.children import RENDERED_KINDS, kind_string, marked, shown
-from kapsa.environments.steps.copies import copied_secrets
-from kapsa.environments.steps.pods import trouble_of
-from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting, is_refusal
+from kapsa.environments.steps.step import Done, Failed, Outcome, Waiting, is_refusal
+from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime.errors import ApiError, Invalid
 
 __all__ = ["ASLEEP", "ApplyStep"]

@@ -15,17 +15,18 @@ from typing import ClassVar
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.redaction import tail
 from kapsa.environments.build.identity import build_name, image_tag
-from kapsa.environments.dependencies import BuildProgress, BuildRequest, Builds, RegistryAccess
-from kapsa.environments.image_retention import remember_image
-from kapsa.environments.images import RememberedImages
+from kapsa.environments.images.registry_access import access_to
+from kapsa.environments.images.registry_images import RememberedImages
+from kapsa.environments.images.retention import remember_image
 from kapsa.environments.names import APPROVED_COMMIT, MANAGED_BY, OPERATOR, OWNER_UID
-from kapsa.environments.namespaces import NAMESPACE
-from kapsa.environments.registry_access import access_to
-from kapsa.environments.repository_access import RepositoryAccess
+from kapsa.environments.objects.builds import BegunBuilds, engine_of
+from kapsa.environments.objects.children import JOB, KPACK_IMAGE, shown
+from kapsa.environments.ports import BuildProgress, BuildRequest, Builds, RegistryAccess
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.begun_builds import BegunBuilds, engine_of
-from kapsa.environments.steps.children import JOB, KPACK_IMAGE, shown
-from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting
+from kapsa.environments.sources.repository_access import RepositoryAccess
+from kapsa.environments.steps.step import Done, Failed, Outcome, Waiting
+from kapsa.environments.tenancy.namespaces import NAMESPACE
+from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime.errors import AlreadyExists, ClientError, Forbidden, Invalid, UnknownKind
 
 __all__ = ["BuildStep"]

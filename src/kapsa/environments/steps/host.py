@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kapsa.environments.dependencies import Domains
+from kapsa.environments.ports import Domains
 from kapsa.environments.resources import DomainPool
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.step import Done, Outcome, Visit
+from kapsa.environments.steps.step import Done, Outcome
+from kapsa.environments.visit import Visit
 
 __all__ = ["HostStep"]
 

@@ -14,9 +14,15 @@ from kapsa.environments.names import (
     label_value,
     namespace_name,
 )
-from kapsa.environments.namespaces import NAMESPACE, ForeignNamespaceError, NamespaceChangingError, claim
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.step import Done, Failed, Outcome, Visit, Waiting
+from kapsa.environments.steps.step import Done, Failed, Outcome, Waiting
+from kapsa.environments.tenancy.namespaces import (
+    NAMESPACE,
+    ForeignNamespaceError,
+    NamespaceChangingError,
+    claim,
+)
+from kapsa.environments.visit import Visit
 
 __all__ = ["NamespaceStep", "identity_labels"]
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from kapsa.environments.names import MANAGED_BY, OPERATOR
-from kapsa.environments.network import SOLVER_PORT, ingress_controller, internet
+from kapsa.environments.objects.children import RESOURCE_QUOTA, marked
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.settings import Settings
-from kapsa.environments.steps.children import RESOURCE_QUOTA, marked
 from kapsa.environments.steps.secrets import pull_secret_name
-from kapsa.environments.steps.step import Done, Manifest, Outcome, Visit
+from kapsa.environments.steps.step import Done, Outcome
+from kapsa.environments.tenancy.network import SOLVER_PORT, ingress_controller, internet
+from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import Quantity
 
 __all__ = ["LIMIT_RANGE", "QUOTA", "PolicyStep"]

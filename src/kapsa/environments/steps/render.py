@@ -6,14 +6,15 @@ import copy
 from collections.abc import Iterable
 from typing import ClassVar
 
-from kapsa.environments.dependencies import RenderRequest, Renders
-from kapsa.environments.repository_access import RepositoryAccess
+from kapsa.environments.objects.children import RENDERED_KINDS, kind_string, shown
+from kapsa.environments.objects.copies import COPIED_FROM
+from kapsa.environments.objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
+from kapsa.environments.ports import RenderRequest, Renders
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.children import RENDERED_KINDS, kind_string, shown
-from kapsa.environments.steps.copies import COPIED_FROM
+from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.steps.secrets import env_from, pull_secret_name
-from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit
-from kapsa.environments.steps.taken import KEPT_BY_OPERATOR, TAKEN
+from kapsa.environments.steps.step import Done, Failed, Outcome
+from kapsa.environments.visit import Manifest, Visit
 
 __all__ = ["RenderStep", "asleep"]
 
@@ -80,7 +81,7 @@ def _refusal(visit: Visit, rendered: Iterable[Manifest]) -> Failed | None:
 
 
 def _is_taken(visit: Visit, kind: str, name: str) -> bool:
-    if (kind, name) in TAKEN:
+    if (kind, name) in RESERVED:
         return True
     found = visit.ctx.get(kind, name, namespace=visit.place)
     return found is not None and COPIED_FROM in (found["metadata"].get("labels") or {})

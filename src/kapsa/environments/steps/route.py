@@ -6,21 +6,18 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from kapsa.adapters.errors import Refused
+from kapsa.environments.domains.routes import HTTP_ROUTE, INGRESS, Route, check_ingress
 from kapsa.environments.names import MANAGED_BY, OPERATOR
+from kapsa.environments.objects.children import marked, shown
+from kapsa.environments.objects.copies import SECRET, Copies, Copy, MissingSourceError
+from kapsa.environments.objects.reserved_names import ROUTE, TLS_SECRET, WILDCARD_SECRET
 from kapsa.environments.resources import ServiceTarget
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.routes import HTTP_ROUTE, INGRESS, Route, check_ingress
-from kapsa.environments.steps.children import marked, shown
-from kapsa.environments.steps.copies import SECRET, Copies, Copy, MissingSourceError
-from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit
+from kapsa.environments.steps.step import Done, Failed, Outcome
+from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime.errors import BadRequest, Forbidden, Invalid, UnknownKind
 
-__all__ = ["ROUTE", "TLS_SECRET", "WILDCARD_SECRET", "RouteStep", "rendered_route"]
-
-ROUTE = "kapsa"
-"""The name of the route's object in the environment's namespace."""
-TLS_SECRET = "kapsa-tls"  # noqa: S105 - a name
-WILDCARD_SECRET = "kapsa-wildcard-tls"  # noqa: S105 - a name
+__all__ = ["RouteStep", "rendered_route"]
 
 
 class RouteStep:

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from kapsa.adapters.oci.credentials import RegistryCredentials, docker_config
+from kapsa.environments.objects.copies import CONFIG_MAP, SECRET, Copies, Copy, MissingSourceError
+from kapsa.environments.objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
 from kapsa.environments.resources import Registry
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.copies import CONFIG_MAP, SECRET, Copies, Copy, MissingSourceError
-from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit
-from kapsa.environments.steps.taken import KEPT_BY_OPERATOR, TAKEN
+from kapsa.environments.steps.step import Done, Failed, Outcome
+from kapsa.environments.visit import Manifest, Visit
 
 __all__ = ["SecretsStep", "env_from", "pull_secret_name"]
 
@@ -79,7 +80,7 @@ def _refusal(wanted: Sequence[Copy]) -> Failed | None:
     targets = Counter((copy.kind, copy.target_name) for copy in wanted)
     for copy in wanted:
         place = (copy.kind, copy.target_name)
-        if place not in TAKEN and (targets[place] == 1 or copy.origin == "registry"):
+        if place not in RESERVED and (targets[place] == 1 or copy.origin == "registry"):
             continue
         shown = f"{copy.kind.rpartition('/')[2]} {copy.name}"
         return Failed(

@@ -9,35 +9,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 import msgspec
 
 from kapsa.adapters.errors import OutsideError
 from kapsa.adapters.redaction import printable, redact
-from kapsa.environments.interests import Interests
-from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.namespaces import Claim
-from kapsa.environments.resources import Environment, Failure, Project, Registry
+from kapsa.environments.resources import Failure
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.settings import Settings
-from kapsa.runtime import Context
+from kapsa.environments.visit import Visit
 from kapsa.runtime.errors import ApiError, BadRequest, Forbidden, Invalid, TooLarge
 
 __all__ = [
     "Done",
     "Failed",
-    "Manifest",
     "Outcome",
     "Step",
-    "Visit",
     "Waiting",
     "advance",
     "from_outside",
     "is_refusal",
 ]
-
-Manifest: TypeAlias = dict[str, Any]
 
 RETRY_SECONDS = 60.0
 _REFUSALS = (BadRequest, Forbidden, Invalid, TooLarge)
@@ -80,46 +72,6 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Outcome: TypeAlias = Done | Waiting | Failed
-
-
-class Visit(msgspec.Struct, kw_only=True):
-    """One run of the steps for one environment, with what earlier steps found out for later ones."""
-
-    environment: Environment
-    project: Project
-    ctx: Context[Environment]
-    settings: Settings
-    interests: Interests
-    metrics: EnvironmentMetrics
-    commit: str
-    """The full name of the commit."""
-    trusted: bool = True
-    """Whether this commit may see secrets."""
-    registry: Registry | None = None
-    """Where the project's images are, if it names a Registry."""
-    namespace: Claim | None = None
-    """Its namespace, once that is there."""
-    image: str | None = None
-    """The image by digest, if the operator knows one."""
-    warnings: tuple[str, ...] = ()
-    """What somebody should know about the objects that were rendered."""
-    host: str | None = None
-    """The host that it was given."""
-    issuer: tuple[str, str] | None = None
-    """The kind and name of the issuer of its certificate."""
-    wildcard_secret: str | None = None
-    """A Secret of the operator's namespace whose certificate covers the host."""
-    objects: Sequence[Manifest] = ()
-    """What was rendered."""
-
-    @property
-    def place(self) -> str:
-        """The name of its namespace."""
-        if self.namespace is None:
-            raise RuntimeError(
-                f"{self.environment}: a step needs the namespace before the step that makes it"
-            )
-        return self.namespace.name
 
 
 class Step(Protocol):

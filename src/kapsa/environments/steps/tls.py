@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kapsa.adapters.manifests.health import health
+from kapsa.environments.domains.routes import CERTIFICATE, INGRESS, ISSUER_ANNOTATIONS
+from kapsa.environments.objects.copies import SECRET
+from kapsa.environments.objects.reserved_names import ROUTE, WILDCARD_SECRET
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.routes import CERTIFICATE, INGRESS, ISSUER_ANNOTATIONS
-from kapsa.environments.steps.copies import SECRET
-from kapsa.environments.steps.route import ROUTE, WILDCARD_SECRET, rendered_route
-from kapsa.environments.steps.step import Done, Failed, Manifest, Outcome, Visit, Waiting
+from kapsa.environments.steps.route import rendered_route
+from kapsa.environments.steps.step import Done, Failed, Outcome, Waiting
+from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime.errors import UnknownKind
 from kapsa.runtime.resources.kind import kind_of
 

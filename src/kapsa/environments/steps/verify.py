@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kapsa.adapters.errors import OutsideError
-from kapsa.environments.dependencies import Prober
+from kapsa.environments.ports import Prober
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.step import Done, Outcome, Visit, Waiting
+from kapsa.environments.steps.step import Done, Outcome, Waiting
+from kapsa.environments.visit import Visit
 
 __all__ = ["VerifyStep"]
 

@@ -1,0 +1,127 @@
+"""Routes: from a host to a Service, as an Ingress or as an HTTPRoute, by one writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from kapsa.adapters.errors import Refused
+from kapsa.environments.domains.routing_rules import annotation_refusal, path_refusal
+from kapsa.environments.resources.environment import EnvironmentIngress
+
+__all__ = ["CERTIFICATE", "HTTP_ROUTE", "INGRESS", "ISSUER_ANNOTATIONS", "Route", "check_ingress"]
+
+INGRESS = "networking.k8s.io/v1/Ingress"
+HTTP_ROUTE = "gateway.networking.k8s.io/v1/HTTPRoute"
+CERTIFICATE = "cert-manager.io/v1/Certificate"
+ISSUER_ANNOTATIONS = ("cert-manager.io/cluster-issuer", "cert-manager.io/issuer")
+"""What makes cert-manager keep a Certificate for an Ingress."""
+
+_OURS = ("cert-manager.io/", "acme.cert-manager.io/", "catalyst.dev/", "kubernetes.io/", "applyset.")
+"""Who issues the certificate, and which controller it is for, is said elsewhere."""
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One host, and where its requests go."""
+
+    name: str
+    """The name of the object."""
+    host: str
+    service: str
+    port: int
+    path: str = "/"
+    kind: Literal["Ingress", "HTTPRoute"] = "Ingress"
+    class_name: str = ""
+    """The ingress class; the cluster's default if empty."""
+    gateway: str = ""
+    """The Gateway of an HTTPRoute, as namespace/name."""
+    tls: bool = True
+    """Whether over https. At an HTTPRoute that is the Gateway's business."""
+    tls_secret: str = ""
+    """The Secret with the certificate; if empty, the controller uses its default certificate."""
+    issuer: tuple[str, str] | None = None
+    """The kind and name of the cert-manager issuer that fills the Secret."""
+    annotations: Mapping[str, str] = {}
+
+    @property
+    def url(self) -> str:
+        """Where people find it."""
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://{self.host}{self.path if self.path != '/' else ''}"
+
+    def manifest(self) -> dict[str, Any]:
+        """The object that makes the route."""
+        return self._http_route() if self.kind == "HTTPRoute" else self._ingress()
+
+    def _ingress(self) -> dict[str, Any]:
+        backend = {"service": {"name": self.service, "port": {"number": self.port}}}
+        rule = {
+            "host": self.host,
+            "http": {"paths": [{"path": self.path, "pathType": "Prefix", "backend": backend}]},
+        }
+        spec: dict[str, Any] = {"rules": [rule]}
+        if self.class_name:
+            spec["ingressClassName"] = self.class_name
+        if self.tls:
+            spec["tls"] = [
+                {"hosts": [self.host], **({"secretName": self.tls_secret} if self.tls_secret else {})}
+            ]
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": {"name": self.name, "annotations": {**self.annotations, **self._issuer_annotation()}},
+            "spec": spec,
+        }
+
+    def _issuer_annotation(self) -> dict[str, str]:
+        if not self.tls or self.issuer is None:
+            return {}
+        kind, name = self.issuer
+        of_cluster, of_namespace = ISSUER_ANNOTATIONS
+        return {of_cluster if kind == "ClusterIssuer" else of_namespace: name}
+
+    def _http_route(self) -> dict[str, Any]:
+        namespace, _, gateway = self.gateway.partition("/")
+        rule = {
+            "matches": [{"path": {"type": "PathPrefix", "value": self.path}}],
+            "backendRefs": [{"name": self.service, "port": self.port}],
+        }
+        return {
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "HTTPRoute",
+            "metadata": {"name": self.name, "annotations": dict(self.annotations)},
+            "spec": {
+                "parentRefs": [{"name": gateway, "namespace": namespace}],
+                "hostnames": [self.host],
+                "rules": [rule],
+            },
+        }
+
+
+def check_ingress(ingress: EnvironmentIngress, *, host: str | None, namespace: str) -> None:
+    """Let pass what a tenant may say about a route.
+
+    :param host: the environment's host; None while it has none, when any may still be the one that an annotation names.
+    :raises Refused: the path or an annotation breaks a rule.
+    """
+    if why := path_refusal(ingress.path):
+        raise Refused(
+            f"ingress.path: {why}", reason="IngressPathRefused", hint="Change it in the Environment."
+        )
+    if refused := list(_refused_annotations(ingress.annotations, host, namespace)):
+        raise Refused(
+            f"ingress.annotations: {'; '.join(refused)}",
+            reason="AnnotationRefused",
+            hint="Take it out of the Environment.",
+        )
+
+
+def _refused_annotations(annotations: Mapping[str, str], host: str | None, namespace: str) -> Iterator[str]:
+    for name, value in sorted(annotations.items()):
+        hosts = [host] if host is not None else [each.strip() for each in value.split(",")]
+        if name.startswith(_OURS):
+            yield f"annotation {name} is the operator's to set"
+        elif why := annotation_refusal(name, value, hosts=hosts, namespace=namespace):
+            yield why

@@ -1,0 +1,61 @@
+"""What every object that is made in an environment's namespace carries, and the kinds that it may be of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kapsa.environments.names import OWNER, OWNER_UID
+from kapsa.environments.render.filter import ALLOWED_KINDS
+from kapsa.environments.visit import Manifest, Visit
+
+__all__ = [
+    "BUILD_KINDS",
+    "JOB",
+    "KPACK_IMAGE",
+    "POLICY_KINDS",
+    "RENDERED_KINDS",
+    "RESOURCE_QUOTA",
+    "kind_string",
+    "marked",
+    "shown",
+]
+
+RESOURCE_QUOTA = "v1/ResourceQuota"
+POLICY_KINDS = (
+    RESOURCE_QUOTA,
+    "v1/LimitRange",
+    "networking.k8s.io/v1/NetworkPolicy",
+    "v1/ServiceAccount",
+)
+
+RENDERED_KINDS = ALLOWED_KINDS
+"""What may be rendered, in the order in which it is applied."""
+
+KPACK_IMAGE = "kpack.io/v1alpha2/Image"
+JOB = "batch/v1/Job"
+BUILD_KINDS = (JOB, KPACK_IMAGE, "v1/Secret", "v1/ServiceAccount")
+"""What a build may consist of, in the namespace of builds."""
+
+
+def marked(visit: Visit, manifest: Manifest, labels: Mapping[str, str] | None = None) -> Manifest:
+    """The object with the marks of its owner, in the environment's namespace."""
+    metadata: dict[str, Any] = dict(manifest.get("metadata") or {})
+    metadata["namespace"] = visit.place
+    metadata["labels"] = {
+        **(metadata.get("labels") or {}),
+        **(labels or {}),
+        OWNER_UID: visit.environment.metadata.uid,
+    }
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), OWNER: str(visit.ctx.key)}
+    return {**manifest, "metadata": metadata}
+
+
+def kind_string(manifest: Mapping[str, Any]) -> str:
+    """The kind of an object as the client takes it."""
+    return f"{manifest['apiVersion']}/{manifest['kind']}"
+
+
+def shown(manifest: Mapping[str, Any]) -> str:
+    """An object in words for people."""
+    return f"{manifest.get('kind', 'object')} {(manifest.get('metadata') or {}).get('name', '(unnamed)')}"

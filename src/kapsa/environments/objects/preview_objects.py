@@ -1,0 +1,155 @@
+"""The objects of a PreviewEnvironment: what runs its image, and what leads to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kapsa.environments.names import OWNER
+from kapsa.environments.resources import PreviewEnvironment
+from kapsa.environments.settings import Settings
+from kapsa.environments.tenancy.network import SOLVER_PORT, ingress_controller, internet
+
+__all__ = ["APP_PORT", "MANAGED_LABELS", "PreviewChildren", "namespace_of"]
+
+MANAGED_LABELS = {"managed-by": "preview-operator"}
+APP_PORT = 8000
+SERVICE_PORT = 80
+_PROBE = {"httpGet": {"path": "/", "port": APP_PORT}, "periodSeconds": 10, "timeoutSeconds": 5}
+
+
+def namespace_of(preview: PreviewEnvironment) -> str:
+    """The namespace that is made for a preview."""
+    return f"preview-pr-{preview.spec.pr_number}"
+
+
+class PreviewChildren(msgspec.Struct, frozen=True):
+    """Names and manifests for one preview."""
+
+    preview: PreviewEnvironment
+    settings: Settings
+
+    @property
+    def stem(self) -> str:
+        return f"pr-{self.preview.spec.pr_number}"
+
+    @property
+    def namespace(self) -> str:
+        return namespace_of(self.preview)
+
+    @property
+    def host(self) -> str:
+        return f"{self.stem}.{self.settings.preview_environment_domain}"
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.host}"
+
+    @property
+    def image(self) -> str:
+        return f"{self.preview.spec.image}:{self.preview.spec.image_tag}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What everything of this preview carries."""
+        return {**MANAGED_LABELS, "pr-number": str(self.preview.spec.pr_number)}
+
+    @property
+    def namespace_labels(self) -> dict[str, str]:
+        return {**self.labels, "pod-security.kubernetes.io/enforce": "baseline"}
+
+    def _metadata(self, name: str, annotations: dict[str, str] | None = None) -> dict[str, Any]:
+        owner = f"{self.preview.namespace}/{self.preview.name}"
+        return {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": self.labels,
+            "annotations": {**(annotations or {}), OWNER: owner},
+        }
+
+    def network_policy(self) -> dict[str, Any]:
+        """Requests come from this namespace and the ingress controller; out go DNS, this namespace and the internet,
+        and nothing else of the cluster."""
+        from_outside = [{"protocol": "TCP", "port": port} for port in (APP_PORT, SOLVER_PORT)]
+        same_namespace: dict[str, Any] = {"podSelector": {}}
+        dns = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": self._metadata(f"{self.stem}-netpol"),
+            "spec": {
+                "podSelector": {},
+                "policyTypes": ["Ingress", "Egress"],
+                "ingress": [
+                    {"from": [same_namespace]},
+                    {"from": [ingress_controller(self.settings)], "ports": from_outside},
+                ],
+                "egress": [{"to": [same_namespace]}, {"ports": dns}, {"to": internet(self.settings)}],
+            },
+        }
+
+    def deployment(self) -> dict[str, Any]:
+        """Runs the image."""
+        container = {
+            "name": "app",
+            "image": self.image,
+            "ports": [{"name": "http", "containerPort": APP_PORT}],
+            "resources": {
+                "requests": {"cpu": "100m", "memory": "128Mi"},
+                "limits": {"cpu": "250m", "memory": "256Mi"},
+            },
+            "readinessProbe": {**_PROBE, "initialDelaySeconds": 2},
+            "livenessProbe": {**_PROBE, "initialDelaySeconds": 10},
+        }
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": self._metadata(f"{self.stem}-app"),
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": {"app": f"{self.stem}-app"}},
+                "template": {
+                    "metadata": {"labels": {**self.labels, "app": f"{self.stem}-app"}},
+                    # What a pull request brings has no business with the API server.
+                    "spec": {"automountServiceAccountToken": False, "containers": [container]},
+                },
+            },
+        }
+
+    def service(self) -> dict[str, Any]:
+        """Leads to its pod."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": self._metadata(f"{self.stem}-svc"),
+            "spec": {
+                "type": "ClusterIP",
+                "selector": {"app": f"{self.stem}-app"},
+                "ports": [{"name": "http", "port": SERVICE_PORT, "protocol": "TCP", "targetPort": APP_PORT}],
+            },
+        }
+
+    def ingress(self) -> dict[str, Any]:
+        """Leads to its Service from outside, over https."""
+        issuer = self.settings.preview_environment_issuer
+        annotations = {"cert-manager.io/cluster-issuer": issuer} if issuer else {}
+        secured: dict[str, Any] = {"hosts": [self.host]}
+        if issuer:  # else nobody would fill it, and the controller has a certificate of its own
+            secured["secretName"] = f"{self.stem}-tls"
+        backend = {"service": {"name": f"{self.stem}-svc", "port": {"number": SERVICE_PORT}}}
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": self._metadata(f"{self.stem}-ingress", annotations),
+            "spec": {
+                "ingressClassName": self.settings.ingress_class,
+                "tls": [secured],
+                "rules": [
+                    {
+                        "host": self.host,
+                        "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]},
+                    }
+                ],
+            },
+        }

@@ -1,0 +1,125 @@
+"""Webhooks of GitHub and GitLab: a signed push makes the poll of its projects come sooner, and nothing else.
+
+What a webhook says is never acted on. It names a repository; the projects of that repository get an annotation, which asks
+whichever process leads to look for itself. A forged or lost webhook can cost one poll, or bring none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import structlog
+
+from kapsa.adapters.errors import Refused
+from kapsa.adapters.git.address import RepositoryAddress
+from kapsa.environments.resources import Project
+from kapsa.environments.sources.poll_schedule import POLL_REQUESTED
+from kapsa.runtime import Client
+from kapsa.runtime.errors import ClientError
+
+__all__ = ["GitWebhook", "Verdict"]
+
+_log = structlog.get_logger(__name__)
+
+BODY_LIMIT = 5 * 1024 * 1024
+_GITHUB_EVENTS = {"push", "pull_request", "create", "delete", "ping"}
+_SEEN_LIMIT = 1000
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is answered."""
+
+    status: int
+    text: str
+    polled: int = 0
+    """How many projects are looked at sooner."""
+
+
+class GitWebhook:
+    """Takes webhooks that are signed with one secret."""
+
+    def __init__(self, client: Client, secret: str) -> None:
+        if not secret:
+            raise ValueError("webhooks that nobody signed are not taken: give a secret")
+        self._client = client
+        self._secret = secret.encode()
+        self._seen: dict[str, None] = {}
+
+    async def receive(self, headers: Mapping[str, str], body: bytes) -> Verdict:
+        """Judge one request, and ask for polls if it is what it claims to be."""
+        given = {name.lower(): value for name, value in headers.items()}
+        if len(body) > BODY_LIMIT:
+            return Verdict(413, "too large")
+        if not self._is_signed(given, body):
+            return Verdict(401, "the signature is missing or wrong")
+        delivery = given.get("x-github-delivery") or given.get("x-gitlab-event-uuid") or ""
+        if delivery in self._seen:
+            return Verdict(202, "seen before")
+        if given.get("x-github-event") == "ping":
+            return Verdict(200, "pong")
+        if (event := given.get("x-github-event")) is not None and event not in _GITHUB_EVENTS:
+            return Verdict(202, "not about commits")
+        try:
+            payload = msgspec.json.decode(body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return Verdict(400, "not JSON")
+        addresses = {address for url in _urls(payload) if (address := _address(url)) is not None}
+        if not addresses:
+            return Verdict(400, "it names no repository")
+        polled = await self._ask(addresses, delivery or hashlib.sha256(body).hexdigest())
+        self._remember(delivery)  # only now: one that was not answered is sent again
+        return Verdict(202, f"{polled} projects are looked at", polled)
+
+    def _is_signed(self, headers: Mapping[str, str], body: bytes) -> bool:
+        signature = headers.get("x-hub-signature-256", "")
+        if signature:
+            expected = "sha256=" + hmac.new(self._secret, body, hashlib.sha256).hexdigest()
+            return hmac.compare_digest(signature.encode(), expected.encode())
+        token = headers.get("x-gitlab-token", "")  # GitLab sends the secret itself
+        return bool(token) and hmac.compare_digest(token.encode(), self._secret)
+
+    def _remember(self, delivery: str) -> None:
+        if not delivery:
+            return
+        self._seen[delivery] = None
+        if len(self._seen) > _SEEN_LIMIT:
+            del self._seen[next(iter(self._seen))]
+
+    async def _ask(self, addresses: set[tuple[str, str]], value: str) -> int:
+        count = 0
+        for project in (await self._client.list(Project)).items:
+            if _address(project.spec.source.repository_url) not in addresses:
+                continue
+            patch = {"metadata": {"annotations": {POLL_REQUESTED: value[:63]}}}
+            try:
+                await self._client.patch(Project, project.name, patch, namespace=project.namespace)
+            except ClientError as error:
+                _log.warning("poll not asked for", project=str(project.metadata), error=str(error))
+            else:
+                count += 1
+        return count
+
+
+def _urls(payload: Any) -> Iterable[str]:
+    """All forms in which GitHub's and GitLab's payloads name the repository."""
+    if not isinstance(payload, dict):
+        return
+    for part in ("repository", "project"):
+        named = payload.get(part)
+        if isinstance(named, dict):
+            for field in ("clone_url", "ssh_url", "html_url", "git_http_url", "git_ssh_url", "web_url"):
+                if isinstance(url := named.get(field), str):
+                    yield url
+
+
+def _address(url: str) -> tuple[str, str] | None:
+    """Host and path, which are the same for https and ssh."""
+    try:
+        address = RepositoryAddress.parse(url, protocols=("https", "ssh", "http", "file"))
+    except Refused:
+        return None
+    return address.host.lower(), address.path.strip("/").removesuffix(".git").lower()

@@ -1,0 +1,61 @@
+"""The end of an environment: what was made for it goes, and only that, whether or not its Project is still there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kapsa.environments.images.retention import ImageRetention
+from kapsa.environments.names import OWNER_UID
+from kapsa.environments.objects.builds import BegunBuilds
+from kapsa.environments.ports import Domains
+from kapsa.environments.resources import Environment
+from kapsa.environments.settings import Settings
+from kapsa.environments.tenancy.namespaces import NAMESPACE, release
+from kapsa.runtime import Context, Requeue
+
+__all__ = ["Deletion"]
+
+
+class Deletion:
+    """Takes an environment down: its builds, its namespace, its host, and its images if they are to go."""
+
+    def __init__(
+        self, settings: Settings, domains: Domains, begun: BegunBuilds, images: ImageRetention
+    ) -> None:
+        self._settings = settings
+        self._domains = domains
+        self._begun = begun
+        self._images = images
+
+    async def run(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
+        """One look at how far it is. None once nothing is left."""
+        await self._begun.let_go(environment, ctx)
+        for name in await self._namespaces(environment, ctx):
+            waits_for = await release(ctx, name)
+            if waits_for:
+                return await self._wait(environment, ctx, waits_for)
+        await self._domains.release(ctx, environment.metadata.uid)
+        await self._images.run(environment, ctx)
+        return None
+
+    async def _namespaces(self, environment: Environment, ctx: Context[Environment]) -> Iterable[str]:
+        """The one in the status, and any other that has our mark: the status may never have been written."""
+        remembered = environment.status.namespace
+        selector = {OWNER_UID: environment.metadata.uid}
+        listed = await ctx.client.list(NAMESPACE, label_selector=selector)
+        found = [each["metadata"]["name"] for each in listed.items]
+        return dict.fromkeys([*([remembered.name] if remembered is not None else []), *found])
+
+    async def _wait(self, environment: Environment, ctx: Context[Environment], waits_for: str) -> Requeue:
+        ctx.condition("NamespaceReady", False, reason="Terminating", message=waits_for)
+        ctx.condition("Ready", False, reason="Terminating", message=waits_for)
+        # What is being taken down is neither ready nor at an address, however long that takes.
+        ctx.status.phase = "Pending"
+        ctx.status.url, ctx.status.urls, ctx.status.failure = None, [], None
+        asked = environment.metadata.deletion_timestamp
+        late = self._settings.deletion_report_after
+        waited = (ctx.now() - asked).total_seconds() if asked is not None else 0.0
+        if waited >= late:
+            await ctx.event("Warning", "DeletionBlocked", waits_for, action="Delete")
+            return Requeue(after=late)
+        return Requeue(after=max(1.0, late - waited))

@@ -1,0 +1,326 @@
+"""The whole operator on a stage, with a real git server, a real registry, the real helm and kustomize, and the players of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kapsa.adapters.git.command import Git, Refs
+from kapsa.adapters.git.credentials import GitCredentials
+from kapsa.adapters.http.outgoing import OutgoingHttp
+from kapsa.adapters.testing.git_server import GitRepository
+from kapsa.adapters.testing.registry_server import RegistryServer
+from kapsa.cli.demo.builder import Builder, BuildPods, SimulatedPods
+from kapsa.environments.names import namespace_name
+from kapsa.environments.operator import Outside, make_operator
+from kapsa.environments.ports import ListsRefs
+from kapsa.environments.resources import DomainPool, Environment, Project, Registry
+from kapsa.environments.settings import Settings
+from kapsa.environments.sources.poll_schedule import POLL_REQUESTED
+from kapsa.runtime import Operator
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.errors import ClientError, NotFound
+from tests.adapters.servers.threaded_outgoing import ThreadedOutgoing
+from tests.environments.fake_controllers import (
+    CERTIFICATE,
+    CertManager,
+    UnscheduledPods,
+    certificate_definition,
+    closed_nodes,
+)
+from tests.environments.sandbox import Sandbox
+from tests.environments.service_account import act_as_service_account
+
+__all__ = ["EndToEnd", "with_controllers"]
+
+LOGIN = ("builder", "a-very-secret-word")
+
+
+class EndToEnd:
+    """A team with a project called app, from its repository to its hosts."""
+
+    def __init__(
+        self, sandbox: Sandbox, repository: GitRepository, registry: RegistryServer, directory: Path
+    ) -> None:
+        self.sandbox = sandbox
+        self.client = sandbox.client
+        self.repository = repository
+        self.registry = registry
+        self.domain = f"{sandbox.unique}.example.com"
+        self.settings = Settings(
+            namespace=f"kapsa-{sandbox.unique}",
+            build_namespace=f"builds-{sandbox.unique}",
+            cache_directory=directory / "cache",
+            git_protocols=("http",),
+            leader_election=False,
+            deletion_report_after=10,
+        )
+        self.home = namespace_name(sandbox.namespace, "app")
+        self.builder = self._builder()
+        self.cert_manager = CertManager(self.client, self.domain, self.settings.preview_domain)
+        self.listings = 0
+        """How often the repository was listed."""
+        self._directory = directory
+        self._polls = 0
+
+    def _builder(self) -> Builder:
+        def read(commit: str, path: str) -> str:
+            return self.repository.git("show", f"{commit}:{path}")
+
+        cluster, namespace = self.sandbox.harness.cluster, self.settings.build_namespace
+        pods: BuildPods = (
+            SimulatedPods(cluster.workloads, seconds=0)
+            if cluster.engine == "embedded"
+            else UnscheduledPods(self.client, namespace)
+        )
+        return Builder(self.client, pods, self.registry, read, namespace=namespace)
+
+    @contextlib.asynccontextmanager
+    async def failing_builds(self) -> AsyncIterator[None]:
+        """Builds whose Dockerfile fails are pushed in this block, and no others."""
+        if self.sandbox.harness.cluster.engine == "embedded":
+            yield
+        else:
+            async with closed_nodes(self.client):
+                yield
+
+    # -- the operator ------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def operator(self, git: Git | None = None) -> AsyncIterator[None]:
+        """Runs in this block: on the real engine as the service account that its manifests describe."""
+        embedded = self.sandbox.harness.cluster.engine == "embedded"
+        connections = OutgoingHttp(address_guard=None)
+        outgoing = ThreadedOutgoing() if embedded else connections
+        outside = Outside.of(self.settings, outgoing, address_guard=None, git=git)
+        outside.git = _Counted(outside.git, self)
+        operator = make_operator(self.settings, outside, rng=random.Random(1))
+        try:
+            if embedded:
+                await self.sandbox.start(operator)
+                yield
+                await self.sandbox.harness.stop()
+            else:
+                async with self._as_service_account(operator):
+                    yield
+        finally:
+            await connections.close()
+
+    @contextlib.asynccontextmanager
+    async def _as_service_account(self, operator: Operator) -> AsyncIterator[None]:
+        cluster = self.sandbox.harness.cluster
+        kubeconfig = await act_as_service_account(cluster, operator, self.settings, self._directory)
+        async with Client.connect(kubeconfig=kubeconfig) as client, operator.running(client, serve=False):
+            yield
+
+    async def prepare(self) -> None:
+        """What an administrator does before: cert-manager's kind, the operator's namespaces, the registry's login."""
+        await self.client.apply(certificate_definition(), force=True)
+        for name in (self.settings.namespace, self.settings.build_namespace):
+            await self.sandbox.make_namespace(name)
+        await self.sandbox.until(self._certificates_served, "Certificates are served")
+        self.registry.login = LOGIN
+        await self.secret("registry", self.settings.namespace, {"username": LOGIN[0], "password": LOGIN[1]})
+
+    async def _certificates_served(self) -> bool:
+        try:
+            await self.client.list(CERTIFICATE)
+        except ClientError:
+            return False
+        return True
+
+    async def secret(self, name: str, namespace: str, values: Mapping[str, str]) -> None:
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": namespace},
+            "stringData": dict(values),
+        }
+        await self.client.apply(manifest, field_manager="person", force=True)
+
+    # -- what people write -------------------------------------------------------------------------------------
+
+    async def pool(self) -> None:
+        spec = {
+            "baseDomains": [self.domain],
+            "certManager": {"issuerRef": {"name": "letsencrypt"}},
+            "allocationPolicy": {"reservedSubdomains": ["www"]},
+        }
+        await self.sandbox.apply(DomainPool, self.sandbox.unique, spec)
+
+    async def registry_resource(self) -> None:
+        login = {"name": "registry", "namespace": self.settings.namespace}
+        spec = {
+            "endpoint": self.registry.endpoint,
+            "insecure": True,
+            "auth": {"secretRef": login},
+            "imageRetention": "delete",
+        }
+        await self.sandbox.apply(Registry, self.sandbox.unique, spec)
+        await self.sandbox.condition(Registry, self.sandbox.unique)
+
+    async def project(self, deployment: Mapping[str, Any], **more: Any) -> None:
+        spec = {
+            "source": {"repositoryUrl": self.repository.url, "pollInterval": "24h"},
+            "deployment": dict(deployment),
+            "build": {"strategy": "dockerfile"},
+            "registry": {"name": self.sandbox.unique, "imageRepository": "team/app"},
+            "domain": {"domainPoolRef": {"name": self.sandbox.unique}},
+            "resources": {"defaultQuota": {"cpu": "2", "memory": "2Gi", "pods": 10}},
+            "previewEnvironments": {"enabled": True},
+            **more,
+        }
+        await self.sandbox.apply(Project, "app", spec)
+
+    async def abandon(self) -> None:
+        """Leave nothing that another operator on the same cluster would go on working at."""
+        for kind, namespace in ((Environment, self.home), (Project, self.sandbox.namespace)):
+            for found in (await self.client.list(kind, namespace=namespace)).items:
+                with contextlib.suppress(NotFound):
+                    await self.client.delete(kind, found.name, namespace=namespace)
+                    freed = {"metadata": {"finalizers": None}}
+                    await self.client.patch(kind, found.name, freed, namespace=namespace)
+        for kind in (DomainPool, Registry):
+            with contextlib.suppress(NotFound):
+                await self.client.delete(kind, self.sandbox.unique)
+                await self.client.patch(kind, self.sandbox.unique, {"metadata": {"finalizers": None}})
+
+    async def poll(self) -> None:
+        """Have the repository looked at, as a webhook does, and wait until it was."""
+        self._polls += 1
+        await self.listed()
+        before = self.listings
+        asked = {"metadata": {"annotations": {POLL_REQUESTED: str(self._polls)}}}
+        await self.client.patch(Project, "app", asked, namespace=self.sandbox.namespace)
+
+        await self.listed(before)
+
+    async def listed(self, before: int = 0) -> None:
+        """Wait until the repository was listed once more."""
+
+        async def holds() -> bool:
+            return self.listings > before
+
+        await self.sandbox.until(holds, "the repository is listed")
+
+    async def update(self, kind: Any, name: str, spec: Mapping[str, Any], *, namespace: str = "") -> None:
+        """Change part of a spec."""
+        await self.client.patch(
+            kind, name, {"spec": dict(spec)}, namespace=namespace or self.sandbox.namespace
+        )
+
+    # -- what there is -----------------------------------------------------------------------------------------
+
+    def place(self, environment: str) -> str:
+        return namespace_name(self.sandbox.namespace, "app", environment)
+
+    async def environment(self, name: str) -> Environment | None:
+        found: Environment | None = await self.sandbox.get(Environment, name, namespace=self.home)
+        return found
+
+    async def ready(self, name: str, *, commit: str = "", seconds: float = 90) -> Environment:
+        """Wait until an environment is ready, with this commit if one is named."""
+
+        def is_ready(found: Environment) -> bool:
+            return found.status.is_true("Ready") and commit in ("", found.status.commit_sha)
+
+        return await self.reaches(name, is_ready, f"is ready {commit}", seconds=seconds)
+
+    async def reaches(
+        self, name: str, right: Callable[[Environment], bool], what: str, *, seconds: float = 90
+    ) -> Environment:
+        """Wait until an environment's status about its present spec is right."""
+        seen: list[Any] = []
+
+        async def holds() -> Environment | None:
+            found = await self.environment(name)
+            seen[:] = [found.status] if found is not None else []
+            if found is None or found.status.observed_generation != found.metadata.generation:
+                return None
+            return found if right(found) else None
+
+        try:
+            reached: Environment = await self.sandbox.until(holds, f"{name} {what}", seconds=seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; last seen {seen}") from None
+        return reached
+
+    async def images(self, environment: str) -> dict[str, str]:
+        """What its Deployments run, by the name of the Deployment."""
+        found = await self.client.list("apps/v1/Deployment", namespace=self.place(environment))
+        return {
+            each["metadata"]["name"]: each["spec"]["template"]["spec"]["containers"][0]["image"]
+            for each in found.items
+        }
+
+    async def serves(self, environment: str, images: Mapping[str, str | None], *, service: str) -> None:
+        """Wait until these are its Deployments, and no others, and requests for its host go to this Service."""
+
+        async def holds() -> bool:
+            return await self.images(environment) == images and await self._backend(environment) == service
+
+        await self.sandbox.until(holds, f"{environment} runs {images}")
+
+    async def _backend(self, environment: str) -> str:
+        place = self.place(environment)
+        ingress = await self.client.get("networking.k8s.io/v1/Ingress", "kapsa", namespace=place)
+        (rule,) = ingress["spec"]["rules"]
+        name: str = rule["http"]["paths"][0]["backend"]["service"]["name"]
+        return name
+
+    async def volumes(self, environment: str) -> list[str]:
+        """The volumes that its claims are bound to, once each is."""
+
+        async def bound() -> list[str]:
+            claims = await self.client.list("v1/PersistentVolumeClaim", namespace=self.place(environment))
+            found = [each["spec"].get("volumeName", "") for each in claims.items]
+            return found if all(found) else []
+
+        volumes: list[str] = await self.sandbox.until(bound, "the claims are bound")
+        return volumes
+
+    async def missed(self, environment: str) -> None:
+        """Wait until the project's status says that a listing went by without the branch of this preview."""
+
+        async def holds() -> bool:
+            project: Project = await self.client.get(Project, "app", namespace=self.sandbox.namespace)
+            return [each.missing for each in project.status.tracked if each.name == environment] == [1]
+
+        await self.sandbox.until(holds, f"the branch of {environment} is missed")
+
+    async def hosts(self) -> list[str]:
+        """The hosts that are given out."""
+        pool: DomainPool = await self.client.get(DomainPool, self.sandbox.unique)
+        return sorted(each.host for each in pool.status.allocations)
+
+
+class _Counted:
+    """Counts the listings."""
+
+    def __init__(self, git: ListsRefs, e2e: EndToEnd) -> None:
+        self._git = git
+        self._life = e2e
+
+    async def ls_remote(self, url: str, credentials: GitCredentials | None = None) -> Refs:
+        refs = await self._git.ls_remote(url, credentials)
+        self._life.listings += 1
+        return refs
+
+
+@contextlib.asynccontextmanager
+async def with_controllers(e2e: EndToEnd) -> AsyncIterator[EndToEnd]:
+    """The players at work, for the length of the block."""
+    await e2e.prepare()
+    cert_manager = asyncio.create_task(e2e.cert_manager.work())
+    async with e2e.builder.working():
+        try:
+            yield e2e
+        finally:
+            cert_manager.cancel()
+            (ended,) = await asyncio.gather(cert_manager, return_exceptions=True)
+            await e2e.abandon()
+    assert isinstance(ended, asyncio.CancelledError), f"cert-manager gave up: {ended}"

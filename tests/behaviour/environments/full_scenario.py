@@ -1,0 +1,245 @@
+"""Everything that the operator ever does to a cluster, one after the other, with the world outside in memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from kapsa.adapters.http.outgoing import Answer
+from kapsa.environments.build import BuildEngines
+from kapsa.environments.domains.routes import CERTIFICATE, HTTP_ROUTE
+from kapsa.environments.objects.children import KPACK_IMAGE
+from kapsa.environments.operator import Outside, make_operator
+from kapsa.environments.render.filter import ALLOWED_KINDS
+from kapsa.environments.resources import Environment, PreviewEnvironment, Project, Registry
+from kapsa.environments.settings import Settings
+from kapsa.runtime import Operator
+from tests.environments.fakes import FakeGit, FakeImages, FakeProber, FakeRenderer
+from tests.environments.open_kinds import open_kind
+from tests.environments.sandbox import Sandbox
+from tests.environments.tenant import Tenant
+
+__all__ = ["FullScenario"]
+
+REPOSITORY = "https://git.example.com/org/app"
+_POD = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "app", "image": "app:1"}]}}
+_ONCE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "app", "image": "app:1"}]}}
+_SPECS: Mapping[str, dict[str, Any]] = {
+    "ServiceAccount": {},
+    "ConfigMap": {"data": {"a": "b"}},
+    "Secret": {"stringData": {"a": "b"}},
+    "PersistentVolumeClaim": {
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    },
+    "Service": {"spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]}},
+    "Deployment": {"spec": {"selector": {"matchLabels": {"app": "x"}}, "template": _POD}},
+    "StatefulSet": {
+        "spec": {"selector": {"matchLabels": {"app": "x"}}, "serviceName": "x", "template": _POD}
+    },
+    "DaemonSet": {"spec": {"selector": {"matchLabels": {"app": "x"}}, "template": _POD}},
+    "Job": {"spec": {"template": _ONCE}},
+    "CronJob": {"spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": _ONCE}}}},
+    "HorizontalPodAutoscaler": {
+        "spec": {
+            "maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"},
+        }
+    },
+    "PodDisruptionBudget": {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "x"}}}},
+    "Ingress": {"spec": {"defaultBackend": {"service": {"name": "x", "port": {"number": 80}}}}},
+}
+
+
+class _Welcoming:
+    """A registry that takes every login."""
+
+    async def fetch(self, method: str, url: str, **options: Any) -> Answer:
+        return Answer(200, {"docker-distribution-api-version": "registry/2.0"})
+
+
+class FullScenario:
+    """A team that uses whatever there is."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.client = sandbox.client
+        self.clock = sandbox.clock
+        self.tenant = Tenant(sandbox)
+        self.git, self.images, self.renderer = FakeGit(), FakeImages(), FakeRenderer()
+        # In a cluster the lease and the webhooks' certificates are in the pod's namespace; here that is the client's.
+        self.settings = Settings(namespace=self.client.namespace, cluster_issuer="", webhooks_enabled=True)
+        self.operator = self._make(self.settings)
+        self.before_restart: Callable[[], object] = lambda: None
+        """Called before the operator stops, since what it counted goes with it."""
+
+    def _make(self, settings: Settings) -> Operator:
+        outside = Outside(
+            git=self.git,
+            commits=self.git,
+            renderer=self.renderer,
+            builds=BuildEngines(settings),
+            images=self.images,
+            outgoing=_Welcoming(),
+            prober=FakeProber(),
+        )
+        return make_operator(settings, outside, rng=random.Random(1))
+
+    async def happens(self) -> None:
+        """All of it."""
+        await self._prepare()
+        await self.sandbox.start(self.operator)
+        await self._a_build_and_a_deployment()
+        await self._every_kind_comes_and_goes()
+        await self._a_build_fails()
+        await self._buildpacks()
+        await self._somebody_meddles()
+        await self._other_settings()
+        await self._a_preview_of_an_image()
+        await self._previews_of_branches()
+
+    async def the_end(self) -> None:
+        """The team goes; something of theirs does not go at once."""
+        metadata = {
+            "name": "stuck",
+            "namespace": self.tenant.place("one"),
+            "finalizers": ["example.com/wait"],
+        }
+        await self.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+        await self.client.delete(Project, "app", namespace=self.tenant.name)
+        await self.clock.sleep(10 * self.settings.deletion_report_after)
+        patch = {"metadata": {"finalizers": None}}
+        await self.client.patch("v1/ConfigMap", "stuck", patch, namespace=self.tenant.place("one"))
+        await self.sandbox.gone(Project, "app", seconds=600)
+
+    # -- one after the other -----------------------------------------------------------------------------------
+
+    async def _prepare(self) -> None:
+        for kind in (KPACK_IMAGE, HTTP_ROUTE, CERTIFICATE):
+            await self.client.create(open_kind(kind))
+        await self._secret("login", self.settings.namespace, username="a", password="b")
+        await self._secret("git", self.tenant.name, username="a", password="b")
+        await self._secret("shared", self.tenant.name, key="value")
+        login = {"secretRef": {"name": "login", "namespace": self.settings.namespace}}
+        await self.sandbox.apply(Registry, "images", {"endpoint": "registry.example.com", "auth": login})
+
+    async def _secret(self, name: str, namespace: str, **values: str) -> None:
+        metadata = {"name": name, "namespace": namespace}
+        await self.client.create(
+            {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": values}
+        )
+
+    async def _project(self, **more: Any) -> None:
+        await self.tenant.project(
+            **{
+                "source": {"repositoryUrl": REPOSITORY, "credentials": {"secretRef": {"name": "git"}}},
+                "registry": {"name": "images", "imageRepository": "org/app"},
+                "build": {"strategy": "dockerfile"},
+                "secrets": [{"name": "shared"}],
+                "resources": {"defaultQuota": {"cpu": "20", "memory": "40Gi"}},
+                **more,
+            }
+        )
+
+    async def _a_build_and_a_deployment(self) -> None:
+        await self._project()
+        await self.tenant.environment(commit="one")
+        await self._built()
+        await self.tenant.ready()
+
+    async def _built(self) -> None:
+        """Have the image that is being built in the registry once its Job is done."""
+        await self.tenant.reaches("one", "BuildReady", "False", "ImageNotPushed")
+        for image in self.images.asked:
+            self.images.push(image)
+
+    async def _every_kind_comes_and_goes(self) -> None:
+        plain = self.renderer.objects
+        self.renderer.objects = [_an_object(kind) for kind in ALLOWED_KINDS]
+        await self._pushed("two")
+        await self.tenant.reaches("one", "DeploymentReady", "True")
+        self.renderer.objects = plain
+        await self._pushed("three")
+        await self.tenant.ready()
+
+    async def _pushed(self, text: str) -> None:
+        """The web application sets a commit whose image is there already."""
+        self.images.digests = _Anything(self.images.digests)
+        await self.tenant.environment(commit=text)
+
+    async def _a_build_fails(self) -> None:
+        self.images.digests = {}
+        self.sandbox.harness.cluster.workloads.crash(f"{self.settings.build_namespace}/*")
+        await self.tenant.environment(commit="broken")
+        await self.tenant.reaches("one", "BuildReady", "False", "BuildFailed", seconds=600)
+        self.sandbox.harness.cluster.workloads.heal()
+
+    async def _buildpacks(self) -> None:
+        await self._project(build={"strategy": "buildpack"})
+        await self.tenant.environment(commit="buildpacks")
+        await self.tenant.reaches("one", "BuildReady", "False", "Building")
+        await self._project(build=None)
+        await self._pushed("four")
+        await self.tenant.ready()
+
+    async def _somebody_meddles(self) -> None:
+        for name in (self.tenant.home, self.tenant.place("one")):
+            patch = {"metadata": {"labels": {"catalyst.dev/team": "other"}}}
+            await self.client.patch("v1/Namespace", name, patch)
+        await self._project(build=None, secrets=[], resources={})
+        certificates = {"data": {"ca.crt": None}}
+        await self.client.patch(
+            "v1/Secret", "kapsa-webhook-certificates", certificates, namespace=self.settings.namespace
+        )
+        await self.sandbox.at_rest(100)
+
+    async def _other_settings(self) -> None:
+        """An operator with other settings takes over, and the first one comes back."""
+        other = msgspec.structs.replace(
+            self.settings,
+            preview_domain="other.example.com",
+            route_kind="HTTPRoute",
+            gateway="ingress/public",
+        )
+        for settings in (other, self.settings):
+            self.before_restart()
+            await self.sandbox.harness.stop()
+            await self.sandbox.start(self._make(settings))
+            await self.tenant.environment(
+                commit="four", config={"envVars": [{"name": "A", "value": settings.gateway}]}
+            )
+            await self.tenant.environment("two", commit="four")
+            await self.tenant.ready("two")
+            await self.sandbox.at_rest()
+            await self.tenant.ready()
+
+    async def _a_preview_of_an_image(self) -> None:
+        spec = {"pr_number": 7, "branch_name": "x", "image": "a", "image_tag": "b", "ttl_seconds": 60}
+        await self.sandbox.apply(PreviewEnvironment, "seven", spec)
+        await self.sandbox.condition(PreviewEnvironment, "seven")
+        await self.sandbox.gone(PreviewEnvironment, "seven", seconds=600)
+
+    async def _previews_of_branches(self) -> None:
+        self.git.push("feature")
+        previews = {"enabled": True, "ttl": "60s", "pullRequests": False}
+        await self._project(build=None, previewEnvironments=previews)
+        await self.sandbox.until(
+            lambda: self.sandbox.get(Environment, "feature", namespace=self.tenant.home),
+            "the branch has a preview",
+            seconds=600,
+        )
+        await self.sandbox.gone(Environment, "feature", namespace=self.tenant.home, seconds=600)
+
+
+class _Anything(dict[str, str]):
+    """A registry that has every image."""
+
+    def get(self, image: str, default: Any = None) -> Any:
+        return super().get(image) or f"sha256:{'0' * 64}"
+
+
+def _an_object(kind: str) -> dict[str, Any]:
+    api_version, _, name = kind.rpartition("/")
+    return {"apiVersion": api_version, "kind": name, "metadata": {"name": "x"}, **_SPECS[name]}

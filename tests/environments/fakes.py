@@ -1,0 +1,206 @@
+"""The world outside the cluster, in memory: a repository, a registry, a renderer, domains. For tests on virtual time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+from kapsa.adapters.errors import OutsideError, Refused
+from kapsa.adapters.git.command import Refs
+from kapsa.adapters.git.credentials import GitCredentials
+from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.environments.ports import (
+    BuildProgress,
+    BuildRequest,
+    Grant,
+    RegistryAccess,
+    Rendered,
+    RenderRequest,
+)
+from kapsa.environments.resources import Environment, Project
+from kapsa.runtime import Context
+
+__all__ = ["FakeBuilds", "FakeDomains", "FakeGit", "FakeImages", "FakeProber", "FakeRenderer", "commit_of"]
+
+
+def commit_of(text: str) -> str:
+    """A commit that is always the same for the same text."""
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+class FakeGit:
+    """A repository that shows what it is told to."""
+
+    def __init__(self) -> None:
+        self.branches: dict[str, str] = {"main": commit_of("main")}
+        self.pull_requests: dict[int, str] = {}
+        self.error: OutsideError | None = None
+        self.listed = 0
+        self.credentials: list[GitCredentials | None] = []
+
+    def push(self, branch: str, text: str = "") -> str:
+        """A commit on a branch."""
+        self.branches[branch] = commit_of(text or branch)
+        return self.branches[branch]
+
+    async def ls_remote(self, url: str, credentials: GitCredentials | None = None) -> Refs:
+        self.listed += 1
+        self.credentials.append(credentials)
+        if self.error is not None:
+            raise self.error
+        return Refs(dict(self.branches), dict(self.pull_requests), self.branches.get("main", ""), "main")
+
+    async def complete(
+        self,
+        url: str,
+        beginning: str,
+        *,
+        credentials: GitCredentials | None = None,
+        branch: str | None = None,
+        pull_request: int | None = None,
+    ) -> str:
+        return (await self.ls_remote(url, credentials)).complete(beginning)
+
+
+class FakeRenderer:
+    """Renders a Deployment and a Service, or what it is told to."""
+
+    def __init__(self) -> None:
+        self.objects: list[dict[str, Any]] | None = None
+        self.warnings: tuple[str, ...] = ()
+        self.error: OutsideError | None = None
+        self.requests: list[RenderRequest] = []
+
+    async def render(self, request: RenderRequest) -> Rendered:
+        self.requests.append(request)
+        if self.error is not None:
+            raise self.error
+        if self.objects is not None:
+            return Rendered(tuple(self.objects), self.warnings)
+        image = request.image or f"app:{request.commit[:12]}"
+        return Rendered((deployment("web", image), service("web")), self.warnings)
+
+
+def deployment(name: str, image: str, **spec: Any) -> dict[str, Any]:
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "app", "image": image}]},
+            },
+            **spec,
+        },
+    }
+
+
+def service(name: str, port: int = 80) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"selector": {"app": name}, "ports": [{"name": "http", "port": port}]},
+    }
+
+
+class FakeImages:
+    """A registry in memory."""
+
+    def __init__(self) -> None:
+        self.digests: dict[str, str] = {}
+        self.error: OutsideError | None = None
+        self.asked: list[str] = []
+
+    def push(self, image: str) -> str:
+        self.digests[image] = "sha256:" + hashlib.sha256(image.encode()).hexdigest()
+        return self.digests[image]
+
+    async def digest(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> str | None:
+        self.asked.append(str(image))
+        if self.error is not None:
+            raise self.error
+        return self.digests.get(str(image))
+
+    async def delete(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> bool:
+        if self.error is not None:
+            raise self.error
+        kept = {tag: digest for tag, digest in self.digests.items() if digest != image.digest}
+        found = len(kept) < len(self.digests)
+        self.digests = kept
+        return found
+
+
+class FakeBuilds:
+    """Builds by a Job whose container does nothing, and pushes when it completes."""
+
+    def __init__(self, images: FakeImages) -> None:
+        self._images = images
+        self.image = "builder:1"
+
+    def engine(self, project: Project) -> str:
+        return "fake"
+
+    def objects(self, request: BuildRequest) -> Sequence[dict[str, Any]]:
+        container = {
+            "name": "build",
+            "image": self.image,
+            "env": [{"name": "IMAGE", "value": str(request.image)}],
+        }
+        pod = {"restartPolicy": "Never", "containers": [container]}
+        return [
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": request.name},
+                "spec": {"backoffLimit": 0, "template": {"spec": pod}},
+            }
+        ]
+
+    def progress(self, build: Mapping[str, Any]) -> BuildProgress:
+        conditions = {each["type"]: each for each in (build.get("status") or {}).get("conditions") or ()}
+        if conditions.get("Complete", {}).get("status") == "True":
+            return BuildProgress("succeeded")
+        if conditions.get("Failed", {}).get("status") == "True":
+            return BuildProgress("failed", str(conditions["Failed"].get("message", "")))
+        return BuildProgress("running")
+
+
+class FakeDomains:
+    """Gives out hosts under one domain."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, str] = {}
+        self.issuer: tuple[str, str] | None = None
+        self.wildcard: str | None = None
+
+    async def allocate(self, ctx: Context[Environment], environment: Environment, project: Project) -> Grant:
+        host = environment.spec.ingress.host or f"{environment.name}.preview.catalyst.dev"
+        holder = self.held.setdefault(host, environment.metadata.uid)
+        if holder != environment.metadata.uid:
+            raise Refused(f"host {host} is taken by another environment", reason="HostTaken")
+        return Grant(host=host, issuer=self.issuer, wildcard_secret=self.wildcard)
+
+    async def release(self, ctx: Context[Environment], uid: str) -> None:
+        for host in [host for host, holder in self.held.items() if holder == uid]:
+            del self.held[host]
+
+
+class FakeProber:
+    """Answers with what it is told to."""
+
+    def __init__(self) -> None:
+        self.code = 200
+        self.error: OutsideError | None = None
+        self.asked: list[str] = []
+
+    async def probe(self, url: str, *, address: str = "") -> int:
+        self.asked.append(url)
+        if self.error is not None:
+            raise self.error
+        return self.code
