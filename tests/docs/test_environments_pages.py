@@ -24,7 +24,9 @@ from tests.docs.snippets import FENCE
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "environments"
 SOURCE = ROOT / "src" / "kapsa" / "environments"
-RUNTIME = [ROOT / "src" / "kapsa" / "runtime" / "controller" / name for name in ("context.py", "reconciler.py")]
+RUNTIME = [
+    ROOT / "src" / "kapsa" / "runtime" / "controller" / name for name in ("context.py", "reconciler.py")
+]
 """What tells of any controller's resources by events of its own."""
 
 
