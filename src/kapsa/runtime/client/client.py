@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
-from kapsa.runtime.client.codec import encode
+from kapsa.runtime.client._codec import encode
 from kapsa.runtime.client.config import load_config
 from kapsa.runtime.client.dispatch import WriteGate
 from kapsa.runtime.client.http.transport import HttpTransport

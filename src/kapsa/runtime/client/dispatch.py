@@ -5,9 +5,9 @@ from typing import Literal
 
 import msgspec
 
+from kapsa.runtime.client._server_warnings import ServerWarnings
 from kapsa.runtime.client.http.transport import Query, Response, Transport
 from kapsa.runtime.client.retry import RetryPolicy
-from kapsa.runtime.client.server_warnings import ServerWarnings
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.errors import ClientError, TransportError, WriteRefused, error_from_response
 

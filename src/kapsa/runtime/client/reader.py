@@ -7,7 +7,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
-from kapsa.runtime.client.codec import Codec
+from kapsa.runtime.client._codec import Codec
 from kapsa.runtime.client.discovery import Discovery
 from kapsa.runtime.client.dispatch import Call, CallObserver, Dispatcher, Verb, WriteGate
 from kapsa.runtime.client.http.transport import Query, StreamResponse, Transport

@@ -15,8 +15,8 @@ import pytest
 from kapsa.runtime import errors
 from kapsa.runtime.client.auth.access import Authorization, ClusterAccess, StaticAccess
 from kapsa.runtime.client.auth.tls import client_context
-from kapsa.runtime.client.http.connection import HttpConnection, ResponseReceiver
-from kapsa.runtime.client.http.connector import Connector
+from kapsa.runtime.client.http._connection import HttpConnection, ResponseReceiver
+from kapsa.runtime.client.http._connector import Connector
 from kapsa.runtime.client.http.transport import HttpTransport
 from kapsa.runtime.client.http.url import HttpUrl
 from kapsa.runtime.webhooks.certificates import KeyPair, make_authority

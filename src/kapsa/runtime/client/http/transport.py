@@ -18,9 +18,9 @@ import msgspec
 
 from kapsa.runtime.client.auth.access import Authorization, ClusterAccess
 from kapsa.runtime.client.auth.credentials import Headers as Pairs
-from kapsa.runtime.client.http.connection import BufferedReceiver, HttpConnection, StreamReceiver
-from kapsa.runtime.client.http.connector import Connector, proxy_headers
-from kapsa.runtime.client.http.pool import ConnectionPool, PoolExhaustedError
+from kapsa.runtime.client.http._connection import BufferedReceiver, HttpConnection, StreamReceiver
+from kapsa.runtime.client.http._connector import Connector, proxy_headers
+from kapsa.runtime.client.http._pool import ConnectionPool, PoolExhaustedError
 from kapsa.runtime.client.http.url import HttpUrl
 from kapsa.runtime.errors import CertificateError, NoResponse, ResponseTooLarge, TransportError
 

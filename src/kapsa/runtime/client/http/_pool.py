@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-from kapsa.runtime.client.http.connection import HttpConnection
-from kapsa.runtime.client.http.connector import Connector
+from kapsa.runtime.client.http._connection import HttpConnection
+from kapsa.runtime.client.http._connector import Connector
 
 __all__ = ["ConnectionPool", "PoolExhaustedError"]
 

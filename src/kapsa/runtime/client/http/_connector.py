@@ -11,7 +11,7 @@ import aiohappyeyeballs
 
 from kapsa.runtime.client.auth.access import AddressGuard
 from kapsa.runtime.client.auth.tls import client_context
-from kapsa.runtime.client.http.connection import HttpConnection
+from kapsa.runtime.client.http._connection import HttpConnection
 from kapsa.runtime.client.http.url import HttpUrl
 
 __all__ = ["Connector", "ProxyError"]
