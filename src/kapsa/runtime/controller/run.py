@@ -169,7 +169,7 @@ class Run:
             except (Invalid, Conflict) as error:
                 if error.causes:
                     raise
-                if not await self._look_again(ctx):  # the list changed
+                if not await self._requeue_after(ctx):  # the list changed
                     return
             else:
                 return
@@ -182,11 +182,11 @@ class Run:
     async def check_current(self, ctx: Context[Any]) -> None:
         """Ask the server whether the resource still is what this run was given; if not, the next run has the new one."""
         before = ctx.stored
-        if await self._look_again(ctx) and before.fingerprint() == ctx.stored.fingerprint():
+        if await self._requeue_after(ctx) and before.fingerprint() == ctx.stored.fingerprint():
             return
         raise OutdatedError(f"{self._gvk.kind} {ctx.key} has changed since this run began")
 
-    async def _look_again(self, ctx: Context[Any]) -> bool:
+    async def _requeue_after(self, ctx: Context[Any]) -> bool:
         """Read the resource from the server. False if it is another one by now, or none."""
         try:
             raw = await self._client.get(

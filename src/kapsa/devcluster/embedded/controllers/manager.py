@@ -73,11 +73,11 @@ class Controllers:
         self._owner_controllers = [
             self._owner_controller(kind) for kind in (*WORKLOAD_CONTROLLERS, *HOUSEKEEPING_CONTROLLERS)
         ]
-        self._listen(POD, self._scheduler.notice)
-        self._listen(POD, self._kubelet.notice)
-        self._listen(POD, self._node_controller.notice_pod)
-        self._listen(NODE, self._node_controller.notice)
-        self._listen(NODE, self._notice_node)
+        self._listen(POD, self._scheduler.observe)
+        self._listen(POD, self._kubelet.observe)
+        self._listen(POD, self._node_controller.observe_pod)
+        self._listen(NODE, self._node_controller.observe)
+        self._listen(NODE, self._observe_node)
         self.workloads.on_change(self._rethink)
         backend.read_log = self._read_log
         self._started = False
@@ -166,13 +166,13 @@ class Controllers:
         self._namespaces.follow(collection, change)
         self._accounts.follow(collection, change)
         listeners = self._listeners.get(collection.key)
-        if listeners is None and not self._view.keeps(collection.key):
+        if listeners is None and not self._view.is_indexed(collection.key):
             return
         new, old = self._view.follow(collection, change)
         for listener in listeners or ():
             listener(new, old)
 
-    def _notice_node(self, new: Object | None, old: Object | None) -> None:
+    def _observe_node(self, new: Object | None, old: Object | None) -> None:
         if new is not None:
             self._scheduler.retry()
 
@@ -188,6 +188,6 @@ class Controllers:
 
 def _bound(reconciler: OwnerController, kind: Kind) -> Listener:
     def listener(new: Object | None, old: Object | None) -> None:
-        reconciler.notice(kind, new, old)
+        reconciler.observe(kind, new, old)
 
     return listener

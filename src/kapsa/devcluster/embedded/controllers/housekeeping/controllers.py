@@ -31,16 +31,16 @@ from kapsa.devcluster.embedded.kinds.labels import matches_map
 class EndpointsController(OwnerController):
     kind, account, dependents = SERVICE, "endpoint-controller", (POD, ENDPOINT_SLICE)
 
-    def notice(self, kind: Kind, new: Object | None, old: Object | None) -> None:
+    def observe(self, kind: Kind, new: Object | None, old: Object | None) -> None:
         if kind == POD:
-            self._notice_pod(new, old)
+            self._observe_pod(new, old)
         elif kind == ENDPOINT_SLICE:
             if new is None:
-                self._notice_dependent(old)
+                self._observe_dependent(old)
         else:
-            super().notice(kind, new, old)
+            super().observe(kind, new, old)
 
-    def _notice_pod(self, new: Object | None, old: Object | None) -> None:
+    def _observe_pod(self, new: Object | None, old: Object | None) -> None:
         changed = new or old
         assert changed is not None
         services: Iterable[Object] = self.view.objects(SERVICE, changed["metadata"]["namespace"])
@@ -78,13 +78,13 @@ class DisruptionController(OwnerController):
     kind, account, component = DISRUPTION_BUDGET, "disruption-controller", "controllermanager"
     dependents = (POD,)
 
-    def notice(self, kind: Kind, new: Object | None, old: Object | None) -> None:
+    def observe(self, kind: Kind, new: Object | None, old: Object | None) -> None:
         if kind == self.kind:
-            super().notice(kind, new, old)
+            super().observe(kind, new, old)
             return
         changed = new or old
         assert changed is not None
-        self.notice_orphan(kind, changed)
+        self.observe_orphan(kind, changed)
 
     async def sync(self, key: Key, owner: Object) -> None:
         pods = self.view.objects(POD, owner["metadata"]["namespace"])
@@ -107,9 +107,9 @@ class ClaimController(OwnerController):
     component = "persistentvolume-controller"
     dependents = (VOLUME, STORAGE_CLASS, POD)
 
-    def notice(self, kind: Kind, new: Object | None, old: Object | None) -> None:
+    def observe(self, kind: Kind, new: Object | None, old: Object | None) -> None:
         if kind == CLAIM:
-            super().notice(kind, new, old)
+            super().observe(kind, new, old)
         elif kind == VOLUME:
             reference = ((new or old or {}).get("spec") or {}).get("claimRef")
             if reference:
@@ -139,9 +139,9 @@ class VolumeController(OwnerController):
     kind, account, dependents = VOLUME, "persistent-volume-binder", (CLAIM,)
     component = "persistentvolume-controller"
 
-    def notice(self, kind: Kind, new: Object | None, old: Object | None) -> None:
+    def observe(self, kind: Kind, new: Object | None, old: Object | None) -> None:
         if kind == VOLUME:
-            super().notice(kind, new, old)
+            super().observe(kind, new, old)
         elif new is None and old is not None and old["spec"].get("volumeName"):
             self.queue.add(("", old["spec"]["volumeName"]))
 

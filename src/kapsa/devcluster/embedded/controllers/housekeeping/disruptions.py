@@ -45,7 +45,7 @@ def plan(budget: Object, pods: list[Object], scale_of: Callable[[Object], int], 
     }
     if evicted:
         status["disruptedPods"] = evicted
-        plan.look_again(_EVICTION_SECONDS)
+        plan.requeue_after(_EVICTION_SECONDS)
     if status != before:
         plan.do(UpdateStatus(DISRUPTION_BUDGET, {**budget, "status": status}))
     return plan

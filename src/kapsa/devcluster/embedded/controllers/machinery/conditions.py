@@ -8,23 +8,26 @@ Condition = dict[str, Any]
 
 
 def find(conditions: list[Condition] | None, type_: str) -> Condition | None:
+    """Return the condition of a type, or None."""
     return next((c for c in conditions or () if c["type"] == type_), None)
 
 
 def is_true(conditions: list[Condition] | None, type_: str) -> bool:
-    found = find(conditions, type_)
-    return found is not None and found["status"] == "True"
+    """Return whether a condition has the status "True"."""
+    condition = find(conditions, type_)
+    return condition is not None and condition["status"] == "True"
 
 
 def without(conditions: list[Condition], type_: str) -> list[Condition]:
+    """Return the conditions of all other types."""
     return [c for c in conditions if c["type"] != type_]
 
 
 def put(conditions: list[Condition], condition: Condition) -> list[Condition]:
-    """Set a condition the way workload controllers do.
+    """Return the conditions with one set, following the workload controllers.
 
-    Same status and reason: left alone, with its times. Same status, another reason: the transition time stays.
-    A changed condition moves to the end, as the real controllers' does.
+    A condition with the same status and reason stays as it is. If only the reason differs, the transition time stays.
+    A changed condition moves to the end of the list.
     """
     current = find(conditions, condition["type"])
     if current is not None and current["status"] == condition["status"]:

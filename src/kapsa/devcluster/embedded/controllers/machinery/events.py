@@ -1,4 +1,4 @@
-"""Events: what happened to whom, with repeats counted instead of stored again."""
+"""The Event recorder: writes Events about objects and counts repeats instead of storing them again."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Recorder:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._known: OrderedDict[tuple[str, ...], tuple[str, str]] = OrderedDict()
+        self._names: OrderedDict[tuple[str, ...], tuple[str, str]] = OrderedDict()
         self._sequence = 0
 
     async def record(self, note: Note, message: str, component: str, manager: str) -> None:
-        """Record a note; an Event that cannot be written is lost, as it is everywhere."""
+        """Record a note. An Event that cannot be written is lost, as with any recorder."""
         message = message[:_MESSAGE_LIMIT]
         metadata = note.about["metadata"]
         key = (component, note.type, note.reason, message, metadata["uid"])
@@ -35,14 +35,14 @@ class Recorder:
             if not await self._count(verbs, key):
                 self._create(note, message, component, manager, key)
         except ApiError:
-            self._known.pop(key, None)
+            self._names.pop(key, None)
 
     async def _count(self, verbs: Verbs, key: tuple[str, ...]) -> bool:
-        known = self._known.get(key)
-        if known is None:
+        name = self._names.get(key)
+        if name is None:
             return False
         info = verbs.resource(EVENT.group, EVENT.version, EVENT.resource)
-        event = verbs.find(info, *known)
+        event = verbs.find(info, *name)
         if event is None:
             return False
         event["count"] = event.get("count", 1) + 1
@@ -51,7 +51,10 @@ class Recorder:
         return True
 
     def _create(self, note: Note, message: str, component: str, manager: str, key: tuple[str, ...]) -> None:
-        """Straight into the store: half of a busy cluster's writes are Events, and these are well formed."""
+        """Write a new Event directly to the store.
+
+        Half of a busy cluster's writes are Events, and these are well formed: they need no validation.
+        """
         metadata = note.about["metadata"]
         namespace = metadata.get("namespace") or "default"
         if not self._is_open(namespace):
@@ -83,12 +86,12 @@ class Recorder:
             "reportingInstance": "",
         }
         self._backend.collection(info).put(stored_form(info, event, revision))
-        self._known[key] = namespace, name
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+        self._names[key] = namespace, name
+        if len(self._names) > _REMEMBERED:
+            self._names.popitem(last=False)
 
     def _is_open(self, namespace: str) -> bool:
-        """Whether the namespace takes anything new: an Event must not hold up its end."""
+        """Return whether the namespace accepts new objects. An Event must not delay its termination."""
         stored = self._backend.store.collection("", "namespaces").get(namespace)
         return stored is not None and b'"deletionTimestamp":"' not in stored.body
 

@@ -1,4 +1,4 @@
-"""The edge where plans become writes."""
+"""The execution of plans: every write of a controller goes through here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AUTHENTICATED = ("system:serviceaccounts", "system:serviceaccounts:kube-system"
 
 
 class Executor:
-    """Writes in the name of one controller."""
+    """Writer with the identity of one controller."""
 
     def __init__(
         self,
@@ -48,22 +48,23 @@ class Executor:
         self._infos: dict[Kind, ResourceInfo] = {}
 
     def info(self, kind: Kind) -> ResourceInfo:
-        found = self._infos.get(kind)
-        if found is None:
-            found = self._infos[kind] = self._verbs.resource(kind.group, kind.version, kind.resource)
-        return found
+        """Return the registry's entry of a kind."""
+        info = self._infos.get(kind)
+        if info is None:
+            info = self._infos[kind] = self._verbs.resource(kind.group, kind.version, kind.resource)
+        return info
 
     async def run(self, plan: WritePlan) -> None:
-        """Carry out every action in order.
+        """Carry out all actions in order.
 
-        :raises Retry: when one was overtaken by another writer; the plan must be made anew.
-        :raises ApiError: when one was refused.
+        Raises Retry when another writer was faster and the plan must be made from scratch, and ApiError when an
+        action is rejected.
         """
         for action in plan.actions:
             await self.do(action)
 
     async def do(self, action: Action) -> Object | None:
-        """Carry out one action; what it wrote, if it wrote an object."""
+        """Carry out one action and return the object it wrote, if any."""
         if isinstance(action, RecordEvent):
             await self.note(action.note)
             return None
@@ -105,7 +106,7 @@ class Executor:
             return None
         if error.reason == "Conflict":
             if isinstance(action, Delete):
-                # The precondition failed: the object of that uid is gone already.
+                # The uid precondition failed: the object has been deleted already.
                 return None
             raise Retry from None
         if isinstance(action, Create | Delete) and action.failed is not None:
@@ -119,6 +120,6 @@ class Executor:
 
 
 def is_terminating_namespace(error: ApiError) -> bool:
-    """Whether a create was refused because its namespace is ending: nothing to do about it."""
+    """Return whether a create was rejected because its namespace is terminating; a retry would not help."""
     causes = (error.details or {}).get("causes") or ()
     return error.reason == "Forbidden" and any(c.get("reason") == "NamespaceTerminating" for c in causes)

@@ -11,7 +11,7 @@ Object = dict[str, Any]
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """One resource type by its coordinates."""
+    """A resource type and its group, version and plural name."""
 
     group: str
     version: str
@@ -32,7 +32,6 @@ CONFIG_MAP = Kind("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNT = Kind("", "v1", "serviceaccounts", "ServiceAccount")
 NAMESPACE = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
 NODE = Kind("", "v1", "nodes", "Node", namespaced=False)
-LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 EVENT = Kind("", "v1", "events", "Event")
 CLAIM = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUME = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)

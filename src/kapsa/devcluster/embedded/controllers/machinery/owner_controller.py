@@ -1,4 +1,4 @@
-"""The controller of one kind of owner: enqueues the owners that a change affects, and carries out their plans."""
+"""The controller of one kind of owner, the base of most built-in controllers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from kapsa.devcluster.embedded.kinds.labels import matches
 
 
 class OwnerController:
-    """Runs plans for one kind of owner."""
+    """A controller that enqueues the owners a change affects and carries out their plans."""
 
     kind: Kind
     account: str
-    """ServiceAccount of the controller, which is also its name in Events unless it has another one."""
+    """ServiceAccount of the controller, also its name in Events unless `component` is set."""
     component = ""
     dependents: tuple[Kind, ...] = ()
-    """Kinds whose changes concern their controller, when it is of this kind."""
+    """Kinds whose changes enqueue their owner."""
 
     def __init__(self, backend: Backend, view: View, executor: Executor) -> None:
         self.backend = backend
@@ -34,47 +34,51 @@ class OwnerController:
         self.queue = KeyQueue(self.account, self.reconcile)
 
     def start(self) -> None:
+        """Enqueue all owners."""
         for obj in self.view.objects(self.kind):
             self.queue.add(key_of(obj))
 
-    def notice(self, kind: Kind, new: Object | None, old: Object | None) -> None:
-        """Something of an interesting kind changed."""
+    def observe(self, kind: Kind, new: Object | None, old: Object | None) -> None:
+        """Enqueue the owners that a change affects."""
         if kind == self.kind:
             changed = new or old
             assert changed is not None
             self.queue.add(key_of(changed))
             return
         for obj in (new, old):
-            self._notice_dependent(obj)
+            self._observe_dependent(obj)
         if new is not None and controller_of(new) is None:
-            self.notice_orphan(kind, new)
+            self.observe_orphan(kind, new)
 
-    def _notice_dependent(self, obj: Object | None) -> None:
+    def _observe_dependent(self, obj: Object | None) -> None:
         holder = None if obj is None else controller_of(obj)
         if obj is not None and holder is not None and holder["kind"] == self.kind.kind:
             self.queue.add((obj["metadata"].get("namespace", ""), holder["name"]))
 
-    def notice_orphan(self, kind: Kind, orphan: Object) -> None:
-        """Something without a controller appeared: whoever selects it may adopt it."""
+    def observe_orphan(self, kind: Kind, orphan: Object) -> None:
+        """Enqueue the owners that select an object without a controller: they may adopt it."""
         for owner in self.view.objects(self.kind, orphan["metadata"].get("namespace", "")):
             if matches(owner["spec"].get("selector"), orphan["metadata"].get("labels") or {}):
                 self.queue.add(key_of(owner))
 
     async def reconcile(self, key: Key) -> None:
+        """Bring the owner of this key up to date, if it exists."""
         owner = self.view.get(self.kind, *key)
         if owner is not None:
             await self.sync(key, owner)
 
     async def sync(self, key: Key, owner: Object) -> None:
+        """Bring an owner up to date."""
         raise NotImplementedError
 
     async def carry_out(self, key: Key, plan: WritePlan) -> None:
+        """Carry out an owner's plan and enqueue it again if the plan requests that."""
         if plan.again is not None:
             self.queue.add_after(key, plan.again)
         await self.executor.run(plan)
 
     async def claimed(self, kind: Kind, owner: Object) -> list[Object]:
-        """The owner's objects of a kind, after adopting and releasing what changed hands."""
+        """Adopt and release objects of a kind, then return those the owner controls."""
         candidates = [
             *self.view.owned(kind, owner["metadata"]["uid"]),
             *self.view.orphans(kind, owner["metadata"]["namespace"]),
@@ -91,7 +95,7 @@ class OwnerController:
 
 
 def selector_of(owner: Object) -> dict[str, object]:
-    """The owner's selector in its object form."""
+    """Return the owner's selector in its object form."""
     selector: dict[str, object] = owner["spec"].get("selector") or {}
     if owner["kind"] == REPLICATION_CONTROLLER.kind:
         return {"matchLabels": selector}

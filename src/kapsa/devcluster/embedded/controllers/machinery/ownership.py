@@ -1,4 +1,4 @@
-"""Owner references: who controls an object, and how a controller adopts and releases."""
+"""Owner references: the controller of an object, adoption and release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kapsa.devcluster.embedded.kinds.labels import matches
 
 
 def controller_of(obj: Object) -> dict[str, Any] | None:
-    """The owner reference marked `controller: true`, if any."""
+    """Return the owner reference marked `controller: true`, if any."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             return dict(reference)
@@ -18,12 +18,13 @@ def controller_of(obj: Object) -> dict[str, Any] | None:
 
 
 def controller_uid(obj: Object) -> str:
+    """Return the uid of the object's controller, or an empty string."""
     reference = controller_of(obj)
     return reference["uid"] if reference else ""
 
 
 def controller_reference(kind: Kind, owner: Object) -> dict[str, Any]:
-    """The reference a controller puts on what it makes."""
+    """Return the owner reference that a controller sets on the objects it creates."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
@@ -35,6 +36,7 @@ def controller_reference(kind: Kind, owner: Object) -> dict[str, Any]:
 
 
 def is_deleting(obj: Object) -> bool:
+    """Return whether the object's deletion has begun."""
     return "deletionTimestamp" in obj["metadata"]
 
 
@@ -46,10 +48,10 @@ def claim(
     *,
     adoptable: Callable[[Object], bool] = lambda _: True,
 ) -> tuple[list[Object], list[Object]]:
-    """Sort candidates into what the owner holds now and what must be rewritten to change hands.
+    """Sort candidates into those the owner controls and those whose controller must change.
 
-    The first list is owned and still selected. The second holds rewritten copies: orphans that match and are
-    adopted, and owned objects that stopped matching and are let go.
+    The first list holds objects that are owned and still selected. The second holds modified copies to write: matching
+    orphans, with the owner added, and owned objects that no longer match, with the owner removed.
     """
     uid = owner["metadata"]["uid"]
     mine: list[Object] = []

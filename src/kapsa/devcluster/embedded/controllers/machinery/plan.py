@@ -1,4 +1,4 @@
-"""What a controller wants done: an ordered list of writes and events, made by pure functions."""
+"""Plans: ordered lists of writes and Events, made by pure functions."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import Kind, Object
 
 
 class Note(msgspec.Struct, frozen=True):
-    """An Event to record. `{name}` and `{error}` in the message are filled in when the write is done."""
+    """An Event to record. `{name}` and `{error}` in the message are replaced once the write is done."""
 
     about: Object
     reason: str
     message: str
     type: str = "Normal"
     component: str = ""
-    """Source component, when it is not the controller that executes the plan."""
+    """Source component, if it is not the controller that executes the plan."""
 
 
 class Create(msgspec.Struct, frozen=True):
+    """Create an object."""
+
     kind: Kind
     object: Object
     done: Note | None = None
@@ -27,18 +29,22 @@ class Create(msgspec.Struct, frozen=True):
 
 
 class Update(msgspec.Struct, frozen=True):
+    """Replace an object. Its resourceVersion is a precondition."""
+
     kind: Kind
     object: Object
     done: Note | None = None
 
 
 class UpdateStatus(msgspec.Struct, frozen=True):
+    """Replace an object's status."""
+
     kind: Kind
     object: Object
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Delete this very object: its uid is sent as a precondition; an object already gone is fine."""
+    """Delete an object. Its uid is a precondition; an object that is already gone is not an error."""
 
     kind: Kind
     object: Object
@@ -49,7 +55,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class RecordEvent(msgspec.Struct, frozen=True):
-    """Only an Event."""
+    """Record an Event without a write."""
 
     note: Note
 
@@ -58,20 +64,22 @@ Action = Create | Update | UpdateStatus | Delete | RecordEvent
 
 
 class WritePlan(msgspec.Struct):
-    """Actions in order, and when to look again even if nothing changes."""
+    """Actions in order, and the delay after which to reconcile again even if nothing changes."""
 
     actions: list[Action] = msgspec.field(default_factory=list)
     again: float | None = None
 
     def do(self, *actions: Action) -> None:
+        """Append actions."""
         self.actions.extend(actions)
 
-    def look_again(self, seconds: float) -> None:
-        """Come back after this many seconds, or earlier when another wish is earlier."""
+    def requeue_after(self, seconds: float) -> None:
+        """Reconcile again after this many seconds, or earlier if an earlier time is already set."""
         seconds = max(seconds, 0.0)
         self.again = seconds if self.again is None else min(self.again, seconds)
 
     def join(self, other: WritePlan) -> None:
+        """Append another plan."""
         self.actions.extend(other.actions)
         if other.again is not None:
-            self.look_again(other.again)
+            self.requeue_after(other.again)

@@ -1,4 +1,4 @@
-"""What the state of a pod means to the controllers that count pods."""
+"""The state of a pod, for controllers that count pods."""
 
 from __future__ import annotations
 
@@ -13,32 +13,37 @@ FINISHED = ("Succeeded", "Failed")
 
 
 def phase(pod: Object) -> str:
+    """Return the pod's phase, or an empty string."""
     return str((pod.get("status") or {}).get("phase") or "")
 
 
 def is_finished(pod: Object) -> bool:
+    """Return whether all containers ended for good."""
     return phase(pod) in FINISHED
 
 
 def is_active(pod: Object) -> bool:
-    """Counts towards replicas: neither finished nor on its way out."""
+    """Return whether the pod counts towards replicas: it is neither finished nor being deleted."""
     return not is_finished(pod) and not is_deleting(pod)
 
 
 def is_terminating(pod: Object) -> bool:
+    """Return whether the pod is being deleted and has not finished."""
     return not is_finished(pod) and is_deleting(pod)
 
 
 def is_ready(pod: Object) -> bool:
+    """Return whether the pod's Ready condition is true."""
     return is_true((pod.get("status") or {}).get("conditions"), "Ready")
 
 
 def is_scheduled(pod: Object) -> bool:
+    """Return whether the pod is bound to a node."""
     return bool(pod["spec"].get("nodeName"))
 
 
 def available_in(pod: Object, min_ready_seconds: int, now: datetime) -> float | None:
-    """Seconds until the pod counts as available: 0 when it does now, None when it is not ready."""
+    """Return the seconds until the pod counts as available: 0 if it does now, None if it is not ready."""
     ready = find((pod.get("status") or {}).get("conditions"), "Ready")
     if ready is None or ready["status"] != "True":
         return None
@@ -51,10 +56,11 @@ def available_in(pod: Object, min_ready_seconds: int, now: datetime) -> float | 
 
 
 def is_available(pod: Object, min_ready_seconds: int, now: datetime) -> bool:
+    """Return whether the pod has been ready for `min_ready_seconds`."""
     return available_in(pod, min_ready_seconds, now) == 0.0
 
 
 def restarts(pod: Object) -> int:
-    """The highest restart count of its containers."""
+    """Return the highest restart count of its containers."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return max((int(s.get("restartCount") or 0) for s in statuses), default=0)

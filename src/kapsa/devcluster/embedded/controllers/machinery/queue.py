@@ -1,13 +1,14 @@
-"""Work queues: each key once, one at a time, retried with back-off, no task while there is nothing to do."""
+"""Work queues of keys: deduplicated, processed one at a time, retried with back-off."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-log = logging.getLogger(__name__)
+import structlog
+
+_log = structlog.get_logger(__name__)
 
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
@@ -16,14 +17,14 @@ _FIRST_RETRY = 0.005
 _LONGEST_RETRY = 60.0
 
 
-class Retry(Exception):  # noqa: N818  it asks for something, it does not report a fault
-    """Raised by a worker whose view of the world was overtaken: try again, nothing to log."""
+class Retry(Exception):  # noqa: N818  it is a request, not an error
+    """Raised by a worker whose objects were stale: the key is retried and nothing is logged."""
 
 
 class KeyQueue:
-    """Runs a worker for every key that is added.
+    """A queue that runs a worker for each key.
 
-    A task exists only while keys wait, and a timer only while a delayed key does: an idle queue costs nothing.
+    A task exists only while keys are waiting, and a timer only while a key is delayed: an idle queue costs nothing.
     """
 
     def __init__(self, name: str, worker: Callable[[Key], Awaitable[None]]) -> None:
@@ -37,11 +38,11 @@ class KeyQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing runs and nothing waits; delayed keys do not count."""
+        """True if no key is running or waiting. Delayed keys do not count."""
         return self._task is None
 
     def add(self, key: Key) -> None:
-        """Run the worker for this key soon. A key that already waits is not run twice."""
+        """Enqueue a key. A key that is already waiting runs once."""
         if self._stopped:
             return
         timer = self._timers.pop(key, None)
@@ -52,7 +53,7 @@ class KeyQueue:
             self._task = asyncio.get_running_loop().create_task(self._drain(), name=f"controller {self.name}")
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Run the worker for this key after a while, or earlier when something adds it earlier."""
+        """Enqueue a key after a delay, unless it is added or due earlier."""
         if self._stopped or key in self._waiting:
             return
         if seconds <= 0:
@@ -67,7 +68,7 @@ class KeyQueue:
         self._timers[key] = loop.call_later(seconds, self.add, key)
 
     async def stop(self) -> None:
-        """Stop the work under way and forget the rest."""
+        """Cancel the running worker and drop all keys."""
         self._stopped = True
         self._waiting.clear()
         for timer in self._timers.values():
@@ -92,7 +93,8 @@ class KeyQueue:
         except Retry:
             self._retry(key)
         except Exception:
-            log.exception("controller %s failed on %s; it is retried", self.name, "/".join(filter(None, key)))
+            name = "/".join(filter(None, key))
+            _log.exception("controller failed on an object, retrying", controller=self.name, object=name)
             self._retry(key)
         else:
             self._failures.pop(key, None)

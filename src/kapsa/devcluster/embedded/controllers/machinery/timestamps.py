@@ -1,4 +1,4 @@
-"""RFC 3339 times as Kubernetes writes them."""
+"""Timestamps in the form Kubernetes writes: RFC 3339."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ from datetime import UTC, datetime
 
 
 def render(moment: datetime) -> str:
-    """`metav1.Time`: whole seconds, UTC."""
+    """Render a `metav1.Time`: whole seconds, UTC."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def render_micro(moment: datetime) -> str:
-    """`metav1.MicroTime`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
 def parse(text: str) -> datetime:
-    """Read a time back; the fraction may be there or not."""
+    """Parse a timestamp, with or without a fraction."""
     return datetime.fromisoformat(text)
 
 
 def seconds_since(text: str, now: datetime) -> float:
-    """Age of a stored time, measured on the same whole-second grid it was written on."""
+    """Return the age of a timestamp in whole seconds, the resolution it was written with."""
     return (now.replace(microsecond=0) - parse(text)).total_seconds()

@@ -1,4 +1,4 @@
-"""The cluster as controllers read it: always the newest state, decoded once a revision, indexed by controller."""
+"""The controllers' view of the store: the newest state, decoded once per revision, indexed by controller."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ _INDEXED = (POD, REPLICA_SET, JOB, CONTROLLER_REVISION)
 
 
 class PodsByNode:
-    """The pods of each node, counted without looking at them."""
+    """The pods of each node, counted without decoding them."""
 
     def __init__(self, by_node: Mapping[str, Sized], pods: Callable[[str], list[Object]]) -> None:
         self._by_node = by_node
         self.pods = pods
 
     def count(self, node: str) -> int:
+        """Return the number of pods on a node."""
         return len(self._by_node.get(node, ()))
 
 
 class View:
-    """Reads straight from the store, so a controller never acts on a stale cache.
+    """A view that reads directly from the store, so a controller never acts on a stale cache.
 
-    What it hands out is shared: a reader must not change it.
+    The objects it returns are shared: callers must not modify them.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -52,52 +53,54 @@ class View:
                 self._index(collection.key, stored)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """Return an object, or None."""
         stored = self._collection(kind).get(f"{namespace}/{name}" if kind.namespaced else name)
         return None if stored is None else self._decode((kind.group, kind.resource), stored)
 
     def objects(self, kind: Kind, namespace: str = "") -> list[Object]:
+        """Return the objects of a kind, in one namespace or in all."""
         collection = self._collection(kind)
         prefix = f"{namespace}/" if namespace and kind.namespaced else ""
         return [self._decode(collection.key, stored) for stored in collection.current(prefix)]
 
-    def count(self, kind: Kind) -> int:
-        return len(self._collection(kind))
-
     def owned(self, kind: Kind, uid: str) -> list[Object]:
-        """Objects of a kind whose controller has this uid."""
+        """Return the objects of a kind whose controller has this uid."""
         return self._many(kind, self._by_controller[kind.group, kind.resource].get(uid, ()))
 
     def orphans(self, kind: Kind, namespace: str) -> list[Object]:
-        """Objects of a kind without a controller: candidates for adoption."""
+        """Return the objects of a kind without a controller: candidates for adoption."""
         prefix = f"{namespace}/"
         keys = self._by_controller[kind.group, kind.resource].get("", ())
         return self._many(kind, [key for key in keys if key.startswith(prefix)])
 
     def pods_on(self, node: str) -> list[Object]:
+        """Return the pods bound to a node."""
         return self._many(POD, self._by_node.get(node, ()))
 
     @property
     def pods_by_node(self) -> PodsByNode:
+        """The pods of each node."""
         return PodsByNode(self._by_node, self.pods_on)
 
     def nodes_with_pods(self) -> list[str]:
+        """Return the names of the nodes that have pods."""
         return [node for node, keys in self._by_node.items() if node and keys]
 
     def unscheduled(self) -> list[Object]:
+        """Return the pods without a node."""
         return self._many(POD, self._by_node.get("", ()))
 
-    def keeps(self, key: tuple[str, str]) -> bool:
-        """Whether there is an index of this resource to keep in step."""
+    def is_indexed(self, key: tuple[str, str]) -> bool:
+        """Return whether the resource has an index that must follow its changes."""
         return key in self._controller
 
     def follow(self, collection: Collection, change: Change) -> tuple[Object | None, Object | None]:
-        """Keep the indexes in step with a change; the object after it and before it."""
+        """Update the indexes after a change. Returns the new object and the old one."""
         key = collection.key
         old = None
         if change.previous is not None:
-            known = self._decoded.get(key, {}).get(change.object.key)
-            fresh = known is not None and known[0] == change.previous.revision
-            old = known[1] if known is not None and fresh else decode(change.previous)
+            revision, decoded = self._decoded.get(key, {}).get(change.object.key, (0, {}))
+            old = decoded if revision == change.previous.revision else decode(change.previous)
         if change.type == "DELETED":
             self._decoded.get(key, {}).pop(change.object.key, None)
             if key in self._controller:
@@ -112,14 +115,14 @@ class View:
 
     def _many(self, kind: Kind, keys: Iterable[str]) -> list[Object]:
         collection = self._collection(kind)
-        found = (collection.get(key) for key in list(keys))
-        return [self._decode(collection.key, stored) for stored in found if stored is not None]
+        entries = (collection.get(key) for key in list(keys))
+        return [self._decode(collection.key, stored) for stored in entries if stored is not None]
 
     def _decode(self, key: tuple[str, str], stored: Stored) -> Object:
         decoded = self._decoded.setdefault(key, {})
-        known = decoded.get(stored.key)
-        if known is not None and known[0] == stored.revision:
-            return known[1]
+        cached = decoded.get(stored.key)
+        if cached is not None and cached[0] == stored.revision:
+            return cached[1]
         obj = decode(stored)
         decoded[stored.key] = stored.revision, obj
         return obj

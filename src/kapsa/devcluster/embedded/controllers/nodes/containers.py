@@ -1,4 +1,4 @@
-"""Container statuses as a kubelet reports them."""
+"""Container statuses, as a kubelet reports them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ _PULL_RETRY = 10.0
 
 
 class ContainerStep(msgspec.Struct):
-    """What happens to a pod now: its containers' statuses, what to tell, and when to look again."""
+    """The next step of a pod's containers: their statuses, and the Events to record."""
 
     statuses: list[Object]
     again: float | None = None
+    """Seconds until the next step."""
     events: list[tuple[str, str, str]] = []
     """Type, reason and message."""
 
-    def look_again(self, seconds: float) -> None:
+    def requeue_after(self, seconds: float) -> None:
+        """Take the next step after this many seconds, or earlier if an earlier time is already set."""
         self.again = seconds if self.again is None else min(self.again, seconds)
 
 
 def advance(pod: Object, behaviour: Behaviour, now: datetime) -> ContainerStep:
-    """The next statuses of a pod's containers, from those it has."""
-    known = {s["name"]: s for s in (pod.get("status") or {}).get("containerStatuses") or ()}
+    """Compute the next statuses of a pod's containers from the current ones."""
+    current = {s["name"]: s for s in (pod.get("status") or {}).get("containerStatuses") or ()}
     step = ContainerStep([])
     for container in pod["spec"]["containers"]:
-        step.statuses.append(_advance(pod, container, known.get(container["name"]), behaviour, now, step))
+        step.statuses.append(_advance(pod, container, current.get(container["name"]), behaviour, now, step))
     return step
 
 
@@ -67,7 +69,7 @@ def _pull_failure(container: Object, status: Object | None, step: ContainerStep)
     image = container["image"]
     why = f'failed to pull and unpack image "{image}": failed to resolve reference "{image}": {image}: not found'
     reason = ((status or {}).get("state") or {}).get("waiting", {}).get("reason")
-    step.look_again(_PULL_RETRY)
+    step.requeue_after(_PULL_RETRY)
     if reason == "ErrImagePull":
         message = f'Back-off pulling image "{image}": ErrImagePull: {why}'
         step.events.append(("Normal", "BackOff", f'Back-off pulling image "{image}"'))
@@ -83,7 +85,7 @@ def _pull_failure(container: Object, status: Object | None, step: ContainerStep)
 
 
 def waiting(container: Object, reason: str) -> Object:
-    """A container that has not begun."""
+    """Return the status of a container that has not started."""
     return _waiting(container, None, reason, "")
 
 
@@ -137,8 +139,8 @@ def _started(
     }
     ends = _ends(pod, container, status, behaviour)
     if ends is not None:
-        step.look_again(ends[1])
-    # What is about to crash is never seen ready.
+        step.requeue_after(ends[1])
+    # A container that crashes at once never becomes ready.
     if ends is None or ends[1] > 0:
         status["ready"] = _ready(container, behaviour, 0.0, step)
     return status
@@ -154,17 +156,17 @@ def _run(
         code, after = ends
         if runs + 1e-9 >= after:
             return _terminated(pod, container, status, code, behaviour, now, step)
-        step.look_again(after - runs)
-    # A longer delay is for those who still have it before them.
+        step.requeue_after(after - runs)
+    # A changed delay does not affect containers that are ready already.
     ready = not behaviour.unready if status["ready"] else _ready(container, behaviour, runs, step)
     return {**status, "ready": ready, "started": True} if status["ready"] != ready else status
 
 
 def _ends(pod: Object, container: Object, status: Object, behaviour: Behaviour) -> tuple[int, float] | None:
-    """Exit code and time of a container that ends by itself; None for one that stays up."""
-    concerned = behaviour.container in ("", container["name"])
+    """Return the exit code and running time of a container that ends by itself; None for one that stays up."""
+    affected = behaviour.container in ("", container["name"])
     due = behaviour.crashes is None or status["restartCount"] < behaviour.crashes
-    if behaviour.exit_code is not None and concerned and due:
+    if behaviour.exit_code is not None and affected and due:
         return behaviour.exit_code, behaviour.exit_after
     owners = pod["metadata"].get("ownerReferences") or ()
     if any(owner["kind"] == "Job" and owner.get("controller") for owner in owners):
@@ -179,7 +181,7 @@ def _ready(container: Object, behaviour: Behaviour, runs: float, step: Container
     wait = behaviour.delays.ready + (probe.get("initialDelaySeconds") or 0)
     if runs + 1e-9 >= wait:
         return True
-    step.look_again(wait - runs)
+    step.requeue_after(wait - runs)
     return False
 
 
@@ -209,7 +211,7 @@ def _terminated(
 def _ended(
     pod: Object, container: Object, status: Object, behaviour: Behaviour, now: datetime, step: ContainerStep
 ) -> Object:
-    """A container that ended: left as it is, restarted at once the first time, or put off."""
+    """Return the next status of a container that ended: left as it is, restarted, or delayed by back-off."""
     ended = status["state"]["terminated"]
     policy = pod["spec"].get("restartPolicy", "Always")
     if (
@@ -224,13 +226,13 @@ def _ended(
     if left <= 0:
         return _started(pod, container, before, status["restartCount"] + 1, behaviour, now, step)
     metadata = pod["metadata"]
-    who = f"{container['name']} in pod {metadata['name']}_{metadata['namespace']}({metadata['uid']})"
-    step.events.append(("Warning", "BackOff", f"Back-off restarting failed container {who}"))
-    step.look_again(left)
-    where = f"container={container['name']} pod={metadata['name']}_{metadata['namespace']}({metadata['uid']})"
-    message = f"back-off {_go_duration(delay)} restarting failed {where}"
-    put_off = {"reason": "CrashLoopBackOff", "message": message}
-    return {**before, "state": {"waiting": put_off}, "ready": False, "started": False}
+    name = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
+    text = f"Back-off restarting failed container {container['name']} in pod {name}"
+    step.events.append(("Warning", "BackOff", text))
+    step.requeue_after(left)
+    message = f"back-off {_go_duration(delay)} restarting failed container={container['name']} pod={name}"
+    delayed = {"reason": "CrashLoopBackOff", "message": message}
+    return {**before, "state": {"waiting": delayed}, "ready": False, "started": False}
 
 
 def _maybe_restart(
@@ -241,13 +243,13 @@ def _maybe_restart(
         return _started(pod, container, status, status["restartCount"], behaviour, now, step)
     left = backoff(status["restartCount"]) - (now - parse(ended["finishedAt"])).total_seconds()
     if left > 0:
-        step.look_again(left)
+        step.requeue_after(left)
         return status
     return _started(pod, container, status, status["restartCount"] + 1, behaviour, now, step)
 
 
 def backoff(restarts: int) -> float:
-    """Seconds before the next restart: none the first time, then doubling from 10 to 300."""
+    """Return the seconds before the next restart: 0 the first time, then doubling from 10 to 300."""
     if restarts == 0:
         return 0.0
     return float(min(_FIRST_BACKOFF * 2 ** (restarts - 1), _LONGEST_BACKOFF))
@@ -259,7 +261,7 @@ def _go_duration(seconds: float) -> str:
 
 
 def stopped(status: Object, now: datetime) -> Object:
-    """A container ended by its kubelet."""
+    """Return the status of a container after its kubelet stopped it."""
     if "running" not in status["state"]:
         return status
     ended = {

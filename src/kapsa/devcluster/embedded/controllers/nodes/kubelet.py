@@ -1,4 +1,4 @@
-"""The kubelets: run the pods of their nodes."""
+"""The kubelet."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import NODE, POD, Obj
 from kapsa.devcluster.embedded.controllers.machinery.plan import Delete, Note, UpdateStatus
 from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue, key_of
 from kapsa.devcluster.embedded.controllers.machinery.view import View
-from kapsa.devcluster.embedded.controllers.nodes import pod_lifecycle as pods
+from kapsa.devcluster.embedded.controllers.nodes import pod_lifecycle
 from kapsa.devcluster.workloads import Workloads
 
 
 class Kubelet:
-    """Every node's kubelet in one."""
+    """Controller that runs pods: one stands for the kubelets of all nodes."""
 
     name = "kubelet"
 
@@ -26,15 +26,17 @@ class Kubelet:
         self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
+        """Enqueue all pods on nodes."""
         self.retry()
 
     def retry(self) -> None:
-        """Behaviours or nodes changed: look at every pod again."""
+        """Enqueue all pods on nodes: behaviours or nodes changed."""
         for node in self._view.nodes_with_pods():
             for pod in self._view.pods_on(node):
                 self.queue.add(key_of(pod))
 
-    def notice(self, new: Object | None, old: Object | None) -> None:
+    def observe(self, new: Object | None, old: Object | None) -> None:
+        """Enqueue a changed pod that is on a node."""
         if new is not None and new["spec"].get("nodeName"):
             self.queue.add(key_of(new))
 
@@ -47,21 +49,21 @@ class Kubelet:
             return
         behaviour = self._workloads.behaviour(pod)
         now = self._backend.clock.now()
-        life = pods.live(pod, behaviour, _host_ip(node), self._pod_ip(pod), now)
-        if life.status is not None:
-            written = await self._executor.do(UpdateStatus(POD, {**pod, "status": life.status}))
+        step = pod_lifecycle.advance(pod, behaviour, _host_ip(node), self._pod_ip(pod), now)
+        if step.status is not None:
+            written = await self._executor.do(UpdateStatus(POD, {**pod, "status": step.status}))
             pod = written or pod
-        for type_, reason, message in life.events:
+        for type_, reason, message in step.events:
             await self._executor.note(Note(pod, reason, message, type_))
-        if life.remove:
+        if step.remove:
             await self._executor.do(Delete(POD, pod, grace=0))
-        elif life.again is not None:
-            self.queue.add_after(key, life.again)
+        elif step.again is not None:
+            self.queue.add_after(key, step.again)
 
     def _pod_ip(self, pod: Object) -> str:
-        known = (pod.get("status") or {}).get("podIP")
-        if known:
-            return str(known)
+        assigned = (pod.get("status") or {}).get("podIP")
+        if assigned:
+            return str(assigned)
         self._addresses += 1
         return f"10.244.{self._addresses // 250 % 256}.{self._addresses % 250 + 1}"
 

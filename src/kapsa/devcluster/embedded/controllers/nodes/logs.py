@@ -1,4 +1,4 @@
-"""`kubectl logs`: the canned log of a pod, with the options that shape it."""
+"""Pod logs, as `kubectl logs` reads them: the text a test has set for a pod."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MAX_INT = 2**63 - 1
 
 
 def read_log(pod: Object, query: str, text: str) -> Reply:
-    """Answer a GET of pods/log.
+    """Return the reply to a GET of pods/log.
 
-    :raises ApiError: as the real server does when the container does not exist or has not started.
+    Raises ApiError if the container does not exist or has not started, as kube-apiserver does.
     """
     options = {key: values[-1] for key, values in parse_qs(query, keep_blank_values=True).items()}
     container = _container(pod, options.get("container", ""))
@@ -33,9 +33,8 @@ def read_log(pod: Object, query: str, text: str) -> Reply:
 
 def _container(pod: Object, name: str) -> str:
     spec, metadata = pod["spec"], pod["metadata"]
-    known = [c["name"] for field in ("containers", "initContainers") for c in spec.get(field) or ()]
     if name:
-        if name not in known:
+        if name not in {c["name"] for f in ("containers", "initContainers") for c in spec.get(f) or ()}:
             raise bad_request(f"container {name} is not valid for pod {metadata['name']}")
         return name
     containers = [c["name"] for c in spec["containers"]]
@@ -50,10 +49,10 @@ def _container(pod: Object, name: str) -> str:
 
 def _check_started(pod: Object, container: str) -> None:
     status = pod.get("status") or {}
-    known = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
-    found = next((s for s in known if s["name"] == container), None)
-    waiting = (found or {}).get("state", {}).get("waiting")
-    if found is None or (waiting and not found.get("restartCount") and not found.get("lastState")):
+    statuses = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+    current = next((s for s in statuses if s["name"] == container), None)
+    waiting = (current or {}).get("state", {}).get("waiting")
+    if current is None or (waiting and not current.get("restartCount") and not current.get("lastState")):
         reason = (waiting or {}).get("reason") or "ContainerCreating"
         why = {
             "ContainerCreating": "is waiting to start: ContainerCreating",

@@ -1,4 +1,4 @@
-"""The node life cycle: readiness, taints, eviction, and the pods of deleted nodes."""
+"""The node life cycle controller."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finishe
 from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
 from kapsa.devcluster.embedded.controllers.machinery.view import View
-from kapsa.devcluster.embedded.controllers.nodes import node_status as nodes
+from kapsa.devcluster.embedded.controllers.nodes import node_status
 from kapsa.devcluster.workloads import Workloads
 
 _ORPHAN_QUARANTINE = 40.0
-"""Seconds after which pods of a node that no longer exists are removed."""
+"""Seconds after which the pods of a deleted node are deleted."""
 
 
 class NodeController:
-    """Node life cycle: readiness, taints, eviction, and the pods of nodes that were deleted."""
+    """Controller of node readiness, taints, evictions, and the pods of deleted nodes."""
 
     name = "node-controller"
 
@@ -35,14 +35,16 @@ class NodeController:
         self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
+        """Enqueue all nodes."""
         self.retry()
 
     def retry(self) -> None:
+        """Enqueue all nodes: a test removed or restored one."""
         for node in self._view.objects(NODE):
             self.queue.add(("", node["metadata"]["name"]))
 
-    def notice(self, new: Object | None, old: Object | None) -> None:
-        """A node changed."""
+    def observe(self, new: Object | None, old: Object | None) -> None:
+        """Enqueue a changed node."""
         changed = new or old
         assert changed is not None
         name = changed["metadata"]["name"]
@@ -52,17 +54,17 @@ class NodeController:
             self._deleted.pop(name, None)
         self.queue.add(("", name))
 
-    def notice_pod(self, new: Object | None, old: Object | None) -> None:
-        """A pod came to a node that may have taints, or that is not there."""
+    def observe_pod(self, new: Object | None, old: Object | None) -> None:
+        """Enqueue the node a pod was bound to if it has taints or does not exist."""
         if new is None or (old is not None and old["spec"].get("nodeName") == new["spec"].get("nodeName")):
             return
-        node = new["spec"].get("nodeName")
-        if node:
-            known = self._view.get(NODE, "", node)
-            if known is None:
-                self._deleted.setdefault(node, self._backend.clock.now())
-            if known is None or known["spec"].get("taints"):
-                self.queue.add(("", node))
+        name = new["spec"].get("nodeName")
+        if name:
+            node = self._view.get(NODE, "", name)
+            if node is None:
+                self._deleted.setdefault(name, self._backend.clock.now())
+            if node is None or node["spec"].get("taints"):
+                self.queue.add(("", name))
 
     async def _process(self, key: Key) -> None:
         name = key[1]
@@ -75,25 +77,25 @@ class NodeController:
             self._silent.setdefault(name, now)
         else:
             self._silent.pop(name, None)
-        life = nodes.report(node, silent_since=self._silent.get(name), now=now)
-        if life.status is not None:
-            node = await self._executor.do(UpdateStatus(NODE, {**node, "status": life.status})) or node
-        if life.taints is not None and life.taints != (node["spec"].get("taints") or []):
+        step = node_status.report(node, silent_since=self._silent.get(name), now=now)
+        if step.status is not None:
+            node = await self._executor.do(UpdateStatus(NODE, {**node, "status": step.status})) or node
+        if step.taints is not None and step.taints != (node["spec"].get("taints") or []):
             node = (
                 await self._executor.do(
-                    Update(NODE, {**node, "spec": {**node["spec"], "taints": life.taints}})
+                    Update(NODE, {**node, "spec": {**node["spec"], "taints": step.taints}})
                 )
                 or node
             )
-        if life.event is not None:
-            await self._executor.note(Note(node, *life.event))
-        if life.again is not None:
-            self.queue.add_after(key, life.again)
+        if step.event is not None:
+            await self._executor.note(Note(node, *step.event))
+        if step.again is not None:
+            self.queue.add_after(key, step.again)
         await self._mark_pods(node, now)
         await self._evict(key, node, now)
 
     async def _mark_pods(self, node: Object, now: datetime) -> None:
-        """Pods on a node nobody hears from are not ready, whatever their kubelet last said."""
+        """Mark the pods of a lost node as not ready, whatever their kubelet last reported."""
         ready = find((node.get("status") or {}).get("conditions"), "Ready")
         if ready is None or ready["status"] == "True":
             return
@@ -110,7 +112,7 @@ class NodeController:
 
     async def _evict(self, key: Key, node: Object, now: datetime) -> None:
         for pod in self._view.pods_on(node["metadata"]["name"]):
-            left = nodes.evict_in(pod, node, now)
+            left = node_status.evict_in(pod, node, now)
             if left is None:
                 continue
             if left > 0:
@@ -138,13 +140,13 @@ class NodeController:
 
     async def _collect_orphans(self, name: str, now: datetime) -> None:
         since = self._deleted.get(name)
-        there = self._view.pods_on(name)
-        if since is None or not there:
+        orphans = self._view.pods_on(name)
+        if since is None or not orphans:
             self._deleted.pop(name, None)
             return
         left = (since + timedelta(seconds=_ORPHAN_QUARANTINE) - now).total_seconds()
         if left > 0:
             self.queue.add_after(("", name), left)
             return
-        for pod in there:
+        for pod in orphans:
             await self._executor.do(Delete(POD, pod, grace=0))

@@ -1,4 +1,4 @@
-"""Nodes: how they report, how they are missed, and what happens to their pods then."""
+"""The status of nodes: healthy reports, lost nodes, and the eviction of their pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 NOT_READY = "node.kubernetes.io/not-ready"
 _RESOURCES = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "1k"}
 _GRACE = 50.0
-"""Seconds of silence after which a node counts as gone (node-monitor-grace-period)."""
+"""Seconds without a report after which a node counts as lost (node-monitor-grace-period)."""
 _HEALTHY = (
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -28,7 +28,7 @@ _HEALTHY = (
 
 
 def new_node(number: int) -> Object:
-    """The nth node of a new cluster, counted from 1."""
+    """Return the nth node of a new cluster, counted from 1."""
     name = f"node-{number}"
     return {
         "metadata": {
@@ -54,20 +54,22 @@ def new_node(number: int) -> Object:
 
 
 class NodeStep(msgspec.Struct):
-    """The next moment of a node."""
+    """The next step of a node."""
 
     status: Object | None = None
+    """Status to write; None if it stays."""
     taints: list[dict[str, Any]] | None = None
-    """New taints to write; None when they stay."""
+    """Taints to write; None if they stay."""
     again: float | None = None
+    """Seconds until the next step."""
     event: tuple[str, str] | None = None
     """Reason and message."""
 
 
 def report(node: Object, *, silent_since: datetime | None, now: datetime) -> NodeStep:
-    """What a node's kubelet, or the node controller in its stead, writes now.
+    """Compute the next status of a node, written by its kubelet, or by the node controller if that is gone.
 
-    :param silent_since: when the kubelet was last heard; None while it is well.
+    `silent_since` is the time of the kubelet's last report; None while it is healthy.
     """
     status = node.get("status") or {}
     ready = find(status.get("conditions"), "Ready")
@@ -75,8 +77,10 @@ def report(node: Object, *, silent_since: datetime | None, now: datetime) -> Nod
         if ready is not None and ready["status"] == "True" and not _own_taints(node):
             return NodeStep()
         event = ("NodeReady", f"Node {node['metadata']['name']} status is now: NodeReady")
-        known = ready is not None
-        return NodeStep(status=_healthy(node, now), taints=_without_own(node), event=event if known else None)
+        is_new = ready is None
+        return NodeStep(
+            status=_healthy(node, now), taints=_without_own(node), event=None if is_new else event
+        )
     quiet = (now - silent_since).total_seconds()
     if quiet < _GRACE:
         return NodeStep(again=_GRACE - quiet)
@@ -104,8 +108,8 @@ def _healthy(node: Object, now: datetime) -> Object:
     before = status.get("conditions") or []
     healthy = []
     for type_, value, reason, message in _HEALTHY:
-        known = find(before, type_)
-        since = known["lastTransitionTime"] if known and known["status"] == value else moment
+        current = find(before, type_)
+        since = current["lastTransitionTime"] if current and current["status"] == value else moment
         healthy.append(
             {
                 "type": type_,
@@ -143,7 +147,7 @@ def _without_own(node: Object) -> list[dict[str, Any]]:
 
 
 def evict_in(pod: Object, node: Object, now: datetime) -> float | None:
-    """Seconds until a pod must leave a node for its NoExecute taints; None when it may stay."""
+    """Return the seconds until a pod is evicted because of NoExecute taints; None if it may stay."""
     if is_deleting(pod) or is_finished(pod):
         return None
     soonest: float | None = None

@@ -1,4 +1,4 @@
-"""Which node takes a pod: selectors, affinity, taints, room."""
+"""The choice of a node for a pod: selectors, affinity, taints, free resources."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ HARD = ("NoSchedule", "NoExecute")
 
 
 class NodeOccupancy(Protocol):
-    """The pods that are on nodes already."""
+    """The pods that are bound to nodes already."""
 
     def count(self, node: str) -> int:
-        """How many."""
+        """Return the number of pods on a node."""
 
     def pods(self, node: str) -> list[Object]:
-        """Which; asked for only when their requests matter."""
+        """Return the pods on a node. Called only if their requests matter."""
 
 
 def tolerates(tolerations: Iterable[dict[str, Any]], taint: dict[str, Any]) -> bool:
+    """Return whether any of the tolerations covers the taint."""
     return any(_covers(toleration, taint) for toleration in tolerations)
 
 
@@ -43,7 +44,7 @@ def _covers(toleration: dict[str, Any], taint: dict[str, Any]) -> bool:
 def untolerated(
     pod_spec: dict[str, Any], node: Object, effects: tuple[str, ...] = HARD
 ) -> dict[str, Any] | None:
-    """The first taint that keeps the pod off the node."""
+    """Return the first taint that the pod does not tolerate, or None."""
     tolerations = pod_spec.get("tolerations") or ()
     for taint in node["spec"].get("taints") or ():
         if taint.get("effect") in effects and not tolerates(tolerations, taint):
@@ -52,7 +53,7 @@ def untolerated(
 
 
 def selects(pod_spec: dict[str, Any], node: Object) -> bool:
-    """Whether nodeSelector and required node affinity allow the node."""
+    """Return whether nodeSelector and required node affinity allow the node."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(k) != v for k, v in (pod_spec.get("nodeSelector") or {}).items()):
         return False
@@ -93,7 +94,7 @@ def _requirement(expression: dict[str, Any], labels: dict[str, str]) -> bool:
 
 
 def requests(pod_spec: dict[str, Any]) -> dict[str, Decimal]:
-    """What the pod asks of its node: the larger of its containers' sum and any one init container."""
+    """Return the pod's resource requests: the larger of its containers' sum and any single init container."""
     total: dict[str, Decimal] = {}
     for container in pod_spec.get("containers") or ():
         for name, quantity in ((container.get("resources") or {}).get("requests") or {}).items():
@@ -105,28 +106,28 @@ def requests(pod_spec: dict[str, Any]) -> dict[str, Decimal]:
 
 
 def shortage(pod_spec: dict[str, Any], node: Object, occupancy: NodeOccupancy) -> list[str]:
-    """Why the node is too small, in the scheduler's words; empty when the pod fits."""
+    """Return the reasons why the node is too small, in kube-scheduler's words; empty if the pod fits."""
     name = node["metadata"]["name"]
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     reasons = []
     if "pods" in allocatable and occupancy.count(name) + 1 > parse(allocatable["pods"]):
         reasons.append("Too many pods")
-    wanted = requests(pod_spec)
-    if not wanted:
+    requested = requests(pod_spec)
+    if not requested:
         return reasons
     used: dict[str, Decimal] = {}
     for pod in occupancy.pods(name):
         if not is_finished(pod):
             for resource, amount in requests(pod["spec"]).items():
                 used[resource] = used.get(resource, Decimal(0)) + amount
-    for resource, amount in sorted(wanted.items()):
+    for resource, amount in sorted(requested.items()):
         if amount and amount + used.get(resource, Decimal(0)) > parse(allocatable.get(resource, 0)):
             reasons.append(f"Insufficient {resource}")
     return reasons
 
 
 def choose(pod: Object, nodes: list[Object], occupancy: NodeOccupancy) -> tuple[str | None, str]:
-    """The least crowded node that takes the pod, or the scheduler's message why none does."""
+    """Return the node with the fewest pods that fits the pod, or kube-scheduler's message why none does."""
     spec = pod["spec"]
     reasons: dict[str, int] = {}
     fitting: list[tuple[int, str]] = []
@@ -141,9 +142,9 @@ def choose(pod: Object, nodes: list[Object], occupancy: NodeOccupancy) -> tuple[
         return min(fitting)[1], ""
     if not nodes:
         return None, "no nodes available to schedule pods"
-    told = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    summary = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
     return None, (
-        f"0/{len(nodes)} nodes are available: {told}. no new claims to deallocate, preemption: "
+        f"0/{len(nodes)} nodes are available: {summary}. no new claims to deallocate, preemption: "
         f"0/{len(nodes)} nodes are available: {len(nodes)} Preemption is not helpful for scheduling."
     )
 

@@ -1,4 +1,4 @@
-"""The kubelet: pods on a node start, become ready, fail, and end."""
+"""The life cycle of a pod on its node: it starts, becomes ready, fails, ends."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersR
 
 
 class PodStep(msgspec.Struct):
-    """The next moment of a pod."""
+    """The next step of a pod."""
 
     status: Object | None = None
-    """A status to write; None when nothing changes."""
+    """Status to write; None if nothing changes."""
     remove: bool = False
-    """Its containers are gone: take it out of the store."""
+    """True if its containers have stopped and it can be deleted for good."""
     again: float | None = None
+    """Seconds until the next step."""
     events: list[tuple[str, str, str]] = []
+    """Type, reason and message."""
 
 
-def live(pod: Object, behaviour: Behaviour, host_ip: str, pod_ip: str, now: datetime) -> PodStep:
-    """What a kubelet does next with a pod that is on its node."""
+def advance(pod: Object, behaviour: Behaviour, host_ip: str, pod_ip: str, now: datetime) -> PodStep:
+    """Compute the kubelet's next step for a pod on its node."""
     if is_deleting(pod):
         return _end(pod, behaviour, now)
     if is_finished(pod):
@@ -38,33 +40,33 @@ def live(pod: Object, behaviour: Behaviour, host_ip: str, pod_ip: str, now: date
     started = status.get("startTime")
     wait = behaviour.delays.start - (seconds_since(started, now) if started else 0.0)
     if wait > 0:
-        life = PodStep(again=wait)
+        step = PodStep(again=wait)
         if started is None:
-            life.status = _creating(pod, host_ip, now)
-        return life
-    step = containers.advance(pod, behaviour, now)
-    after = _assemble(pod, step.statuses, host_ip, pod_ip, now)
-    life = PodStep(again=step.again, events=step.events)
+            step.status = _creating(pod, host_ip, now)
+        return step
+    advanced = containers.advance(pod, behaviour, now)
+    after = _assemble(pod, advanced.statuses, host_ip, pod_ip, now)
+    step = PodStep(again=advanced.again, events=advanced.events)
     deadline = pod["spec"].get("activeDeadlineSeconds")
     if deadline is not None and after["phase"] not in ("Succeeded", "Failed"):
         left = deadline - seconds_since(after["startTime"], now)
         if left <= 0:
-            after = _overdue(after, step.statuses, now)
+            after = _overdue(after, advanced.statuses, now)
         else:
-            life.again = left if life.again is None else min(left, life.again)
+            step.again = left if step.again is None else min(left, step.again)
     if after != status:
-        life.status = after
-        if _has_new_start(step.statuses, status) and life.again is None:
-            # What was just started may be due to end or be ready at once.
-            life.again = 0.0
-    return life
+        step.status = after
+        if _has_new_start(advanced.statuses, status) and step.again is None:
+            # A container that just started may be due to end or become ready at once.
+            step.again = 0.0
+    return step
 
 
 def _has_new_start(statuses: list[Object], before: Object) -> bool:
-    known = {
+    restarts = {
         s["name"]: s.get("restartCount") for s in before.get("containerStatuses") or () if s.get("started")
     }
-    return any(s["started"] and known.get(s["name"]) != s["restartCount"] for s in statuses)
+    return any(s["started"] and restarts.get(s["name"]) != s["restartCount"] for s in statuses)
 
 
 def _creating(pod: Object, host_ip: str, now: datetime) -> Object:
@@ -109,7 +111,7 @@ def _phase(pod: Object, statuses: list[Object]) -> str:
 def _conditions(pod: Object, statuses: list[Object], now_phase: str, now: datetime) -> list[Object]:
     unready = [s["name"] for s in statuses if not s["ready"]]
     finished = now_phase in ("Succeeded", "Failed")
-    wanted: dict[str, Object] = {
+    desired: dict[str, Object] = {
         "PodReadyToStartContainers": {"status": "False" if finished else "True"},
         "Initialized": {"status": "True"},
         "Ready": {"status": "True"},
@@ -118,41 +120,41 @@ def _conditions(pod: Object, statuses: list[Object], now_phase: str, now: dateti
     }
     if finished:
         why = "PodCompleted" if now_phase == "Succeeded" else "PodFailed"
-        wanted["Initialized"]["reason"] = "PodCompleted" if now_phase == "Succeeded" else None
+        desired["Initialized"]["reason"] = "PodCompleted" if now_phase == "Succeeded" else None
         for type_ in ("Ready", "ContainersReady"):
-            wanted[type_] = {"status": "False", "reason": why}
+            desired[type_] = {"status": "False", "reason": why}
     elif unready:
         message = f"containers with unready status: [{' '.join(unready)}]"
         for type_ in ("Ready", "ContainersReady"):
-            wanted[type_] = {"status": "False", "reason": "ContainersNotReady", "message": message}
+            desired[type_] = {"status": "False", "reason": "ContainersNotReady", "message": message}
     before = {c["type"]: c for c in (pod.get("status") or {}).get("conditions") or ()}
     gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ()]
     closed = [g for g in gates if (before.get(g) or {}).get("status") != "True"]
-    if closed and wanted["Ready"]["status"] == "True":
+    if closed and desired["Ready"]["status"] == "True":
         message = f'the status of pod readiness gate "{closed[0]}" is not "True", but False'
-        wanted["Ready"] = {"status": "False", "reason": "ReadinessGatesNotReady", "message": message}
-    result = [_condition(pod, type_, wanted[type_], before.get(type_), now) for type_ in _CONDITIONS]
+        desired["Ready"] = {"status": "False", "reason": "ReadinessGatesNotReady", "message": message}
+    result = [_condition(pod, type_, desired[type_], before.get(type_), now) for type_ in _CONDITIONS]
     return result + [c for type_, c in before.items() if type_ not in _CONDITIONS]
 
 
-def _condition(pod: Object, type_: str, wanted: Object, before: Object | None, now: datetime) -> Object:
-    since = before["lastTransitionTime"] if before and before["status"] == wanted["status"] else render(now)
+def _condition(pod: Object, type_: str, desired: Object, before: Object | None, now: datetime) -> Object:
+    since = before["lastTransitionTime"] if before and before["status"] == desired["status"] else render(now)
     condition: dict[str, Any] = {
         "type": type_,
         "observedGeneration": pod["metadata"].get("generation", 1),
-        "status": wanted["status"],
+        "status": desired["status"],
         "lastProbeTime": None,
         "lastTransitionTime": since or render(now),
     }
-    condition.update({key: wanted[key] for key in ("reason", "message") if wanted.get(key)})
+    condition.update({key: desired[key] for key in ("reason", "message") if desired.get(key)})
     return condition
 
 
 def _init_statuses(pod: Object, before: Object, now: datetime) -> list[Object]:
-    known = {s["name"]: s for s in before.get("initContainerStatuses") or ()}
+    current = {s["name"]: s for s in before.get("initContainerStatuses") or ()}
     statuses = []
     for container in pod["spec"]["initContainers"]:
-        status = known.get(container["name"])
+        status = current.get(container["name"])
         if status is None:
             moment, sidecar = render(now), container.get("restartPolicy") == "Always"
             ended = {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}
@@ -187,7 +189,7 @@ def _overdue(status: Object, statuses: list[Object], now: datetime) -> Object:
 
 
 def _end(pod: Object, behaviour: Behaviour, now: datetime) -> PodStep:
-    """A pod whose deletion has begun: its containers stop, then it goes."""
+    """Compute the next step of a pod that is being deleted: its containers stop, then it is removed."""
     metadata = pod["metadata"]
     if not metadata.get("deletionGracePeriodSeconds"):
         return PodStep()
@@ -195,9 +197,9 @@ def _end(pod: Object, behaviour: Behaviour, now: datetime) -> PodStep:
     wait = min(behaviour.delays.terminate, metadata["deletionGracePeriodSeconds"]) - began
     if wait > 0:
         return PodStep(again=wait)
-    life = PodStep(remove=True)
+    step = PodStep(remove=True)
     if metadata.get("finalizers") and phase(pod) not in ("Succeeded", "Failed") and pod.get("status"):
-        # Somebody will look at how it ended.
+        # The controller that holds the finalizer reads how the pod ended.
         statuses = [containers.stopped(s, now) for s in pod["status"].get("containerStatuses") or ()]
         ended = {**pod["status"], "phase": "Failed", "containerStatuses": statuses}
         ended["conditions"] = [
@@ -206,5 +208,5 @@ def _end(pod: Object, behaviour: Behaviour, now: datetime) -> PodStep:
             else c
             for c in pod["status"].get("conditions") or ()
         ]
-        life.status = ended
-    return life
+        step.status = ended
+    return step

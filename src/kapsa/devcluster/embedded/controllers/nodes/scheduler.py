@@ -1,4 +1,4 @@
-"""The scheduler: binds pods to nodes."""
+"""The scheduler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kapsa.devcluster.workloads import Workloads
 
 
 class Scheduler:
-    """Gives pods a node."""
+    """Controller that binds pods to nodes."""
 
     name = "scheduler"
 
@@ -31,14 +31,16 @@ class Scheduler:
         self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
+        """Enqueue all pods without a node."""
         self.retry()
 
     def retry(self) -> None:
-        """The nodes changed, or one has more room: look at every waiting pod again."""
+        """Enqueue all pods without a node: a node changed, or has free resources again."""
         for pod in self._view.unscheduled():
             self.queue.add(key_of(pod))
 
-    def notice(self, new: Object | None, old: Object | None) -> None:
+    def observe(self, new: Object | None, old: Object | None) -> None:
+        """Enqueue a pod that can be scheduled, or all that wait if a pod left its node."""
         if new is None:
             if old is not None and old["spec"].get("nodeName") and self._view.unscheduled():
                 self.retry()
@@ -49,7 +51,7 @@ class Scheduler:
 
     async def _process(self, key: Key) -> None:
         pod = self._view.get(POD, *key)
-        if pod is None or not _is_ours(pod):
+        if pod is None or not _is_schedulable(pod):
             return
         now = self._backend.clock.now()
         wait = self._workloads.behaviour(pod).delays.schedule - seconds_since(
@@ -60,7 +62,7 @@ class Scheduler:
             return
         node, message = placement.choose(pod, self._view.objects(NODE), self._view.pods_by_node)
         if node is None:
-            await self._refuse(pod, message, now)
+            await self._report_unschedulable(pod, message, now)
             return
         self._bind(key, node, now)
         metadata = pod["metadata"]
@@ -68,7 +70,7 @@ class Scheduler:
         await self._executor.note(Note(pod, "Scheduled", text))
 
     def _bind(self, key: Key, node: str, now: datetime) -> None:
-        """What the binding subresource does: the one way to set a pod's node, and no change of its generation."""
+        """Set a pod's node, as the binding subresource does: the generation does not change."""
         info = self._executor.info(POD)
         collection = self._backend.collection(info)
         live = collection.get(info.object_key(*key))
@@ -83,7 +85,7 @@ class Scheduler:
         unchanged = stored_form(info, pod, live.revision)
         collection.put(with_revision(unchanged, self._backend.store.next_revision))
 
-    async def _refuse(self, pod: Object, message: str, now: datetime) -> None:
+    async def _report_unschedulable(self, pod: Object, message: str, now: datetime) -> None:
         status = pod.get("status") or {}
         current = find(status.get("conditions"), "PodScheduled")
         if current is not None and current.get("message") == message:
@@ -102,10 +104,10 @@ class Scheduler:
         )
 
 
-def _is_ours(pod: Object) -> bool:
+def _is_schedulable(pod: Object) -> bool:
     spec = pod["spec"]
-    ours = spec.get("schedulerName", "default-scheduler") == "default-scheduler"
-    return ours and not spec.get("nodeName") and not spec.get("schedulingGates") and not is_deleting(pod)
+    own = spec.get("schedulerName", "default-scheduler") == "default-scheduler"
+    return own and not spec.get("nodeName") and not spec.get("schedulingGates") and not is_deleting(pod)
 
 
 def _scheduled(status: str, now: datetime) -> Object:

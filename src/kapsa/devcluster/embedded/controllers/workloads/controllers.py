@@ -38,8 +38,8 @@ from kapsa.devcluster.wire.status_errors import ApiError
 class DeploymentController(OwnerController):
     kind, account, dependents = DEPLOYMENT, "deployment-controller", (REPLICA_SET, POD)
 
-    def _notice_dependent(self, obj: Object | None) -> None:
-        super()._notice_dependent(obj)
+    def _observe_dependent(self, obj: Object | None) -> None:
+        super()._observe_dependent(obj)
         # The Recreate strategy waits for the last old pod to be gone.
         holder = None if obj is None else controller_of(obj)
         if (
@@ -53,9 +53,9 @@ class DeploymentController(OwnerController):
             if owner is not None and "deletionTimestamp" in obj["metadata"]:
                 self.queue.add((obj["metadata"]["namespace"], owner["name"]))
 
-    def notice_orphan(self, kind: Kind, orphan: Object) -> None:
+    def observe_orphan(self, kind: Kind, orphan: Object) -> None:
         if kind == REPLICA_SET:
-            super().notice_orphan(kind, orphan)
+            super().observe_orphan(kind, orphan)
 
     async def sync(self, key: Key, owner: Object) -> None:
         replica_sets = await self.claimed(REPLICA_SET, owner)
@@ -110,7 +110,7 @@ class ReplicaSetController(OwnerController):
 class ReplicationManager(ReplicaSetController):
     kind, account = REPLICATION_CONTROLLER, "replication-controller"
 
-    def notice_orphan(self, kind: Kind, orphan: Object) -> None:
+    def observe_orphan(self, kind: Kind, orphan: Object) -> None:
         for owner in self.view.objects(self.kind, orphan["metadata"]["namespace"]):
             selector = owner["spec"].get("selector")
             if selector and matches_map(selector, orphan["metadata"].get("labels") or {}):
@@ -133,12 +133,12 @@ class DaemonSetController(OwnerController):
     kind, account, component = DAEMON_SET, "daemon-set-controller", "daemonset-controller"
     dependents = (POD, NODE)
 
-    def notice(self, kind: Kind, new: Object | None, old: Object | None) -> None:
+    def observe(self, kind: Kind, new: Object | None, old: Object | None) -> None:
         if kind == NODE:
             if new is None or old is None or _placement_facts(new) != _placement_facts(old):
                 self.start()
             return
-        super().notice(kind, new, old)
+        super().observe(kind, new, old)
 
     async def sync(self, key: Key, owner: Object) -> None:
         pods = await self.claimed(POD, owner)
@@ -165,7 +165,7 @@ class CronJobController(OwnerController):
     kind, account, component = CRON_JOB, "cronjob-controller", "cronjob-controller"
     dependents = (JOB,)
 
-    def notice_orphan(self, kind: Kind, orphan: Object) -> None:
+    def observe_orphan(self, kind: Kind, orphan: Object) -> None:
         """CronJobs adopt nothing."""
 
     async def sync(self, key: Key, owner: Object) -> None:

@@ -111,7 +111,7 @@ class _Sync:
         due, missed = self._due(times)
         following = times.after(self.now)
         if following is not None:
-            self.plan.look_again((following - self.now).total_seconds())
+            self.plan.requeue_after((following - self.now).total_seconds())
         if missed > _MANY_MISSED:
             self._record(
                 "TooManyMissedTimes",

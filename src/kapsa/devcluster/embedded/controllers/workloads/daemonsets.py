@@ -258,5 +258,5 @@ class _Sync:
     def _is_available(self, pod: Object) -> bool:
         left = available_in(pod, self.spec.get("minReadySeconds") or 0, self.now)
         if left:
-            self.plan.look_again(left)
+            self.plan.requeue_after(left)
         return left == 0.0

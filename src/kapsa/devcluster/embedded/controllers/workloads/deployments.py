@@ -365,7 +365,7 @@ class _Sync:
         if self.deadline is None or current is None or self._is_complete(status):
             return
         if current.get("reason") not in ("NewReplicaSetAvailable", "ProgressDeadlineExceeded"):
-            self.plan.look_again(self.deadline - seconds_since(current["lastUpdateTime"], self.clock) + 1)
+            self.plan.requeue_after(self.deadline - seconds_since(current["lastUpdateTime"], self.clock) + 1)
 
     def _copy_failure(self, status: dict[str, Any]) -> None:
         holders = [self.newest] if self.newest else []

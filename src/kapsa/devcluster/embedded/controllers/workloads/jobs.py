@@ -63,7 +63,7 @@ def _after_finish(job: Object, pods: list[Object], now: datetime) -> WritePlan:
         if left <= 0:
             plan.do(Delete(JOB, job, propagation="Foreground"))
         else:
-            plan.look_again(left)
+            plan.requeue_after(left)
     return plan
 
 
@@ -192,7 +192,7 @@ class _Sync:
             if left <= 0:
                 message = "Job was active longer than specified deadline"
                 return self._end("FailureTarget", "DeadlineExceeded", message)
-            self.plan.look_again(left)
+            self.plan.requeue_after(left)
         return None
 
     def _restarted_too_often(self) -> bool:
@@ -257,7 +257,7 @@ class _Sync:
             return
         wait = self._backoff()
         if wait > 0:
-            self.plan.look_again(wait)
+            self.plan.requeue_after(wait)
             return
         for index in self._next_indexes(missing) if self.indexed else [None] * missing:
             self._create(index)

@@ -125,7 +125,7 @@ def plan_status(
         plan.do(UpdateStatus(kind, {**owner, "status": status}))
     soonest = min((wait for wait in waits if wait), default=None)
     if soonest is not None:
-        plan.look_again(soonest)
+        plan.requeue_after(soonest)
     return plan
 
 

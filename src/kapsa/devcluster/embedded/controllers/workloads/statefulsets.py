@@ -291,7 +291,7 @@ class _Sync:
     def _is_available(self, pod: Object) -> bool:
         left = available_in(pod, self.wait, self.now)
         if left:
-            self.plan.look_again(left)
+            self.plan.requeue_after(left)
         return left == 0.0
 
     def _revision(self, pod: Object) -> str:
