@@ -23,7 +23,7 @@ from bench.plan import Budget, Cell, Step, shortfalls, whole_run
 from bench.results import Measurement, Run, tables
 from bench.scenarios import Scenario, scenarios
 from kapsa.devcluster.real.build import ensure_binaries
-from kapsa.runtime.telemetry import logs
+from kapsa.runtime import logs
 
 
 def arguments(known: dict[str, Scenario]) -> argparse.Namespace:

@@ -15,10 +15,7 @@ import yaml
 from bench.lab import SAMPLES, Bench, go_program
 from bench.processes import running
 from kapsa.devcluster.real.control_plane import RealControlPlane
-from kapsa.runtime import Client
-from kapsa.runtime.client.reader import WatchOptions
-from kapsa.runtime.client.watch import Bookmark
-from kapsa.runtime.errors import ClientError
+from kapsa.runtime import Bookmark, Client, ClientError, WatchOptions
 
 SAMPLE_CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",

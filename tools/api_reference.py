@@ -25,12 +25,6 @@ WIDTH = 100
 
 MODULES: tuple[tuple[str, str], ...] = (
     ("kapsa.runtime", "What an operator's author needs: `from kapsa.runtime import ...`."),
-    ("kapsa.runtime.client.client", "What the client's calls take as `**options`."),
-    ("kapsa.runtime.client.reader", "What the client's reading calls take as `**options`."),
-    ("kapsa.runtime.webhooks.server", "What answers an operator's webhooks, made from its `Webhooks`."),
-    ("kapsa.runtime.errors", ""),
-    ("kapsa.runtime.generate.audit", ""),
-    ("kapsa.runtime.client.auth.untrusted", ""),
     ("kapsa.runtime.testing", ""),
     ("kapsa.devcluster", ""),
     ("kapsa.devcluster.faults", ""),
@@ -39,17 +33,16 @@ MODULES: tuple[tuple[str, str], ...] = (
 """The modules of the page, in order, and what to say instead of a module's own docstring."""
 
 INTERNAL = {
-    "kapsa.runtime.client.client": {"Client", "PatchType", "Propagation"},
-    "kapsa.runtime.client.reader": {"Reader"},
-    "kapsa.runtime.webhooks.server": {"Route"},
-    "kapsa.runtime.errors": {"error_from_response", "error_from_status"},
     "kapsa.devcluster.faults": {"OpenWatch", "Target"},
     "kapsa.devcluster.workloads": {"Behaviour"},
 }
 """Names that modules share with each other rather than with people."""
 
 MADE_BY_THE_RUNTIME = {"AdmissionRequest", "Context", "RunningOperator", "WebhookServer"}
-"""Classes whose constructors are nobody's business."""
+"""Classes that users receive and never construct."""
+
+IMPLEMENTATIONS = {"HttpTransport": "Transport", "StaticAccess": "ClusterAccess", "SystemClock": "Clock"}
+"""Classes whose undocumented methods are those of a protocol on the same page."""
 
 
 class Undocumented(Exception):  # noqa: N818 - named as what was found
@@ -112,6 +105,7 @@ def _public_names(module: Any) -> list[str]:
 
 def _entry(module: Any, name: str, documented: dict[Any, str]) -> str:
     found = getattr(module, name)
+    found = getattr(found, "__wrapped__", found)
     if inspect.ismodule(found):
         functions = (getattr(found, each) for each in found.__all__)
         members = [_member(_node_of(each), name, _docstring(each, each.__name__)) for each in functions]
@@ -156,7 +150,7 @@ def _members(cls: type, name: str) -> Iterator[tuple[ast.FunctionDef | ast.Async
             if docstring is None and _decorated(child, "property"):
                 docstring = ""  # its name says all there is to say
             if docstring is None:
-                if base is not cls:
+                if base is not cls or name in IMPLEMENTATIONS:
                     continue
                 raise Undocumented(f"{cls.__module__}.{name}.{child.name} has no docstring")
             yield child, docstring

@@ -16,8 +16,8 @@ import msgspec
 
 from kapsa.environments.resources import DomainPool, Environment, PreviewEnvironment, Project, Registry
 from kapsa.environments.settings import PREFIX, Settings
-from kapsa.runtime import custom_resource_definitions
-from kapsa.runtime.generate.docstrings import class_description, field_descriptions
+from kapsa.runtime import custom_resource_definitions, field_descriptions
+from kapsa.runtime.generate.docstrings import class_description
 
 ROOT = Path(__file__).resolve().parents[1]
 DIRECTORY = ROOT / "docs" / "environments"

@@ -21,10 +21,7 @@ from bench.planes import control_plane, samples
 from bench.processes import running, stolen_seconds, usage
 from bench.results import Measurement
 from bench.scenarios import Extra, Scenario
-from kapsa.runtime.client.config import load_config
-from kapsa.runtime.client.http.transport import HttpTransport
-from kapsa.runtime.client.reader import WatchOptions
-from kapsa.runtime.client.watch import Bookmark
+from kapsa.runtime import Bookmark, HttpTransport, WatchOptions, load_config
 
 Values = dict[str, float]
 

@@ -11,6 +11,7 @@ from kapsa.runtime import (
     Controller,
     CustomResource,
     Field,
+    NotFound,
     Operator,
     Owns,
     Part,
@@ -24,7 +25,6 @@ from kapsa.runtime import (
     rule,
     rule_for,
 )
-from kapsa.runtime.errors import NotFound
 
 OWNER_LABEL = "database.example.com/name"
 CLAIM = "v1/PersistentVolumeClaim"

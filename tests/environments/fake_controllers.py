@@ -6,9 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from kapsa.runtime.client.client import Client
-from kapsa.runtime.client.watch import Bookmark, WatchEvent
-from kapsa.runtime.errors import AlreadyExists, NotFound
+from kapsa.runtime import AlreadyExists, Bookmark, Client, NotFound, WatchEvent
 
 __all__ = ["CertManager", "UnscheduledPods", "certificate_definition", "closed_nodes"]
 

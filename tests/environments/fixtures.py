@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
-from kapsa.runtime.clock import SystemClock
+from kapsa.runtime import SystemClock
 from kapsa.runtime.testing import Harness
 from tests.environments.sandbox import Sandbox
 from tests.environments.tenant import Tenant

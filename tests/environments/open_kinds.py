@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.runtime.resources.metadata import GroupVersionKind
+from kapsa.runtime import GroupVersionKind
 
 __all__ = ["open_kind"]
 

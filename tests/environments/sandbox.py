@@ -8,9 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from kapsa.environments.resources import KINDS
-from kapsa.runtime import Operator
-from kapsa.runtime.errors import ClientError
-from kapsa.runtime.resources.resource import CustomResource
+from kapsa.runtime import ClientError, CustomResource, Operator
 from kapsa.runtime.testing import Harness, RecordedCall
 
 __all__ = ["Sandbox"]

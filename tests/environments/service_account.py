@@ -11,9 +11,7 @@ import yaml
 from kapsa.devcluster import DevCluster
 from kapsa.environments.installation import NAME
 from kapsa.environments.settings import Settings
-from kapsa.runtime import Operator, rbac_manifests
-from kapsa.runtime.client.client import Client
-from kapsa.runtime.errors import AlreadyExists
+from kapsa.runtime import AlreadyExists, Client, Operator, rbac_manifests
 
 __all__ = ["act_as_service_account", "kubeconfig_of"]
 

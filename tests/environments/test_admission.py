@@ -19,9 +19,7 @@ from kapsa.environments.admission import validators
 from kapsa.environments.names import OWNER, OWNER_UID
 from kapsa.environments.resources import KINDS, DomainPool, Environment, PreviewEnvironment, Project
 from kapsa.environments.settings import Settings
-from kapsa.runtime import Webhooks, custom_resource_definitions
-from kapsa.runtime.client.client import Client
-from kapsa.runtime.errors import ClientError, Forbidden, NotFound
+from kapsa.runtime import Client, ClientError, Forbidden, NotFound, Webhooks, custom_resource_definitions
 from kapsa.runtime.webhooks.server import WebhookServer
 from tests.eventually import eventually
 

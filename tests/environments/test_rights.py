@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kapsa.runtime.generate.audit import Audit
-from kapsa.runtime.generate.rbac import grants
+from kapsa.runtime import Audit, grants
 from tests.behaviour.environments.full_scenario import FullScenario
 from tests.environments.sandbox import Sandbox
 

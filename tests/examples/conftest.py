@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from kapsa.devcluster import DevCluster, VirtualClock
-from kapsa.runtime.clock import SystemClock
+from kapsa.runtime import SystemClock
 from kapsa.runtime.testing import Harness
 from tests.examples.world import World
 

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kapsa.runtime.generate.crd import custom_resource_definitions
-from kapsa.runtime.generate.manifest import to_yaml
-from kapsa.runtime.generate.rbac import rbac_manifests
+from kapsa.runtime import custom_resource_definitions, rbac_manifests, to_yaml
 from tests.examples.world import World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kapsa.runtime import Operator
-from kapsa.runtime.errors import ClientError
+from kapsa.runtime import ClientError, Operator
 from kapsa.runtime.testing import Harness
 
 __all__ = ["World"]

@@ -10,7 +10,7 @@ def status(code: int, reason: str, **more: object) -> bytes:
     import msgspec
 
     return msgspec.json.encode(
-        {"kind": "Status", "status": "Failure", "code": code, "reason": reason, **more}
+        {"kind": "ApiStatus", "status": "Failure", "code": code, "reason": reason, **more}
     )
 
 

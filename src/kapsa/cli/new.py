@@ -22,9 +22,9 @@ def command(
     ] = None,
 ) -> None:
     """Write a working operator project: resource, controller, tests, Dockerfile and manifests."""
-    from kapsa.runtime.generate.scaffold import Project, create_project
+    from kapsa.runtime.generate.scaffold import OperatorProject, create_project
 
     target = directory or Path(name)
-    for path in create_project(Project(name=name, group=group, kind=kind or ""), target):
+    for path in create_project(OperatorProject(name=name, group=group, kind=kind or ""), target):
         typer.echo(f"  {path}")
     typer.echo(f"\nNow: cd {target} && make test")

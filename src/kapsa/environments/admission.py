@@ -25,11 +25,11 @@ from kapsa.runtime import (
     AdmissionResponse,
     Client,
     CustomResource,
+    NotFound,
     ValidatingWebhook,
     allow,
     deny,
 )
-from kapsa.runtime.errors import NotFound
 
 __all__ = [
     "DomainPoolValidator",

@@ -16,9 +16,7 @@ from kapsa.environments.names import MANAGED_BY
 from kapsa.environments.operator import make_operator
 from kapsa.environments.resources import KINDS
 from kapsa.environments.settings import PREFIX, Settings
-from kapsa.runtime import custom_resource_definitions, rbac_manifests
-from kapsa.runtime.generate.manifest import to_yaml
-from kapsa.runtime.generate.rbac import Grant, grants
+from kapsa.runtime import Grant, custom_resource_definitions, grants, rbac_manifests, to_yaml
 
 __all__ = ["NAME", "chart_files", "crds", "installation"]
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kapsa.runtime import Key, StoredObject
-from kapsa.runtime.resources.kind import Kind, kind_of
-from kapsa.runtime.resources.metadata import GroupVersionKind
+from kapsa.runtime import GroupVersionKind, Key, Kind, StoredObject, kind_of
 
 __all__ = ["Interests"]
 

@@ -13,8 +13,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from kapsa.environments.resources import Environment, PreviewEnvironment, Project
-from kapsa.runtime.cache.cache import Cache
-from kapsa.runtime.resources.resource import CustomResource
+from kapsa.runtime import Cache, CustomResource
 
 __all__ = ["BoundedCounter", "EnvironmentMetrics", "PreviewMetrics"]
 

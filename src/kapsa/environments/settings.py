@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from kapsa.runtime.generate.docstrings import field_descriptions
+from kapsa.runtime import field_descriptions
 
 __all__ = ["PREFIX", "Settings", "SettingsError"]
 

@@ -1,32 +1,42 @@
-"""The operator framework. This module is the façade: what an operator's author needs, in one import.
+"""The operator framework. This module is its public API: operators import from here, and tests from `kapsa.runtime.testing`.
 
-The map, one noun a module:
+The rooms behind it, top to bottom. A room imports only from the rooms below it:
 
-Modelling        resource (CustomResource) · definition, metadata · model (Spec, Status, Part, Field, rule) ·
-                 mismatch · conditions · quantity
-Generating       crd (types to CRDs, with schema and constraints) · rbac (rights to roles) · audit (rights against calls)
-Talking          client (reader, dispatch, watch) · transport (connection_pool, connecting, http_connection) · auth · connect · discovery · errors · retry · clock
-Knowing          informer keeps a store (of stored objects) in step with the cluster · cache holds them all · selector
-Working          controller is what people write · triggers and predicates wake it · reconciler runs it from its
-                 workqueue · a run has a context · child and applying make the cluster have what is wanted and send
-                 nothing while nothing has changed (ownership tells) · finalizers · events
-Answering        admission, conversion · webhook declares, answering answers, webhook_server serves · registration and certificates keep them reachable
-Running          operator is the declaration, running what it is made of, process the program · election · metrics · tracing ·
-                 health · access · loop_watch · logs
-Trying           testing (needs kapsa[devcluster], and is the only part that does)
+operator     Operator is the declaration, RunningOperator one run of it; leader election, the rights check, `kapsa run`
+webhooks     admission and conversion webhooks, their server, its certificates and its registration
+controller   Controller is what people write; predicates and the work queue decide when it runs, the context is what
+             it works with, server-side apply, finalizers and events are how it writes
+cache        informers keep a local copy of the watched kinds
+generate     CRDs from types, RBAC from declarations, new projects
+telemetry    metrics, traces, logs, health probes, a watchdog for the event loop
+client       requests to the API server: discovery, watches, retries, authentication, HTTP
+resources    typed resources: metadata, specs and statuses, conditions, quantities, selectors
+
+`errors` and `clock` are below all of them. `testing` is above: it runs operators on a devcluster and needs
+`kapsa[devcluster]`.
 """
 
 from kapsa.runtime.telemetry import logs
 
 # isort: split
-from kapsa.runtime.cache.cache import Cache
-from kapsa.runtime.cache.informer import Informer
+from kapsa.runtime.cache.cache import Cache, NotWatchedError
+from kapsa.runtime.cache.informer import Informer, WatchScope
 from kapsa.runtime.cache.store import Change, Key, StoredObject, by_label
-from kapsa.runtime.client.client import Client
-from kapsa.runtime.controller.context import Context
-from kapsa.runtime.controller.controller import Controller, Owns, Reads, Requeue, TerminalError, Watch
+from kapsa.runtime.client.auth.access import AddressGuard, Authorization, ClusterAccess, StaticAccess
+from kapsa.runtime.client.auth.untrusted import load_untrusted, public_address
+from kapsa.runtime.client.client import Client, DeleteOptions, PatchType, Propagation, WriteOptions
+from kapsa.runtime.client.config import ClusterConfig, load_config
+from kapsa.runtime.client.dispatch import Call, CallObserver, WriteGate
+from kapsa.runtime.client.http.transport import HttpTransport, Response, StreamResponse, Transport
+from kapsa.runtime.client.reader import GetOptions, ListOptions, LogOptions, WatchOptions
+from kapsa.runtime.client.retry import RetryPolicy
+from kapsa.runtime.client.watch import Bookmark, WatchEvent
+from kapsa.runtime.clock import Clock, SystemClock
+from kapsa.runtime.controller.context import Context, NotOursError, OutdatedError
+from kapsa.runtime.controller.controller import Controller, Mapper, Owns, Reads, Requeue, TerminalError, Watch
 from kapsa.runtime.controller.events import EventRecorder, ObjectReference
 from kapsa.runtime.controller.predicates import (
+    Predicate,
     all_of,
     annotation_changed,
     any_of,
@@ -34,24 +44,80 @@ from kapsa.runtime.controller.predicates import (
     generation_changed,
     label_changed,
     negate,
+    resource_version_changed,
 )
 from kapsa.runtime.controller.workqueue import Backoff, WorkQueue
-from kapsa.runtime.generate.crd import custom_resource_definitions
-from kapsa.runtime.generate.rbac import PolicyRule, rbac_manifests, rule_for
+from kapsa.runtime.errors import (
+    AlreadyExists,
+    ApiError,
+    ApiStatus,
+    BadRequest,
+    CertificateError,
+    ClientError,
+    ConfigError,
+    Conflict,
+    CredentialError,
+    DecodeError,
+    Expired,
+    Forbidden,
+    ForbiddenAddress,
+    InternalError,
+    Invalid,
+    MethodNotAllowed,
+    NoResponse,
+    NotFound,
+    ResponseTooLarge,
+    StatusCause,
+    Timeout,
+    TooLarge,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+    Unavailable,
+    UnknownKind,
+    UnsupportedMediaType,
+    WriteRefused,
+)
+from kapsa.runtime.generate.audit import Audit, MissingRights
+from kapsa.runtime.generate.constraints import SchemaError
+from kapsa.runtime.generate.crd import (
+    ConversionWebhook,
+    custom_resource_definition,
+    custom_resource_definitions,
+)
+from kapsa.runtime.generate.docstrings import field_descriptions
+from kapsa.runtime.generate.manifest import to_yaml
+from kapsa.runtime.generate.rbac import (
+    ControllerRights,
+    Grant,
+    GroupResource,
+    OperatorRights,
+    PolicyRule,
+    WebhookRights,
+    grants,
+    rbac_manifests,
+    rule_for,
+)
+from kapsa.runtime.operator.access_review import MissingRule, missing_rules
 from kapsa.runtime.operator.election import LeaderElection
 from kapsa.runtime.operator.lifecycle import RunningOperator
-from kapsa.runtime.operator.operator import Operator
+from kapsa.runtime.operator.operator import Collect, Companion, Operator
 from kapsa.runtime.resources.conditions import Condition
 from kapsa.runtime.resources.definition import PrinterColumn, Scale, printer_column
+from kapsa.runtime.resources.kind import Kind, Manifest, kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind, ObjectMeta, OwnerReference
 from kapsa.runtime.resources.mismatch import ModelMismatch
-from kapsa.runtime.resources.model import Field, Part, Rule, Spec, Status, rule
+from kapsa.runtime.resources.model import Field, Part, Rule, Scalar, Spec, Status, rule, to_wire
 from kapsa.runtime.resources.quantity import IntOrString, Quantity
 from kapsa.runtime.resources.resource import CustomResource
+from kapsa.runtime.resources.resource_list import ResourceList
+from kapsa.runtime.resources.selector import LabelSelector
 from kapsa.runtime.webhooks.admission import (
     AdmissionRequest,
     AdmissionResponse,
     MutatingWebhook,
+    Operation,
+    UserInfo,
     ValidatingWebhook,
     allow,
     deny,
@@ -61,63 +127,153 @@ from kapsa.runtime.webhooks.conversion import Converter
 from kapsa.runtime.webhooks.webhooks import Webhooks
 
 __all__ = [
+    "AddressGuard",
     "AdmissionRequest",
     "AdmissionResponse",
+    "AlreadyExists",
+    "ApiError",
+    "ApiStatus",
+    "Audit",
+    "Authorization",
     "Backoff",
+    "BadRequest",
+    "Bookmark",
     "Cache",
+    "Call",
+    "CallObserver",
+    "CertificateError",
     "Change",
     "Client",
+    "ClientError",
+    "Clock",
+    "ClusterAccess",
+    "ClusterConfig",
+    "Collect",
+    "Companion",
     "Condition",
+    "ConfigError",
+    "Conflict",
     "Context",
     "Controller",
+    "ControllerRights",
+    "ConversionWebhook",
     "Converter",
+    "CredentialError",
     "CustomResource",
+    "DecodeError",
+    "DeleteOptions",
     "EventRecorder",
+    "Expired",
     "Field",
+    "Forbidden",
+    "ForbiddenAddress",
+    "GetOptions",
+    "Grant",
+    "GroupResource",
     "GroupVersionKind",
+    "HttpTransport",
     "Informer",
     "IntOrString",
+    "InternalError",
+    "Invalid",
     "Key",
+    "Kind",
+    "LabelSelector",
     "LeaderElection",
     "Lifetimes",
+    "ListOptions",
+    "LogOptions",
+    "Manifest",
+    "Mapper",
+    "MethodNotAllowed",
+    "MissingRights",
+    "MissingRule",
     "ModelMismatch",
     "MutatingWebhook",
+    "NoResponse",
+    "NotFound",
+    "NotOursError",
+    "NotWatchedError",
     "ObjectMeta",
     "ObjectReference",
+    "Operation",
     "Operator",
+    "OperatorRights",
+    "OutdatedError",
     "OwnerReference",
     "Owns",
     "Part",
+    "PatchType",
     "PolicyRule",
+    "Predicate",
     "PrinterColumn",
+    "Propagation",
     "Quantity",
     "Reads",
     "Requeue",
+    "ResourceList",
+    "Response",
+    "ResponseTooLarge",
+    "RetryPolicy",
     "Rule",
     "RunningOperator",
+    "Scalar",
     "Scale",
+    "SchemaError",
     "Spec",
+    "StaticAccess",
     "Status",
+    "StatusCause",
     "StoredObject",
+    "StreamResponse",
+    "SystemClock",
     "TerminalError",
+    "Timeout",
+    "TooLarge",
+    "TooManyRequests",
+    "Transport",
+    "TransportError",
+    "Unauthorized",
+    "Unavailable",
+    "UnknownKind",
+    "UnsupportedMediaType",
+    "UserInfo",
     "ValidatingWebhook",
     "Watch",
+    "WatchEvent",
+    "WatchOptions",
+    "WatchScope",
+    "WebhookRights",
     "Webhooks",
     "WorkQueue",
+    "WriteGate",
+    "WriteOptions",
+    "WriteRefused",
     "all_of",
     "allow",
     "annotation_changed",
     "any_of",
     "by_label",
+    "custom_resource_definition",
     "custom_resource_definitions",
     "deletion_requested",
     "deny",
+    "field_descriptions",
     "generation_changed",
+    "grants",
+    "kind_of",
     "label_changed",
+    "load_config",
+    "load_untrusted",
     "logs",
+    "missing_rules",
     "negate",
     "printer_column",
+    "public_address",
     "rbac_manifests",
+    "resource_version_changed",
     "rule",
     "rule_for",
+    "to_wire",
+    "to_yaml",
 ]

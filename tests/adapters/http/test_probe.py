@@ -16,7 +16,7 @@ from aiohttp import web
 from kapsa.adapters.errors import OutsideError, Refused
 from kapsa.adapters.http.outgoing import Answer, OutgoingHttp
 from kapsa.adapters.http.probe import HttpProber
-from kapsa.runtime.webhooks.certificates import issue, make_authority
+from kapsa.runtime.testing import issue_certificate, make_authority
 
 
 class Ingress:
@@ -58,7 +58,9 @@ async def ingress() -> AsyncIterator[Ingress]:
 @pytest_asyncio.fixture
 async def tls_ingress(tmp_path: Path) -> AsyncIterator[Ingress]:
     now, lifetime = datetime.now(UTC), timedelta(days=1)
-    pair = issue(make_authority("a test", now=now, lifetime=lifetime), ["x"], now=now, lifetime=lifetime)
+    pair = issue_certificate(
+        make_authority("a test", now=now, lifetime=lifetime), ["x"], now=now, lifetime=lifetime
+    )
     (tmp_path / "server.pem").write_bytes(pair.certificate + pair.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.pem")

@@ -9,8 +9,7 @@ import pytest
 
 from kapsa.adapters.manifests.pod_security import Level, pod_violations
 from kapsa.devcluster import DevCluster
-from kapsa.runtime import Client
-from kapsa.runtime.errors import Forbidden
+from kapsa.runtime import Client, Forbidden
 
 _SAFE: dict[str, Any] = {
     "allowPrivilegeEscalation": False,

@@ -21,9 +21,7 @@ from kapsa.environments.ports import ListsRefs
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.poll_schedule import POLL_REQUESTED
-from kapsa.runtime import Operator
-from kapsa.runtime.client.client import Client
-from kapsa.runtime.errors import ClientError, NotFound
+from kapsa.runtime import Client, ClientError, NotFound, Operator
 from tests.adapters.servers.threaded_outgoing import ThreadedOutgoing
 from tests.environments.fake_controllers import (
     CERTIFICATE,

@@ -22,10 +22,7 @@ from kapsa.environments.installation import NAME, chart_files, crds, installatio
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.operator import LEASE, make_operator
 from kapsa.environments.settings import Settings
-from kapsa.runtime.client.client import Client
-from kapsa.runtime.errors import ClientError, NotFound
-from kapsa.runtime.generate.rbac import grants
-from kapsa.runtime.operator.access_review import missing_rules
+from kapsa.runtime import Client, ClientError, NotFound, grants, missing_rules
 from kapsa.runtime.telemetry.metrics import Metrics
 from kapsa.runtime.webhooks.server import WebhookServer
 from tests.environments.open_kinds import open_kind

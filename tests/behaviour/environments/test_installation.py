@@ -22,8 +22,7 @@ from kapsa.environments.installation import NAME, crds, installation
 from kapsa.environments.operator import make_operator
 from kapsa.environments.resources import Environment, PreviewEnvironment
 from kapsa.environments.settings import Settings
-from kapsa.runtime.client.client import Client
-from kapsa.runtime.errors import Forbidden
+from kapsa.runtime import Client, Forbidden
 from tests.environments.service_account import act_as_service_account
 from tests.eventually import eventually
 

@@ -14,18 +14,19 @@ from kapsa.devcluster import DevCluster
 from kapsa.runtime import (
     AdmissionRequest,
     AdmissionResponse,
+    ApiError,
     Backoff,
+    ClientError,
     Context,
     LeaderElection,
     Operator,
     Requeue,
+    RunningOperator,
     ValidatingWebhook,
     Webhooks,
     allow,
     deny,
 )
-from kapsa.runtime.errors import ApiError, ClientError
-from kapsa.runtime.operator.lifecycle import RunningOperator
 from kapsa.runtime.testing import Harness
 from tests.runtime.shop import App, Recorder, app, config_map
 

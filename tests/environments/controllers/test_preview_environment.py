@@ -19,8 +19,7 @@ from kapsa.environments.controllers.preview_environment import (
 from kapsa.environments.names import OWNER_UID
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
-from kapsa.runtime.generate.audit import Audit
-from kapsa.runtime.generate.rbac import grants
+from kapsa.runtime import Audit, grants
 from kapsa.runtime.testing import Harness, RecordedCall, Sample, Scenario, crash_at_every_write
 from tests.environments.previews import NAMESPACE, Preview, make_operator, spec
 from tests.environments.sandbox import Sandbox

@@ -13,9 +13,7 @@ from kapsa.environments.controllers.registry import RegistryController
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.resources import Registry
 from kapsa.environments.settings import Settings
-from kapsa.runtime import Operator
-from kapsa.runtime.generate.audit import Audit
-from kapsa.runtime.generate.rbac import grants
+from kapsa.runtime import Audit, Operator, grants
 from kapsa.runtime.testing import RecordedCall
 from tests.environments.sandbox import Sandbox
 

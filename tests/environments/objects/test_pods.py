@@ -7,8 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kapsa.environments.objects.pods import PodTrouble, trouble_of
-from kapsa.runtime import Client
-from kapsa.runtime.resources.resource_list import ResourceList
+from kapsa.runtime import Client, ResourceList
 
 PLACE = "team-app-one"
 WORKLOAD = {

@@ -17,7 +17,7 @@ from kapsa.environments.ports import Rendered, RenderRequest
 from kapsa.environments.render import EnvironmentRenderer, ObjectsRefused, RenderCache, Renderer, RenderFailed
 from kapsa.environments.resources import Environment, Project
 from kapsa.environments.settings import Settings
-from kapsa.runtime.clock import SystemClock
+from kapsa.runtime import SystemClock
 
 NAMESPACE = "team-app-pr-7"
 HOST = "pr-7.example.com"

@@ -21,9 +21,7 @@ from kapsa.environments.resources import (
     Project,
     Registry,
 )
-from kapsa.runtime import custom_resource_definitions
-from kapsa.runtime.client.client import Client
-from kapsa.runtime.errors import ClientError, Invalid
+from kapsa.runtime import Client, ClientError, Invalid, custom_resource_definitions
 from tests.behaviour.environments.seed_examples import ENVIRONMENT, PREVIEW, PROJECT
 from tests.eventually import eventually
 

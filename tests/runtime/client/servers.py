@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from kapsa.runtime.client.auth.access import StaticAccess
 from kapsa.runtime.client.auth.tls import present
 from kapsa.runtime.client.http.transport import HttpTransport
-from kapsa.runtime.webhooks.certificates import KeyPair, issue
+from kapsa.runtime.webhooks.certificates import CertificatePair, issue_certificate
 
 DAY = timedelta(days=1)
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -75,7 +75,7 @@ async def client_of(talk: Talk, **options: int | float) -> AsyncIterator[HttpTra
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
-def server_tls(pair: KeyPair, *, clients: bytes | None = None) -> ssl.SSLContext:
+def server_tls(pair: CertificatePair, *, clients: bytes | None = None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     present(context, pair.certificate, pair.key)
     if clients is not None:
@@ -84,9 +84,9 @@ def server_tls(pair: KeyPair, *, clients: bytes | None = None) -> ssl.SSLContext
     return context
 
 
-def pair_for(authority: KeyPair, *names: str, client: bool = False) -> KeyPair:
+def pair_for(authority: CertificatePair, *names: str, client: bool = False) -> CertificatePair:
     usage = "client" if client else "server"
-    return issue(authority, names, now=datetime.now(UTC), lifetime=DAY, usage=usage)  # type: ignore[arg-type]
+    return issue_certificate(authority, names, now=datetime.now(UTC), lifetime=DAY, usage=usage)  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager

@@ -9,9 +9,9 @@ from kapsa.runtime.client.dispatch import Call
 from kapsa.runtime.generate.audit import Audit, MissingRights
 from kapsa.runtime.generate.rbac import (
     ControllerRights,
+    GroupResource,
     OperatorRights,
     PolicyRule,
-    Target,
     WebhookRights,
     grants,
     rbac_manifests,
@@ -25,14 +25,14 @@ class Policy(CustomResource[Spec, Status], group="example.com", version="v1", sc
     """A policy."""
 
 
-APPS = Target("example.com", "myapps")
-DEPLOYMENTS = Target.of("apps/v1/Deployment")
+APPS = GroupResource("example.com", "myapps")
+DEPLOYMENTS = GroupResource.of("apps/v1/Deployment")
 
 
 def rights(**changes: Any) -> OperatorRights:
     controller = {
         "resource": APPS,
-        "owns": (DEPLOYMENTS, Target.of("v1/Service")),
+        "owns": (DEPLOYMENTS, GroupResource.of("v1/Service")),
         **changes.pop("controller", {}),
     }
     return OperatorRights(controllers=(ControllerRights(**controller),), **changes)
@@ -52,21 +52,21 @@ def rules_of(declared: OperatorRights, namespace: str | None = None) -> dict[str
 @pytest.mark.parametrize(
     ("kind", "target"),
     [
-        ("apps/v1/Deployment", Target("apps", "deployments")),
-        ("v1/Endpoints", Target("", "endpoints")),
-        ("networking.k8s.io/v1/NetworkPolicy", Target("networking.k8s.io", "networkpolicies")),
-        ("networking.k8s.io/v1/Ingress", Target("networking.k8s.io", "ingresses")),
-        ("v1/Namespace", Target("", "namespaces", False)),
-        ("storage.k8s.io/v1/StorageClass", Target("storage.k8s.io", "storageclasses", False)),
-        (Policy, Target("example.com", "policies", False)),
+        ("apps/v1/Deployment", GroupResource("apps", "deployments")),
+        ("v1/Endpoints", GroupResource("", "endpoints")),
+        ("networking.k8s.io/v1/NetworkPolicy", GroupResource("networking.k8s.io", "networkpolicies")),
+        ("networking.k8s.io/v1/Ingress", GroupResource("networking.k8s.io", "ingresses")),
+        ("v1/Namespace", GroupResource("", "namespaces", False)),
+        ("storage.k8s.io/v1/StorageClass", GroupResource("storage.k8s.io", "storageclasses", False)),
+        (Policy, GroupResource("example.com", "policies", False)),
     ],
 )
-def test_a_kind_is_known_by_its_resource(kind: Any, target: Target) -> None:
-    assert Target.of(kind) == target
+def test_a_kind_is_known_by_its_resource(kind: Any, target: GroupResource) -> None:
+    assert GroupResource.of(kind) == target
 
 
 def test_a_controller_gets_no_more_than_it_declares() -> None:
-    declared = rights(events=False, controller={"watches": (Target.of("v1/ConfigMap"),)})
+    declared = rights(events=False, controller={"watches": (GroupResource.of("v1/ConfigMap"),)})
     assert rules_of(declared) == {
         "myapps": ("get", "list", "watch"),
         "myapps/status": ("patch",),
@@ -125,14 +125,14 @@ def test_an_operator_of_some_namespaces_has_roles_only_there() -> None:
 
 
 def test_cluster_scoped_resources_are_granted_everywhere_even_then() -> None:
-    declared = rights(namespaces=("a",), controller={"watches": (Target.of("v1/Namespace"),)})
+    declared = rights(namespaces=("a",), controller={"watches": (GroupResource.of("v1/Namespace"),)})
     assert rules_of(declared) == {"namespaces": ("get", "list", "watch")}
     with pytest.raises(ValueError, match="namespaces is a right in the whole cluster"):
         grants(declared, namespace="system", scope="Role")
 
 
 def test_events_about_cluster_scoped_resources_are_granted_where_they_are() -> None:
-    declared = rights(namespaces=("a",), controller={"resource": Target.of(Policy), "owns": ()})
+    declared = rights(namespaces=("a",), controller={"resource": GroupResource.of(Policy), "owns": ()})
     assert rules_of(declared, "default") == {"events": ("create", "patch")}
     assert rules_of(msgspec.structs.replace(declared, namespaces=()), "default") == {}, "they are everywhere"
 
@@ -212,7 +212,7 @@ def test_a_right_that_no_call_used_is_named() -> None:
         (Call("watch", "example.com", "myapps"), 200),
         (Call("patch", "example.com", "myapps", "status", "default", "a"), 200),
     )
-    declared = rights(events=False, controller={"owns": (), "watches": (Target.of("v1/Node"),)})
+    declared = rights(events=False, controller={"owns": (), "watches": (GroupResource.of("v1/Node"),)})
     assert audit.verify(grants(declared, namespace="system")) == ["read nodes"]
 
 

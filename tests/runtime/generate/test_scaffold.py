@@ -11,7 +11,7 @@ import yaml
 from kapsa.devcluster import DevCluster
 from kapsa.runtime import Client, Operator
 from kapsa.runtime.errors import UnknownKind
-from kapsa.runtime.generate.scaffold import Project, ScaffoldError, create_project
+from kapsa.runtime.generate.scaffold import OperatorProject, ScaffoldError, create_project
 from tests.eventually import eventually
 
 # A project's own checks begin with an empty cache of types, which takes a busy machine its time.
@@ -32,7 +32,7 @@ def make(project: Path, *targets: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("scaffold") / "web-shop"
-    create_project(Project(name="web-shop", group="shops.example.org"), directory)
+    create_project(OperatorProject(name="web-shop", group="shops.example.org"), directory)
     return directory
 
 
@@ -114,14 +114,14 @@ def test_a_new_project_installs_kapsa_from_where_it_came(
     if noted is not None:
         (installed / "direct_url.json").write_text(noted)
     monkeypatch.setattr(sys, "path", [str(installed.parent), *sys.path])
-    create_project(Project(name="shop"), tmp_path / "shop")
+    create_project(OperatorProject(name="shop"), tmp_path / "shop")
     told = make(tmp_path / "shop", "--eval=told: ; @echo '$(KAPSA_SOURCE)|$(KAPSA)'", "told").stdout
     wanted = f"kapsa[devcluster] @ {source}" if "://" in source else f"{source}[devcluster]"
     assert told.splitlines()[-1] == f"{source}|{wanted}"
 
 
 def test_no_placeholder_is_left(tmp_path: Path) -> None:
-    for path in create_project(Project(name="shop"), tmp_path / "shop"):
+    for path in create_project(OperatorProject(name="shop"), tmp_path / "shop"):
         assert "{{" not in path.read_text(), path
 
 
@@ -129,7 +129,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "precious").write_text("mine")
     with pytest.raises(ScaffoldError, match="is there already; nothing was written"):
-        create_project(Project(name="shop"), tmp_path / "shop")
+        create_project(OperatorProject(name="shop"), tmp_path / "shop")
     assert [path.name for path in tmp_path.rglob("*")] == ["shop", "precious"]
 
 
@@ -139,7 +139,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("kapsa.runtime.generate.scaffold.to_yaml", fail)
     with pytest.raises(OSError, match="disk full"):
-        create_project(Project(name="shop"), tmp_path / "shop")
+        create_project(OperatorProject(name="shop"), tmp_path / "shop")
     assert list(tmp_path.iterdir()) == []
     assert "shop" not in sys.modules
 
@@ -147,22 +147,22 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("name", ["", "Shop", "web_shop", "1shop", "shop-", "a--b", "s" * 41, "../shop"])
 def test_a_name_that_would_not_do_everywhere_is_refused(name: str) -> None:
     with pytest.raises(ScaffoldError, match="cannot name a project"):
-        Project(name=name)
+        OperatorProject(name=name)
 
 
 @pytest.mark.parametrize("name", ["json", "class", "kapsa", "tests"])
 def test_a_name_that_is_taken_is_refused(name: str) -> None:
     with pytest.raises(ScaffoldError, match="is taken"):
-        Project(name=name)
+        OperatorProject(name=name)
 
 
 @pytest.mark.parametrize("options", [{"group": "example"}, {"group": "Example.com"}, {"kind": "shop"}])
 def test_a_group_or_kind_that_kubernetes_refuses_is_refused(options: dict[str, str]) -> None:
     with pytest.raises(ScaffoldError, match="cannot be"):
-        Project(name="shop", **options)
+        OperatorProject(name="shop", **options)
 
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ScaffoldError, match=r"file cannot be written to: (File exists|Not a directory)"):
-        create_project(Project(name="shop"), tmp_path / "file" / "shop")
+        create_project(OperatorProject(name="shop"), tmp_path / "file" / "shop")

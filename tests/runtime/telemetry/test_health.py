@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from kapsa.devcluster import DevCluster
 from kapsa.runtime import Client, Context, LeaderElection, Operator
 from kapsa.runtime.errors import WriteRefused
-from kapsa.runtime.telemetry.health import Finding, Health, PortTakenError, ProbeServer
+from kapsa.runtime.telemetry.health import CheckResult, HealthChecks, PortTakenError, ProbeServer
 from kapsa.runtime.telemetry.loop_watch import LoopWatch
 from kapsa.runtime.telemetry.metrics import Metrics
 from kapsa.runtime.testing import Harness, InProcessTransport
@@ -90,10 +90,10 @@ def test_paths_that_cannot_be_told_apart_are_refused() -> None:
     ],
 )
 async def test_whatever_a_caller_says_the_port_answers_and_goes_on(asked: bytes, answered: bytes) -> None:
-    def broken() -> Finding:
+    def broken() -> CheckResult:
         raise LookupError("no such watch")
 
-    health = Health()
+    health = HealthChecks()
     health.ready["watch"] = broken
     server = ProbeServer(health, Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
     await server.start()
@@ -110,7 +110,7 @@ async def test_whatever_a_caller_says_the_port_answers_and_goes_on(asked: bytes,
 
 @pytest.mark.each_loop
 async def test_callers_who_say_nothing_do_not_keep_the_kubelet_out() -> None:
-    server = ProbeServer(Health(), Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
+    server = ProbeServer(HealthChecks(), Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
     await server.start()
     port = server.ports["health"]
     silent: list[socket.socket] = []
@@ -152,7 +152,7 @@ def is_open(caller: socket.socket) -> bool:
 @pytest.mark.each_loop
 @pytest.mark.parametrize("moments", range(3, 7))
 async def test_a_caller_who_has_just_come_is_not_left_hanging_when_the_ports_are_closed(moments: int) -> None:
-    server = ProbeServer(Health(), Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
+    server = ProbeServer(HealthChecks(), Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
     await server.start()
     caller = socket.create_connection(("127.0.0.1", server.ports["health"]))
     for _ in range(moments):
@@ -166,7 +166,7 @@ async def test_a_caller_who_has_just_come_is_not_left_hanging_when_the_ports_are
 
 @pytest.mark.each_loop
 async def test_the_probes_can_be_served_on_ipv6() -> None:
-    server = ProbeServer(Health(), Metrics(), host="::1", metrics_port=None, health_port=0)
+    server = ProbeServer(HealthChecks(), Metrics(), host="::1", metrics_port=None, health_port=0)
     await server.start()
     reader, writer = await asyncio.open_connection("::1", server.ports["health"])
     writer.write(b"HEAD /nothing HTTP/1.1\r\n\r\n")
@@ -179,7 +179,7 @@ async def test_the_probes_can_be_served_on_ipv6() -> None:
 
 @pytest.mark.each_loop
 async def test_a_port_that_is_none_is_named() -> None:
-    server = ProbeServer(Health(), Metrics(), host="127.0.0.1", metrics_port=70000, health_port=None)
+    server = ProbeServer(HealthChecks(), Metrics(), host="127.0.0.1", metrics_port=70000, health_port=None)
     with pytest.raises(PortTakenError, match="cannot serve metrics on port 70000"):
         await server.start()
     await server.stop()
@@ -193,7 +193,7 @@ def test_an_operator_without_webhooks_carries_no_web_framework() -> None:
 
 async def test_one_port_can_serve_both(web: aiohttp.ClientSession, unused_tcp_port: int) -> None:
     server = ProbeServer(
-        Health(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=unused_tcp_port
+        HealthChecks(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=unused_tcp_port
     )
     await server.start()
     for path in ("/metrics", "/healthz", "/readyz"):
@@ -202,10 +202,12 @@ async def test_one_port_can_serve_both(web: aiohttp.ClientSession, unused_tcp_po
 
 
 async def test_a_port_that_is_taken_is_named(unused_tcp_port: int) -> None:
-    taken = ProbeServer(Health(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=None)
+    taken = ProbeServer(
+        HealthChecks(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=None
+    )
     await taken.start()
     second = ProbeServer(
-        Health(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=None
+        HealthChecks(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=None
     )
     with pytest.raises(OSError, match=f"cannot serve metrics on port {unused_tcp_port}"):
         await second.start()
@@ -214,9 +216,9 @@ async def test_a_port_that_is_taken_is_named(unused_tcp_port: int) -> None:
 
 
 async def test_one_failed_check_makes_it_not_ready_and_says_which(web: aiohttp.ClientSession) -> None:
-    health = Health()
-    health.ready["good"] = lambda: Finding(ok=True)
-    health.ready["bad"] = lambda: Finding(ok=False, text="no luck")
+    health = HealthChecks()
+    health.ready["good"] = lambda: CheckResult(ok=True)
+    health.ready["bad"] = lambda: CheckResult(ok=False, text="no luck")
     server = ProbeServer(health, Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
     await server.start()
     assert await fetch(web, server.ports["health"], "/readyz") == (

@@ -7,11 +7,11 @@ import pytest
 
 from kapsa.runtime.client.auth.tls import client_context, present
 from kapsa.runtime.webhooks.certificates import (
+    CertificatePair,
     CertificateState,
-    KeyPair,
     Lifetimes,
     advance,
-    issue,
+    issue_certificate,
     make_authority,
     valid_until,
 )
@@ -21,7 +21,7 @@ NAMES = ["webhook.operators.svc", "webhook.operators.svc.cluster.local"]
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-def trusted(bundle: bytes, serving: KeyPair, name: str) -> bool:
+def trusted(bundle: bytes, serving: CertificatePair, name: str) -> bool:
     """Whether a client that trusts `bundle` accepts `serving` under `name`, in a TLS handshake in memory."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     present(server, serving.certificate, serving.key)
@@ -46,7 +46,7 @@ def trusted(bundle: bytes, serving: KeyPair, name: str) -> bool:
 def test_what_an_authority_issues_is_trusted_under_every_name_and_under_no_other() -> None:
     now = datetime.now(UTC)
     authority = make_authority("test", now=now, lifetime=DAY)
-    pair = issue(authority, [*NAMES, "127.0.0.1"], now=now, lifetime=DAY)
+    pair = issue_certificate(authority, [*NAMES, "127.0.0.1"], now=now, lifetime=DAY)
     for name in (*NAMES, "127.0.0.1"):
         assert trusted(authority.certificate, pair, name)
     assert not trusted(authority.certificate, pair, "other.svc")
@@ -146,4 +146,4 @@ def test_a_foreign_key_is_refused_for_signing() -> None:
     )
     authority = make_authority("test", now=NOW, lifetime=DAY)
     with pytest.raises(TypeError, match="not an elliptic curve key"):
-        issue(KeyPair(authority.certificate, key), NAMES, now=NOW, lifetime=DAY)
+        issue_certificate(CertificatePair(authority.certificate, key), NAMES, now=NOW, lifetime=DAY)

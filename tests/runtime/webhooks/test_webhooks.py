@@ -33,7 +33,7 @@ from kapsa.runtime.webhooks.admission import (
     allow,
     deny,
 )
-from kapsa.runtime.webhooks.certificates import Lifetimes, issue, make_authority
+from kapsa.runtime.webhooks.certificates import Lifetimes, issue_certificate, make_authority
 from kapsa.runtime.webhooks.conversion import Conversions, Converter
 from kapsa.runtime.webhooks.server import WebhookServer
 from kapsa.runtime.webhooks.webhooks import Webhooks
@@ -445,7 +445,9 @@ async def test_certificates_of_a_directory_are_read_again_and_the_last_good_ones
     source = DirectoryCertificates(tmp_path)
     with pytest.raises(ConfigError, match=r"can't be read: No such file .*tls\.crt"):
         await source.current()
-    pairs = [issue(authority, ["127.0.0.1"], now=now, lifetime=timedelta(days=1)) for _ in range(2)]
+    pairs = [
+        issue_certificate(authority, ["127.0.0.1"], now=now, lifetime=timedelta(days=1)) for _ in range(2)
+    ]
     for pair in pairs:
         (tmp_path / "tls.crt").write_bytes(pair.certificate)
         (tmp_path / "tls.key").write_bytes(pair.key)
@@ -462,7 +464,7 @@ async def test_a_rotated_certificate_is_served_without_a_restart(tmp_path: Path)
     (tmp_path / "ca.crt").write_bytes(authority.certificate)
 
     def rotate() -> bytes:
-        pair = issue(authority, ["127.0.0.1"], now=now, lifetime=timedelta(days=1))
+        pair = issue_certificate(authority, ["127.0.0.1"], now=now, lifetime=timedelta(days=1))
         (tmp_path / "tls.crt").write_bytes(pair.certificate)
         (tmp_path / "tls.key").write_bytes(pair.key)
         return ssl.PEM_cert_to_DER_cert(pair.certificate.decode())

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 from kapsa.adapters.errors import Refused
-from kapsa.runtime.client.auth.access import AddressGuard
-from kapsa.runtime.client.auth.untrusted import public_address
+from kapsa.runtime import AddressGuard, public_address
 
 __all__ = ["AddressGuard", "is_ip", "no_inner_address"]
 

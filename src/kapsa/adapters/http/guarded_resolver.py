@@ -7,7 +7,7 @@ import socket
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from kapsa.runtime.client.auth.access import AddressGuard
+from kapsa.runtime import AddressGuard
 
 __all__ = ["GuardedResolver"]
 

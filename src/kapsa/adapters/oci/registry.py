@@ -18,7 +18,7 @@ from kapsa.adapters.http.outgoing import Answer, Outgoing
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import DOCKER_HUB, ImageReference, is_digest, split_endpoint
 from kapsa.adapters.redaction import printable, redact
-from kapsa.runtime.clock import Clock, SystemClock
+from kapsa.runtime import Clock, SystemClock
 
 __all__ = ["ImageRegistry"]
 

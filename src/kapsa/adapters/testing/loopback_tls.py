@@ -7,7 +7,7 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from kapsa.runtime.webhooks.certificates import issue, make_authority
+from kapsa.runtime.testing import issue_certificate, make_authority
 
 __all__ = ["loopback_tls"]
 
@@ -18,7 +18,7 @@ def loopback_tls(name: str) -> tuple[ssl.SSLContext, str]:
     """What such a server listens with, and the certificate of its authority, which has this name."""
     now = datetime.now(UTC)
     authority = make_authority(name, now=now, lifetime=_LIFETIME)
-    pair = issue(authority, ["127.0.0.1", "localhost"], now=now, lifetime=_LIFETIME)
+    pair = issue_certificate(authority, ["127.0.0.1", "localhost"], now=now, lifetime=_LIFETIME)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "server.pem"

@@ -40,7 +40,7 @@ async def _play(kubeconfig: Path | None) -> None:
     from kapsa.cli.demo.screen import Screen
     from kapsa.cli.demo.stage import set_up
     from kapsa.cli.demo.story import Story
-    from kapsa.runtime.telemetry import logs
+    from kapsa.runtime import logs
 
     logs.configure(level="error", format="text")
     screen = Screen()

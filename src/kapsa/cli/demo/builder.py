@@ -16,8 +16,7 @@ import msgspec
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.testing import RegistryServer
 from kapsa.devcluster.workloads import Workloads
-from kapsa.runtime import Client
-from kapsa.runtime.client.watch import Bookmark
+from kapsa.runtime import Bookmark, Client
 
 __all__ = ["BuildPods", "Builder", "SimulatedPods"]
 

@@ -17,8 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kapsa.environments.resources import Environment
-from kapsa.runtime import Client
-from kapsa.runtime.errors import ClientError
+from kapsa.runtime import Client, ClientError
 
 __all__ = ["Screen"]
 

@@ -27,7 +27,7 @@ from kapsa.environments.settings import Settings
 from kapsa.environments.sources.git_webhook import GitWebhook
 from kapsa.environments.sources.webhook_server import PATH, GitWebhookServer
 from kapsa.runtime import Client, custom_resource_definitions
-from kapsa.runtime.webhooks.certificates import issue, make_authority
+from kapsa.runtime.testing import issue_certificate, make_authority
 
 __all__ = ["DOMAIN", "REGISTRY", "Stage", "set_up"]
 
@@ -150,7 +150,7 @@ async def _work(
 def _wildcard_certificate(namespace: str) -> dict[str, Any]:
     now, lifetime = datetime.now(UTC), timedelta(days=1)
     authority = make_authority("kapsa demo", now=now, lifetime=lifetime)
-    pair = issue(authority, [f"*.{DOMAIN}"], now=now, lifetime=lifetime)
+    pair = issue_certificate(authority, [f"*.{DOMAIN}"], now=now, lifetime=lifetime)
     secret = _object("v1", "Secret", _WILDCARD)
     secret["metadata"]["namespace"] = namespace
     files = {"tls.crt": pair.certificate, "tls.key": pair.key}

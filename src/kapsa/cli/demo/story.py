@@ -12,7 +12,7 @@ from kapsa.cli.demo.push_hook import notify
 from kapsa.cli.demo.screen import Screen
 from kapsa.cli.demo.stage import REGISTRY, Stage
 from kapsa.environments.resources import DomainPool, Environment, Project
-from kapsa.runtime.errors import NotFound
+from kapsa.runtime import NotFound
 
 __all__ = ["DemoFailed", "Story"]
 

@@ -12,19 +12,19 @@ from collections.abc import Iterable
 from kapsa.environments.domains.choice import domain_counts, shared_domains
 from kapsa.environments.resources import Allocation, DomainPool, Environment
 from kapsa.runtime import (
+    Cache,
     Change,
     Context,
     Controller,
     Key,
+    NotFound,
     Requeue,
     StoredObject,
     Watch,
+    any_of,
     generation_changed,
     rule_for,
 )
-from kapsa.runtime.cache.cache import Cache
-from kapsa.runtime.controller.predicates import any_of
-from kapsa.runtime.errors import NotFound
 
 __all__ = ["DomainPoolController"]
 

@@ -24,9 +24,7 @@ from kapsa.environments.tenancy.namespaces import (
     owners,
     release,
 )
-from kapsa.runtime import Context, Controller, Key, Requeue, StoredObject, Watch, rule_for
-from kapsa.runtime.cache.cache import Cache
-from kapsa.runtime.errors import ClientError
+from kapsa.runtime import Cache, ClientError, Context, Controller, Key, Requeue, StoredObject, Watch, rule_for
 
 __all__ = ["PreviewEnvironmentController"]
 

@@ -45,8 +45,18 @@ from kapsa.environments.tenancy.namespaces import (
     owners,
     release,
 )
-from kapsa.runtime import Context, Controller, Key, Requeue, StoredObject, Watch, rule_for
-from kapsa.runtime.errors import BadRequest, Forbidden, Invalid
+from kapsa.runtime import (
+    BadRequest,
+    Context,
+    Controller,
+    Forbidden,
+    Invalid,
+    Key,
+    Requeue,
+    StoredObject,
+    Watch,
+    rule_for,
+)
 
 __all__ = ["ROLE", "ProjectController"]
 

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 
 from kapsa.environments.resources import Environment, EnvironmentSummary, Project, Registry
 from kapsa.environments.sources.listings import Listing
-from kapsa.runtime import Context
-from kapsa.runtime.resources.mismatch import ModelMismatch
+from kapsa.runtime import Context, ModelMismatch
 
 __all__ = ["is_readable", "report"]
 

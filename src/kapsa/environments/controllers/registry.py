@@ -12,17 +12,17 @@ from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.resources import Registry
 from kapsa.environments.settings import Settings
 from kapsa.runtime import (
+    Cache,
     Context,
     Controller,
     Key,
+    NotFound,
     Requeue,
     StoredObject,
     Watch,
     generation_changed,
     rule_for,
 )
-from kapsa.runtime.cache.cache import Cache
-from kapsa.runtime.errors import NotFound
 
 __all__ = ["RegistryController"]
 

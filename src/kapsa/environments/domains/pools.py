@@ -27,10 +27,8 @@ from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.ports import Grant
 from kapsa.environments.resources import Allocation, DomainPool, Environment, IssuerReference, Project
 from kapsa.environments.settings import Settings
-from kapsa.runtime import Context
-from kapsa.runtime.errors import AlreadyExists, Conflict
-from kapsa.runtime.errors import NotFound as ObjectNotFound
-from kapsa.runtime.resources.model import to_wire
+from kapsa.runtime import AlreadyExists, Conflict, Context, to_wire
+from kapsa.runtime import NotFound as ObjectNotFound
 
 __all__ = ["DomainPools"]
 

@@ -6,8 +6,7 @@ from kapsa.adapters.errors import AuthFailed
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.environments.ports import RegistryAccess
 from kapsa.environments.resources import Registry
-from kapsa.runtime import Client
-from kapsa.runtime.errors import NotFound
+from kapsa.runtime import Client, NotFound
 
 __all__ = ["access_to"]
 

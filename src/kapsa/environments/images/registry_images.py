@@ -16,7 +16,7 @@ from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import ImageReference, split_endpoint
 from kapsa.adapters.oci.registry import ImageRegistry
 from kapsa.environments.ports import Images, RegistryAccess
-from kapsa.runtime.clock import Clock
+from kapsa.runtime import Clock
 
 __all__ = ["RegistryImages", "RememberedImages"]
 

@@ -17,8 +17,7 @@ from kapsa.environments.resources import Environment
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.namespaces import owners
 from kapsa.environments.visit import Manifest, Visit
-from kapsa.runtime import Context, StoredObject
-from kapsa.runtime.cache.cache import Cache
+from kapsa.runtime import Cache, Context, StoredObject
 
 __all__ = ["BUILD", "BUILT_COMMIT", "COMMIT_INDEX", "BegunBuilds", "commits_of", "engine_of", "waiting_for"]
 

@@ -16,7 +16,7 @@ from kapsa.adapters.git.credentials import decoded_secret
 from kapsa.environments.names import MANAGED_BY, OPERATOR
 from kapsa.environments.objects.children import marked
 from kapsa.environments.visit import Manifest, Visit
-from kapsa.runtime.errors import ClientError, Invalid, NotFound
+from kapsa.runtime import ClientError, Invalid, NotFound
 
 __all__ = [
     "CONFIG_MAP",

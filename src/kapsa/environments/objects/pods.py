@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.redaction import redact, tail
-from kapsa.runtime import Client
-from kapsa.runtime.errors import ClientError
+from kapsa.runtime import Client, ClientError
 
 __all__ = ["PodTrouble", "trouble_of"]
 

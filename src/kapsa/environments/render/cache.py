@@ -15,7 +15,7 @@ import msgspec
 
 from kapsa.adapters.errors import OutsideError, Refused, TimedOut
 from kapsa.environments.ports import Rendered
-from kapsa.runtime.clock import Clock, SystemClock
+from kapsa.runtime import Clock, SystemClock
 
 __all__ = ["RenderCache"]
 

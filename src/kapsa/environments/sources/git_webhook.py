@@ -18,8 +18,7 @@ from kapsa.adapters.errors import Refused
 from kapsa.adapters.git.address import RepositoryAddress
 from kapsa.environments.resources import Project
 from kapsa.environments.sources.poll_schedule import POLL_REQUESTED
-from kapsa.runtime import Client
-from kapsa.runtime.errors import ClientError
+from kapsa.runtime import Client, ClientError
 
 __all__ = ["GitWebhook", "Verdict"]
 

@@ -8,8 +8,7 @@ from kapsa.adapters.errors import AuthFailed
 from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.environments.interests import Interests
 from kapsa.environments.resources import Project
-from kapsa.runtime import Context
-from kapsa.runtime.errors import NotFound
+from kapsa.runtime import Context, NotFound
 
 __all__ = ["RepositoryAccess"]
 

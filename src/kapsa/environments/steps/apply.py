@@ -18,7 +18,7 @@ from kapsa.environments.resources import Rollout
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.step import Done, Failed, Outcome, Waiting, is_refusal
 from kapsa.environments.visit import Manifest, Visit
-from kapsa.runtime.errors import ApiError, Invalid
+from kapsa.runtime import ApiError, Invalid
 
 __all__ = ["ASLEEP", "ApplyStep"]
 

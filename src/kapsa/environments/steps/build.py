@@ -27,7 +27,7 @@ from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.steps.step import Done, Failed, Outcome, Waiting
 from kapsa.environments.tenancy.namespaces import NAMESPACE
 from kapsa.environments.visit import Manifest, Visit
-from kapsa.runtime.errors import AlreadyExists, ClientError, Forbidden, Invalid, UnknownKind
+from kapsa.runtime import AlreadyExists, ClientError, Forbidden, Invalid, UnknownKind
 
 __all__ = ["BuildStep"]
 

@@ -15,7 +15,7 @@ from kapsa.environments.resources import ServiceTarget
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.step import Done, Failed, Outcome
 from kapsa.environments.visit import Manifest, Visit
-from kapsa.runtime.errors import BadRequest, Forbidden, Invalid, UnknownKind
+from kapsa.runtime import BadRequest, Forbidden, Invalid, UnknownKind
 
 __all__ = ["RouteStep", "rendered_route"]
 

@@ -18,7 +18,7 @@ from kapsa.adapters.redaction import printable, redact
 from kapsa.environments.resources import Failure
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.visit import Visit
-from kapsa.runtime.errors import ApiError, BadRequest, Forbidden, Invalid, TooLarge
+from kapsa.runtime import ApiError, BadRequest, Forbidden, Invalid, TooLarge
 
 __all__ = [
     "Done",

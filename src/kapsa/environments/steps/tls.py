@@ -12,8 +12,7 @@ from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.route import rendered_route
 from kapsa.environments.steps.step import Done, Failed, Outcome, Waiting
 from kapsa.environments.visit import Manifest, Visit
-from kapsa.runtime.errors import UnknownKind
-from kapsa.runtime.resources.kind import kind_of
+from kapsa.runtime import UnknownKind, kind_of
 
 __all__ = ["TlsStep"]
 

@@ -14,8 +14,7 @@ import msgspec
 
 from kapsa.environments.names import OWNER, OWNER_UID
 from kapsa.environments.resources import NamespaceStatus
-from kapsa.runtime import Context, StoredObject
-from kapsa.runtime.errors import AlreadyExists, NotFound
+from kapsa.runtime import AlreadyExists, Context, NotFound, StoredObject
 
 __all__ = [
     "NAMESPACE",

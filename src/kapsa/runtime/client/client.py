@@ -27,7 +27,9 @@ __all__ = ["Client", "DeleteOptions", "PatchType", "Propagation", "WriteOptions"
 
 T = TypeVar("T")
 Propagation = Literal["Foreground", "Background", "Orphan"]
+"""How a delete treats the objects that the deleted one owns."""
 PatchType = Literal["merge", "json", "strategic"]
+"""The format of a patch: JSON merge patch, JSON patch, or strategic merge patch."""
 Patch = Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes
 """A merge or strategic patch, a list of JSON patch operations, or either as JSON text."""
 

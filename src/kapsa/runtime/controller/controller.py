@@ -16,7 +16,7 @@ import msgspec
 from kapsa.runtime.cache.store import Index, Key, StoredObject, Transform
 from kapsa.runtime.controller.predicates import Predicate
 from kapsa.runtime.controller.workqueue import Backoff
-from kapsa.runtime.generate.rbac import ControllerRights, PolicyRule, Target
+from kapsa.runtime.generate.rbac import ControllerRights, GroupResource, PolicyRule
 from kapsa.runtime.resources.kind import Kind, kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.misspelling import refuse_misspelt
@@ -177,13 +177,13 @@ class Controller(Generic[R]):
     def rights(self) -> ControllerRights:
         """What this controller may do to the cluster, from what it declares."""
         return ControllerRights(
-            resource=Target.of(_rbac_kind(self.resource)),
+            resource=GroupResource.of(_rbac_kind(self.resource)),
             status=isinstance(self.resource, type) and issubclass(self.resource, CustomResource),
             finalizer=self.has_finalize,
-            owns=tuple(Target.of(_rbac_kind(each.kind)) for each in self.owned if each.deletes),
-            keeps=tuple(Target.of(_rbac_kind(each.kind)) for each in self.owned if not each.deletes),
+            owns=tuple(GroupResource.of(_rbac_kind(each.kind)) for each in self.owned if each.deletes),
+            keeps=tuple(GroupResource.of(_rbac_kind(each.kind)) for each in self.owned if not each.deletes),
             watches=tuple(
-                Target.of(_rbac_kind(kind))
+                GroupResource.of(_rbac_kind(kind))
                 for kind in [*(watch.kind for watch in self.watches), *(read.kind for read in self.read)]
             ),
             rules=tuple(self.rules),

@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 Predicate: TypeAlias = Callable[[Change], bool]
+"""Decides whether a change is worth a reconcile."""
 
 
 def generation_changed(change: Change) -> bool:

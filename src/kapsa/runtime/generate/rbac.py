@@ -20,9 +20,9 @@ from kapsa.runtime.resources.resource import CustomResource
 __all__ = [
     "ControllerRights",
     "Grant",
+    "GroupResource",
     "OperatorRights",
     "PolicyRule",
-    "Target",
     "WebhookRights",
     "grants",
     "rbac_manifests",
@@ -59,7 +59,7 @@ _CLUSTER_SCOPED = {
 }
 
 
-class Target(msgspec.Struct, frozen=True, order=True):
+class GroupResource(msgspec.Struct, frozen=True, order=True):
     """A resource as RBAC names it."""
 
     group: str
@@ -68,7 +68,7 @@ class Target(msgspec.Struct, frozen=True, order=True):
     namespaced: bool = True
 
     @classmethod
-    def of(cls, kind: str | GroupVersionKind | type[CustomResource[Any, Any]]) -> Target:
+    def of(cls, kind: str | GroupVersionKind | type[CustomResource[Any, Any]]) -> GroupResource:
         """The resource of a kind, without asking a cluster: Kubernetes' plurals are regular but for a few."""
         if isinstance(kind, type):
             definition = kind.definition
@@ -123,7 +123,7 @@ def rule_for(
     unknown = [verb for verb in verbs if verb not in _VERBS]
     if unknown or not verbs:
         raise ValueError(f"{', '.join(unknown) or 'nothing'}: the verbs are {', '.join(_VERBS)}")
-    target = Target.of(kind)
+    target = GroupResource.of(kind)
     return PolicyRule(
         group=target.group,
         resources=(target.resource,),
@@ -139,15 +139,15 @@ _EVENTS = PolicyRule(group="events.k8s.io", resources=("events",), verbs=("creat
 class ControllerRights(msgspec.Struct, frozen=True, kw_only=True):
     """What one controller declares."""
 
-    resource: Target
+    resource: GroupResource
     status: bool = True
     """It writes the status."""
     finalizer: bool = False
     """It puts a finalizer on its resources."""
-    owns: tuple[Target, ...] = ()
-    keeps: tuple[Target, ...] = ()
+    owns: tuple[GroupResource, ...] = ()
+    keeps: tuple[GroupResource, ...] = ()
     """Owned as well, and never deleted by the controller itself."""
-    watches: tuple[Target, ...] = ()
+    watches: tuple[GroupResource, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
     """Rights beyond these, such as reading a secret."""
 
@@ -185,6 +185,7 @@ class Grant(msgspec.Struct, frozen=True):
     rules: tuple[PolicyRule, ...]
 
     def covers(self, call: Call) -> bool:
+        """Return whether one of the rules allows the call in its namespace."""
         return (self.namespace is None or self.namespace == call.namespace) and any(
             rule.covers(call) for rule in self.rules
         )
@@ -256,7 +257,7 @@ def _controller_rules(controller: ControllerRights) -> list[PolicyRule]:
     return [*rules, *controller.rules]
 
 
-def _rule(target: Target, verbs: tuple[str, ...], subresource: str = "") -> PolicyRule:
+def _rule(target: GroupResource, verbs: tuple[str, ...], subresource: str = "") -> PolicyRule:
     name = f"{target.resource}/{subresource}" if subresource else target.resource
     return PolicyRule(group=target.group, resources=(name,), verbs=verbs, namespaced=target.namespaced)
 

@@ -23,7 +23,7 @@ from kapsa.runtime.generate.manifest import to_yaml
 from kapsa.runtime.generate.rbac import rbac_manifests
 from kapsa.runtime.resources.definition import pluralize
 
-__all__ = ["Project", "ScaffoldError", "create_project", "own_source"]
+__all__ = ["OperatorProject", "ScaffoldError", "create_project", "own_source"]
 
 # Template to path in the project. {package} is the name of the Python package.
 _FILES = {
@@ -52,7 +52,7 @@ class ScaffoldError(Exception):
     for_the_user = True
 
 
-class Project(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorProject(msgspec.Struct, frozen=True, kw_only=True):
     """What a new project is called, in all the places where it has a name."""
 
     name: str
@@ -95,7 +95,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def create_project(project: Project, directory: Path) -> list[Path]:
+def create_project(project: OperatorProject, directory: Path) -> list[Path]:
     """Write the project into `directory`, which must not exist yet or be empty. Returns its files.
 
     Everything is made beside it first, so that a failure leaves nothing half done.
@@ -124,7 +124,7 @@ def create_project(project: Project, directory: Path) -> list[Path]:
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
-def _write_templates(project: Project, root: Path) -> None:
+def _write_templates(project: OperatorProject, root: Path) -> None:
     templates = importlib.resources.files("kapsa.runtime.generate") / "templates"
     names = project.names
     for template, place in _FILES.items():
@@ -134,7 +134,7 @@ def _write_templates(project: Project, root: Path) -> None:
         path.write_text(_PLACEHOLDER.sub(lambda found: names[found[1]], text), encoding="utf-8")
 
 
-def _write_manifests(project: Project, root: Path) -> None:
+def _write_manifests(project: OperatorProject, root: Path) -> None:
     """Generate CRD and RBAC from the project's own code, as `make manifests` does."""
     with _imported(project.package, root) as module:
         operator = module.operator

@@ -27,7 +27,7 @@ from kapsa.runtime.errors import ClientError
 from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.operator.access_review import MissingRule, missing_rules
 from kapsa.runtime.operator.election import Elector
-from kapsa.runtime.telemetry.health import Check, Finding, Health, ProbeServer
+from kapsa.runtime.telemetry.health import Check, CheckResult, HealthChecks, ProbeServer
 from kapsa.runtime.telemetry.loop_watch import LoopWatch
 from kapsa.runtime.telemetry.metrics import Metrics
 from kapsa.runtime.telemetry.tracing import Tracing
@@ -61,7 +61,7 @@ class RunningOperator:
         self._serve = serve
         self.identity = identity
         self.metrics = Metrics()
-        self.health = Health()
+        self.health = HealthChecks()
         self._raw_client = client
         self._clock = client.clock
         self.elector = self._make_elector(rng)
@@ -285,53 +285,53 @@ class RunningOperator:
             await reconciler.wait_until_synced()
 
     def _declare_health(self) -> None:
-        self.health.live["event loop"] = self._loop_finding
+        self.health.live["event loop"] = self._loop_result
         for informer in self.cache.informers:
             self.health.ready[f"watch {informer.scope}"] = _watch_check(informer)
         for reconciler in self.reconcilers:
             self.health.ready[f"controller {reconciler.name}"] = _controller_check(reconciler)
         if self.elector is not None:
-            self.health.ready["leader election"] = self._election_finding
+            self.health.ready["leader election"] = self._election_result
         if self.webhooks is not None:
-            self.health.ready["webhooks"] = self._webhook_finding
+            self.health.ready["webhooks"] = self._webhook_result
 
-    def _loop_finding(self) -> Finding:
+    def _loop_result(self) -> CheckResult:
         watch = self.loop_watch
         if watch is None:
-            return Finding(ok=True)
+            return CheckResult(ok=True)
         still = max(watch.lag, watch.standing_still)
         if still > watch.limit:
-            return Finding(ok=False, text=f"blocked for {still:.1f} s")
-        return Finding(ok=True, text=f"lag {watch.lag * 1000:.0f} ms")
+            return CheckResult(ok=False, text=f"blocked for {still:.1f} s")
+        return CheckResult(ok=True, text=f"lag {watch.lag * 1000:.0f} ms")
 
-    def _election_finding(self) -> Finding:
+    def _election_result(self) -> CheckResult:
         leads = self.elector is not None and self.elector.is_leader
-        return Finding(ok=True, text="leading" if leads else "standing by, caches warm")
+        return CheckResult(ok=True, text="leading" if leads else "standing by, caches warm")
 
-    def _webhook_finding(self) -> Finding:
+    def _webhook_result(self) -> CheckResult:
         server = self.webhooks
         assert server is not None
         where = f"served on port {server.port}" if server.port else "not served yet"
-        return Finding(ok=server.ready.is_set() or server.port > 0, text=server.trouble or where)
+        return CheckResult(ok=server.ready.is_set() or server.port > 0, text=server.trouble or where)
 
 
 def _watch_check(informer: Informer) -> Check:
-    def check() -> Finding:
+    def check() -> CheckResult:
         missing = informer.state is State.MISSING and informer.required
-        return Finding(ok=informer.synced.is_set() or missing, text=informer.describe(), degraded=missing)
+        return CheckResult(ok=informer.synced.is_set() or missing, text=informer.describe(), degraded=missing)
 
     return check
 
 
 def _controller_check(reconciler: Reconciler) -> Check:
-    def check() -> Finding:
+    def check() -> CheckResult:
         waiting = reconciler.waiting_for
         if not waiting:
-            return Finding(ok=True, text="working" if reconciler.working else "standing by")
+            return CheckResult(ok=True, text="working" if reconciler.working else "standing by")
         missing = all(informer.state is State.MISSING for informer in waiting)
         why = "; ".join(
             f"{informer.scope}: {informer.trouble or informer.state.value}" for informer in waiting
         )
-        return Finding(ok=missing, text=f"waits for {why}", degraded=missing)
+        return CheckResult(ok=missing, text=f"waits for {why}", degraded=missing)
 
     return check

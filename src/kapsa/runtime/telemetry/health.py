@@ -14,10 +14,10 @@ import structlog
 
 from kapsa.runtime.telemetry.metrics import CONTENT_TYPE, Metrics
 
-__all__ = ["Check", "Finding", "Health", "PortTakenError", "ProbeServer"]
+__all__ = ["Check", "CheckResult", "HealthChecks", "PortTakenError", "ProbeServer"]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """What a check found."""
 
     ok: bool
@@ -30,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True):
         return f"[{mark}] {name}: {self.text}"
 
 
-Check = Callable[[], Finding]
+Check = Callable[[], CheckResult]
 Answer = Callable[[], tuple[HTTPStatus, str, bytes]]
 """Status, content type and body."""
 
@@ -51,7 +51,7 @@ class PortTakenError(OSError):
     """The command line shows the message, without a traceback."""
 
 
-class Health:
+class HealthChecks:
     """What makes an operator live and ready, by name."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class ProbeServer:
 
     def __init__(
         self,
-        health: Health,
+        health: HealthChecks,
         metrics: Metrics,
         *,
         host: str = "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus come from outside the pod

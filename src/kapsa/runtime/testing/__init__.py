@@ -20,6 +20,7 @@ from kapsa.runtime.testing._scenario import Ending, Scenario
 from kapsa.runtime.testing._sweep_report import Sample, SweepReport
 from kapsa.runtime.testing._sweeps import CALL_FAULTS, WATCH_FAULTS, disturb_every_call, disturb_every_watch
 from kapsa.runtime.testing._transport import InProcessTransport
+from kapsa.runtime.webhooks.certificates import issue_certificate, make_authority
 
 __all__ = [
     "CALL_FAULTS",
@@ -43,6 +44,8 @@ __all__ = [
     "crash_at_every_write",
     "disturb_every_call",
     "disturb_every_watch",
+    "issue_certificate",
+    "make_authority",
     "miss_every_step",
     "restart_in_every_past",
     "run_on_virtual_time",

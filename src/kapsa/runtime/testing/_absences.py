@@ -9,7 +9,7 @@ from kapsa.runtime.testing._scenario import (
     CLIENT,
     Interlude,
     Scenario,
-    Stage,
+    ScenarioRun,
     difference,
     difference_in_the_end,
     play,
@@ -59,13 +59,13 @@ class _Away(Interlude):
     def __str__(self) -> str:
         return f"away from step {self._first} to step {self._last}"
 
-    async def before(self, number: int, stage: Stage) -> None:
+    async def before(self, number: int, run: ScenarioRun) -> None:
         if number == self._first:
-            await stage.kill()
+            await run.kill()
 
-    async def after(self, number: int, stage: Stage) -> None:
+    async def after(self, number: int, run: ScenarioRun) -> None:
         if number == self._last:
-            await stage.start()
+            await run.start()
 
 
 class _Lag(Interlude):
@@ -76,13 +76,13 @@ class _Lag(Interlude):
     def __str__(self) -> str:
         return f"restarted after step {self._now}, with reads as of step {self._past}"
 
-    async def settled(self, number: int, stage: Stage) -> None:
+    async def settled(self, number: int, run: ScenarioRun) -> None:
         if number == self._past:
-            self._revision = stage.harness.cluster.server.backend.store.revision
+            self._revision = run.harness.cluster.server.backend.store.revision
         if number == self._now:
-            await stage.kill()
-            stage.plan.freeze(self._revision, CLIENT)
-            await stage.start()
-            await stage.harness.clock.sleep(_LAG_SECONDS)
-            stage.plan.thaw()
-            await stage.harness.settle()
+            await run.kill()
+            run.plan.freeze(self._revision, CLIENT)
+            await run.start()
+            await run.harness.clock.sleep(_LAG_SECONDS)
+            run.plan.thaw()
+            await run.harness.settle()

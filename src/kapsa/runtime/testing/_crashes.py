@@ -22,6 +22,7 @@ __all__ = ["CRASH_MOMENTS", "CrashMoment", "CrashPoint", "crash_at_every_write"]
 CrashMoment = Literal["before", "commit", "after"]
 """Before the write, after its commit and before the response, after the response."""
 CRASH_MOMENTS: tuple[CrashMoment, ...] = ("before", "commit", "after")
+"""Each moment at which `crash_at_every_write` crashes the operator by default."""
 
 
 class CrashPoint(msgspec.Struct, frozen=True):

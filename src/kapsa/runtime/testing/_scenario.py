@@ -25,7 +25,7 @@ __all__ = [
     "Ending",
     "Interlude",
     "Scenario",
-    "Stage",
+    "ScenarioRun",
     "difference",
     "difference_in_the_end",
     "play",
@@ -56,7 +56,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds in which whatever comes back by itself must have done what it can, as in `Harness.settle`."""
 
 
-class Stage(msgspec.Struct):
+class ScenarioRun(msgspec.Struct):
     """Where a scenario is being played."""
 
     harness: Harness
@@ -75,13 +75,13 @@ class Stage(msgspec.Struct):
 class Interlude:
     """What happens around the steps of a scenario. The start is number 0, the first step number 1."""
 
-    async def before(self, number: int, stage: Stage) -> None:
+    async def before(self, number: int, run: ScenarioRun) -> None:
         """The step is about to be taken."""
 
-    async def after(self, number: int, stage: Stage) -> None:
+    async def after(self, number: int, run: ScenarioRun) -> None:
         """The step has been taken, and nobody has had time to do anything about it."""
 
-    async def settled(self, number: int, stage: Stage) -> None:
+    async def settled(self, number: int, run: ScenarioRun) -> None:
         """Everything that the step caused is done."""
 
 
@@ -123,16 +123,16 @@ async def play(
             await scenario.prepare(harness)
             if arm is not None:
                 arm(plan, harness)
-            stage = Stage(harness, plan, scenario)
-            await stage.start()
+            run = ScenarioRun(harness, plan, scenario)
+            await run.start()
             await harness.settle(quiet=quiet, horizon=scenario.horizon)
-            await interlude.settled(0, stage)
+            await interlude.settled(0, run)
             for number, step in enumerate(scenario.steps, start=1):
-                await interlude.before(number, stage)
+                await interlude.before(number, run)
                 await step(harness)
-                await interlude.after(number, stage)
+                await interlude.after(number, run)
                 await harness.settle(quiet=quiet, horizon=scenario.horizon)
-                await interlude.settled(number, stage)
+                await interlude.settled(number, run)
             records = [record for record in plan.records if record.client == CLIENT]
             done = _work(plan)
             await clock.sleep(600)

@@ -11,7 +11,7 @@ import structlog
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.errors import AlreadyExists, ConfigError, Conflict, NotFound
 from kapsa.runtime.resources.kind import Manifest
-from kapsa.runtime.webhooks.certificates import CertificateState, KeyPair, Lifetimes, advance
+from kapsa.runtime.webhooks.certificates import CertificatePair, CertificateState, Lifetimes, advance
 
 __all__ = ["CertificateSource", "DirectoryCertificates", "SecretCertificates"]
 
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 class CertificateSource(Protocol):
     """Gives the certificate to serve with, and what clients must trust."""
 
-    async def current(self) -> tuple[KeyPair, bytes]:
+    async def current(self) -> tuple[CertificatePair, bytes]:
         """The pair to serve with and the CA bundle, PEM; an empty bundle if someone else publishes it."""
         ...
 
@@ -34,9 +34,9 @@ class DirectoryCertificates:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._last: tuple[KeyPair, bytes] | None = None
+        self._last: tuple[CertificatePair, bytes] | None = None
 
-    async def current(self) -> tuple[KeyPair, bytes]:
+    async def current(self) -> tuple[CertificatePair, bytes]:
         try:
             found = self._read()
         except OSError as error:
@@ -49,9 +49,11 @@ class DirectoryCertificates:
         self._last = found
         return found
 
-    def _read(self) -> tuple[KeyPair, bytes]:
+    def _read(self) -> tuple[CertificatePair, bytes]:
         authority = self._directory / "ca.crt"
-        pair = KeyPair((self._directory / "tls.crt").read_bytes(), (self._directory / "tls.key").read_bytes())
+        pair = CertificatePair(
+            (self._directory / "tls.crt").read_bytes(), (self._directory / "tls.key").read_bytes()
+        )
         return pair, authority.read_bytes() if authority.exists() else b""
 
 
@@ -76,7 +78,7 @@ class SecretCertificates:
         self._hosts = tuple(hosts)
         self._lifetimes = lifetimes
 
-    async def current(self) -> tuple[KeyPair, bytes]:
+    async def current(self) -> tuple[CertificatePair, bytes]:
         for _ in range(5):
             try:
                 state = await self._settle()
@@ -129,8 +131,8 @@ def _read_state(secret: Manifest) -> CertificateState | None:
     try:
         part = {name: base64.b64decode(value, validate=True) for name, value in data.items()}
         state = CertificateState(
-            authority=KeyPair(part["ca.crt"], part["ca.key"]),
-            serving=KeyPair(part["tls.crt"], part["tls.key"]),
+            authority=CertificatePair(part["ca.crt"], part["ca.key"]),
+            serving=CertificatePair(part["tls.crt"], part["tls.key"]),
             previous=part.get("previous-ca.crt", b""),
         )
         state.check()

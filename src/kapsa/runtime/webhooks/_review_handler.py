@@ -1,4 +1,4 @@
-"""Answers to the API server's calls of webhooks, however a call arrives: over TLS, or within one process."""
+"""The handler of AdmissionReview and ConversionReview calls, whether they arrive over TLS or within this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kapsa.runtime.resources.mismatch import ModelMismatch
 from kapsa.runtime.webhooks.admission import Review, Webhook, answer, deny
 from kapsa.runtime.webhooks.conversion import ConversionReview, Conversions
 
-__all__ = ["CONVERT", "Answers", "Observe", "Outcome"]
+__all__ = ["CONVERT", "Observe", "Outcome", "ReviewHandler"]
 
 _log = structlog.get_logger(__name__)
 
@@ -36,8 +36,8 @@ _decode_conversion = msgspec.json.Decoder(ConversionReview).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Answers:
-    """Answers every call: a webhook that fails denies, and says so."""
+class ReviewHandler:
+    """A handler that answers each review. A webhook that fails denies the write and names the failure."""
 
     def __init__(
         self,

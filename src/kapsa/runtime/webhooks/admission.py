@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.generate.rbac import Target
+from kapsa.runtime.generate.rbac import GroupResource
 from kapsa.runtime.resources.kind import Kind, Manifest, decoder_for, kind_of
 from kapsa.runtime.resources.merge_patch import merge_patch
 from kapsa.runtime.resources.metadata import GroupVersionKind
@@ -42,6 +42,7 @@ __all__ = [
 
 T = TypeVar("T")
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+"""An operation that an admission webhook can be called for."""
 
 
 class UserInfo(msgspec.Struct, frozen=True):
@@ -228,7 +229,7 @@ class Webhook(Generic[T]):
     def registration(self, client_config: Mapping[str, Any]) -> Manifest:
         """Its entry in the webhook configuration."""
         custom = isinstance(self.resource, type) and issubclass(self.resource, CustomResource)
-        plural = Target.of(self.resource if custom else self.gvk).resource
+        plural = GroupResource.of(self.resource if custom else self.gvk).resource
         entry: Manifest = {
             "name": self.name,
             "admissionReviewVersions": ["v1"],

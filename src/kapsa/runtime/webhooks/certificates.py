@@ -18,20 +18,27 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
-__all__ = ["CertificateState", "KeyPair", "Lifetimes", "advance", "issue", "make_authority"]
+__all__ = [
+    "CertificatePair",
+    "CertificateState",
+    "Lifetimes",
+    "advance",
+    "issue_certificate",
+    "make_authority",
+]
 
 _CLOCK_SKEW = timedelta(hours=1)
 """Certificates are valid from this long ago, for clients whose clock is behind."""
 
 
-class KeyPair(msgspec.Struct, frozen=True):
+class CertificatePair(msgspec.Struct, frozen=True):
     """A certificate and its private key, both PEM."""
 
     certificate: bytes
     key: bytes
 
     def __repr__(self) -> str:
-        return "KeyPair(...)"  # a key must not get into a log
+        return "CertificatePair(...)"  # a key must not get into a log
 
 
 class Lifetimes(msgspec.Struct, frozen=True):
@@ -47,8 +54,8 @@ class Lifetimes(msgspec.Struct, frozen=True):
 class CertificateState(msgspec.Struct, frozen=True):
     """All there is to know about a server's own certificates."""
 
-    authority: KeyPair
-    serving: KeyPair
+    authority: CertificatePair
+    serving: CertificatePair
     previous: bytes = b""
     """The authority before this one, trusted until it expires."""
 
@@ -76,7 +83,9 @@ def advance(
     times = lifetimes or Lifetimes()
     if state is None:
         authority = make_authority("kapsa webhook authority", now=now, lifetime=times.authority)
-        return CertificateState(authority, issue(authority, names, now=now, lifetime=times.serving))
+        return CertificateState(
+            authority, issue_certificate(authority, names, now=now, lifetime=times.serving)
+        )
     authority_certificate = _load(state.authority.certificate)
     serving = _load(state.serving.certificate)
     signed_by_authority = serving.issuer == authority_certificate.subject
@@ -84,7 +93,7 @@ def advance(
     may_sign = signed_by_authority or now - published >= times.overlap
     stale = not signed_by_authority or _due(serving, now) or set(_names(serving)) != set(names)
     if stale and (may_sign or now >= serving.not_valid_after_utc):
-        fresh = issue(state.authority, names, now=now, lifetime=times.serving)
+        fresh = issue_certificate(state.authority, names, now=now, lifetime=times.serving)
         state = msgspec.structs.replace(state, serving=fresh)
         signed_by_authority = True
     if state.previous and now >= _load(state.previous).not_valid_after_utc:
@@ -98,7 +107,7 @@ def advance(
     return state
 
 
-def make_authority(name: str, *, now: datetime, lifetime: timedelta) -> KeyPair:
+def make_authority(name: str, *, now: datetime, lifetime: timedelta) -> CertificatePair:
     """A certificate authority of its own."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -122,15 +131,15 @@ def make_authority(name: str, *, now: datetime, lifetime: timedelta) -> KeyPair:
     return _pair(builder, key, key)
 
 
-def issue(
-    authority: KeyPair,
+def issue_certificate(
+    authority: CertificatePair,
     names: Sequence[str],
     *,
     now: datetime,
     lifetime: timedelta,
     usage: Literal["server", "client"] = "server",
     organizations: Sequence[str] = (),
-) -> KeyPair:
+) -> CertificatePair:
     """A certificate for these names (host names or addresses; the first is the common name)."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -232,11 +241,11 @@ def _usage(*, sign: bool) -> x509.KeyUsage:
 
 def _pair(
     builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
-) -> KeyPair:
+) -> CertificatePair:
     from cryptography.hazmat.primitives import hashes, serialization
 
     certificate = builder.sign(signer, hashes.SHA256())
-    return KeyPair(
+    return CertificatePair(
         certificate.public_bytes(serialization.Encoding.PEM),
         key.private_bytes(
             serialization.Encoding.PEM,

@@ -20,8 +20,8 @@ from kapsa.runtime.webhooks._certificate_sources import (
     SecretCertificates,
 )
 from kapsa.runtime.webhooks._registration import Endpoint, Registrar
-from kapsa.runtime.webhooks._review_handler import Answers, Observe
-from kapsa.runtime.webhooks.certificates import KeyPair
+from kapsa.runtime.webhooks._review_handler import Observe, ReviewHandler
+from kapsa.runtime.webhooks.certificates import CertificatePair
 from kapsa.runtime.webhooks.webhooks import Webhooks, secret_name
 
 __all__ = ["Route", "WebhookServer"]
@@ -50,7 +50,7 @@ class WebhookServer:
         self._webhooks = webhooks
         self._client = client
         self._route = route
-        self._answers = Answers(
+        self._answers = ReviewHandler(
             webhooks.webhooks,
             webhooks.conversions,
             client,
@@ -82,7 +82,7 @@ class WebhookServer:
         )
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._serving: KeyPair | None = None
+        self._serving: CertificatePair | None = None
         self._runner: web.AppRunner | None = None
         self._port: asyncio.Server | None = None
         self._keeper: asyncio.Task[None] | None = None

@@ -24,7 +24,7 @@ from kapsa.runtime.client.client import Client
 from kapsa.runtime.client.config import from_kubeconfig, in_cluster
 from kapsa.runtime.client.http.transport import HttpTransport
 from kapsa.runtime.errors import ConfigError, CredentialError, NoResponse, Unauthorized
-from kapsa.runtime.webhooks.certificates import issue, make_authority
+from kapsa.runtime.webhooks.certificates import issue_certificate, make_authority
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 DAY = timedelta(days=1)
@@ -113,7 +113,7 @@ async def test_a_rotated_service_account_token_is_picked_up_by_one_retry_after_a
     """The token is replaced in its file within the minute in which the file is not looked at."""
     now = datetime.now(UTC)
     authority = make_authority("cluster", now=now, lifetime=DAY)
-    pair = issue(authority, ["127.0.0.1"], now=now, lifetime=DAY)
+    pair = issue_certificate(authority, ["127.0.0.1"], now=now, lifetime=DAY)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     present(tls, pair.certificate, pair.key)
     (tmp_path / "token").write_text("old")
@@ -398,7 +398,7 @@ async def test_many_callers_refused_at_once_run_the_plugin_once(tmp_path: Path) 
 async def test_a_client_certificate_from_a_plugin_is_used(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     authority = make_authority("test", now=now, lifetime=DAY)
-    pair = issue(authority, ["me"], now=now, lifetime=DAY, usage="client")
+    pair = issue_certificate(authority, ["me"], now=now, lifetime=DAY, usage="client")
     plugin = Plugin(tmp_path)
     plugin.behave(
         status={"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}

@@ -12,11 +12,11 @@ from kapsa.runtime import Client
 from kapsa.runtime.client.auth.kubeconfig import Kubeconfig, default_paths
 from kapsa.runtime.client.config import environment_proxy, from_kubeconfig, in_cluster, load_config
 from kapsa.runtime.errors import ConfigError
-from kapsa.runtime.webhooks.certificates import issue, make_authority
+from kapsa.runtime.webhooks.certificates import issue_certificate, make_authority
 
 NOW = datetime.now(UTC)
 AUTHORITY = make_authority("test", now=NOW, lifetime=timedelta(days=1))
-PAIR = issue(AUTHORITY, ["me"], now=NOW, lifetime=timedelta(days=1), usage="client")
+PAIR = issue_certificate(AUTHORITY, ["me"], now=NOW, lifetime=timedelta(days=1), usage="client")
 
 
 def b64(data: bytes) -> str:

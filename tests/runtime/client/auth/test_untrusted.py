@@ -11,11 +11,11 @@ import yaml
 
 from kapsa.runtime.client.auth.untrusted import load_untrusted, public_address
 from kapsa.runtime.errors import ConfigError, ForbiddenAddress
-from kapsa.runtime.webhooks.certificates import issue, make_authority
+from kapsa.runtime.webhooks.certificates import issue_certificate, make_authority
 
 NOW = datetime.now(UTC)
 AUTHORITY = make_authority("test", now=NOW, lifetime=timedelta(days=1))
-PAIR = issue(AUTHORITY, ["me"], now=NOW, lifetime=timedelta(days=1), usage="client")
+PAIR = issue_certificate(AUTHORITY, ["me"], now=NOW, lifetime=timedelta(days=1), usage="client")
 
 
 def b64(data: bytes) -> str:

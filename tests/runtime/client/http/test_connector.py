@@ -19,7 +19,7 @@ from kapsa.runtime.client.http._connection import HttpConnection, ResponseReceiv
 from kapsa.runtime.client.http._connector import Connector
 from kapsa.runtime.client.http.transport import HttpTransport
 from kapsa.runtime.client.http.url import HttpUrl
-from kapsa.runtime.webhooks.certificates import KeyPair, make_authority
+from kapsa.runtime.webhooks.certificates import CertificatePair, make_authority
 from tests.eventually import eventually
 from tests.runtime.client.servers import (
     DAY,
@@ -40,12 +40,14 @@ MOMENTS = 40
 
 
 @pytest.fixture(scope="module")
-def authority() -> KeyPair:
+def authority() -> CertificatePair:
     return make_authority("test", now=datetime.now(UTC), lifetime=DAY)
 
 
 @pytest.fixture
-def trusted_by_the_system(authority: KeyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def trusted_by_the_system(
+    authority: CertificatePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A proxy's certificate is judged by the system's trust store."""
     store = tmp_path / "store.pem"
     store.write_bytes(authority.certificate)
@@ -53,7 +55,7 @@ def trusted_by_the_system(authority: KeyPair, tmp_path: Path, monkeypatch: pytes
 
 
 @contextlib.asynccontextmanager
-async def way(kind: str, authority: KeyPair) -> AsyncIterator[ClusterAccess]:
+async def way(kind: str, authority: CertificatePair) -> AsyncIterator[ClusterAccess]:
     """To a server that answers, on the way named."""
     tls = server_tls(pair_for(authority, "localhost", "127.0.0.1"))
     trusted = Authorization(tls=client_context(ca=authority.certificate))
@@ -89,7 +91,7 @@ async def turns(count: int) -> None:
 @pytest.mark.parametrize("kind", ["plain", "tls", "tunnel", "tls in tls"])
 @pytest.mark.parametrize("how", ["request", "stream"])
 async def test_an_exchange_that_is_cancelled_at_any_moment_leaves_nothing_behind(
-    authority: KeyPair, kind: str, how: str
+    authority: CertificatePair, kind: str, how: str
 ) -> None:
     async with way(kind, authority) as access:
         warm = HttpTransport(access)
@@ -113,7 +115,7 @@ async def test_an_exchange_that_is_cancelled_at_any_moment_leaves_nothing_behind
 @pytest.mark.parametrize("kind", ["plain", "tls", "tunnel", "tls in tls"])
 @pytest.mark.parametrize("how", ["request", "stream"])
 async def test_closing_at_any_moment_ends_what_is_under_way_with_a_clear_error(
-    authority: KeyPair, kind: str, how: str
+    authority: CertificatePair, kind: str, how: str
 ) -> None:
     async with way(kind, authority) as access:
         ends = set()
@@ -130,7 +132,7 @@ async def test_closing_at_any_moment_ends_what_is_under_way_with_a_clear_error(
 
 
 async def test_closing_does_not_wait_for_a_server_that_does_not_answer_the_handshake(
-    authority: KeyPair,
+    authority: CertificatePair,
 ) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -196,7 +198,7 @@ async def test_an_answer_without_a_length_is_not_taken_for_whole_when_the_client
             await request
 
 
-async def test_a_stream_whose_new_credentials_cannot_be_got_is_closed(authority: KeyPair) -> None:
+async def test_a_stream_whose_new_credentials_cannot_be_got_is_closed(authority: CertificatePair) -> None:
     gone = asyncio.Event()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -274,7 +276,9 @@ async def test_a_server_that_closes_at_once_is_no_riddle() -> None:
                     await asyncio.wait_for(exchange(transport, how), 2)
 
 
-async def test_a_connection_that_breaks_under_tls_may_have_carried_its_request(authority: KeyPair) -> None:
+async def test_a_connection_that_breaks_under_tls_may_have_carried_its_request(
+    authority: CertificatePair,
+) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await heard(reader)
         plain: socket.socket = writer.transport.get_extra_info("socket")
@@ -291,7 +295,9 @@ async def test_a_connection_that_breaks_under_tls_may_have_carried_its_request(a
         await transport.close()
 
 
-async def test_a_server_that_refuses_our_certificate_has_not_seen_the_request(authority: KeyPair) -> None:
+async def test_a_server_that_refuses_our_certificate_has_not_seen_the_request(
+    authority: CertificatePair,
+) -> None:
     """In TLS 1.3 the refusal comes after the handshake, when the first request is on its way."""
     tls = server_tls(pair_for(authority, "127.0.0.1"), clients=authority.certificate)
 

@@ -17,7 +17,7 @@ from kapsa.runtime import errors
 from kapsa.runtime.client.auth.access import Authorization, StaticAccess
 from kapsa.runtime.client.auth.tls import client_context
 from kapsa.runtime.client.http.transport import HttpTransport
-from kapsa.runtime.webhooks.certificates import KeyPair, issue, make_authority
+from kapsa.runtime.webhooks.certificates import CertificatePair, issue_certificate, make_authority
 from tests.runtime.client.servers import DAY, client_of, heard, pair_for, server_tls, tunnelling
 
 pytestmark = pytest.mark.each_loop
@@ -41,7 +41,7 @@ async def serving(handler: Handler, *, tls: ssl.SSLContext | None = None) -> Asy
 
 
 @pytest.fixture(scope="module")
-def authority() -> KeyPair:
+def authority() -> CertificatePair:
     return make_authority("test", now=datetime.now(UTC), lifetime=DAY)
 
 
@@ -211,7 +211,7 @@ async def test_a_stream_that_is_cut_raises_a_transport_error() -> None:
 # TLS
 
 
-async def test_a_server_is_trusted_by_its_authority(authority: KeyPair) -> None:
+async def test_a_server_is_trusted_by_its_authority(authority: CertificatePair) -> None:
     tls = server_tls(pair_for(authority, "127.0.0.1"))
     async with serving(echo, tls=tls) as server:
         access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
@@ -219,7 +219,7 @@ async def test_a_server_is_trusted_by_its_authority(authority: KeyPair) -> None:
             assert (await transport.request("GET", "/x")).status == 202
 
 
-async def test_closing_leaves_no_connection_open_that_was_given_up(authority: KeyPair) -> None:
+async def test_closing_leaves_no_connection_open_that_was_given_up(authority: CertificatePair) -> None:
     """A TLS connection that is given up waits for the server's goodbye, which may never come."""
 
     arrived = asyncio.Event()
@@ -264,7 +264,7 @@ def peer_port(connection: socket.socket) -> int | None:
         return None
 
 
-async def test_an_unknown_authority_is_refused_with_a_clear_error(authority: KeyPair) -> None:
+async def test_an_unknown_authority_is_refused_with_a_clear_error(authority: CertificatePair) -> None:
     other = make_authority("other", now=datetime.now(UTC), lifetime=DAY)
     async with serving(echo, tls=server_tls(pair_for(other, "127.0.0.1"))) as server:
         access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
@@ -277,7 +277,7 @@ async def test_an_unknown_authority_is_refused_with_a_clear_error(authority: Key
 
 
 async def test_a_certificate_for_another_name_is_refused_unless_that_name_was_expected(
-    authority: KeyPair,
+    authority: CertificatePair,
 ) -> None:
     tls = server_tls(pair_for(authority, "api.internal"))
     async with serving(echo, tls=tls) as server:
@@ -290,9 +290,9 @@ async def test_a_certificate_for_another_name_is_refused_unless_that_name_was_ex
             assert (await transport.request("GET", "/x")).status == 202
 
 
-async def test_an_expired_certificate_is_told_with_what_to_look_at(authority: KeyPair) -> None:
+async def test_an_expired_certificate_is_told_with_what_to_look_at(authority: CertificatePair) -> None:
     then = datetime.now(UTC) - 2 * DAY
-    expired = issue(authority, ["127.0.0.1"], now=then, lifetime=DAY)
+    expired = issue_certificate(authority, ["127.0.0.1"], now=then, lifetime=DAY)
     async with serving(echo, tls=server_tls(expired)) as server:
         access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
         async with transport_to(server, access=access) as transport:
@@ -300,7 +300,7 @@ async def test_an_expired_certificate_is_told_with_what_to_look_at(authority: Ke
                 await transport.request("GET", "/x")
 
 
-async def test_a_client_certificate_is_shown_to_a_server_that_asks(authority: KeyPair) -> None:
+async def test_a_client_certificate_is_shown_to_a_server_that_asks(authority: CertificatePair) -> None:
     async def who(request: web.Request) -> web.Response:
         assert request.transport is not None
         subject = request.transport.get_extra_info("peercert")["subject"]
@@ -315,7 +315,7 @@ async def test_a_client_certificate_is_shown_to_a_server_that_asks(authority: Ke
             assert (await transport.request("GET", "/x")).body == b"me"
 
 
-def test_a_key_with_a_passphrase_is_refused_rather_than_asked_for(authority: KeyPair) -> None:
+def test_a_key_with_a_passphrase_is_refused_rather_than_asked_for(authority: CertificatePair) -> None:
     from cryptography.hazmat.primitives import serialization
 
     me = pair_for(authority, "me", client=True)
@@ -343,7 +343,9 @@ async def test_requests_go_through_the_proxy_that_the_access_names() -> None:
     assert seen == ["http://cluster.invalid:8080/version"]
 
 
-async def test_tls_goes_through_a_proxy_in_a_tunnel_and_the_name_is_still_checked(authority: KeyPair) -> None:
+async def test_tls_goes_through_a_proxy_in_a_tunnel_and_the_name_is_still_checked(
+    authority: CertificatePair,
+) -> None:
     seen: list[str] = []
     tls = server_tls(pair_for(authority, "api.internal"))
     trusted = Authorization(tls=client_context(ca=authority.certificate))
@@ -364,7 +366,7 @@ async def test_tls_goes_through_a_proxy_in_a_tunnel_and_the_name_is_still_checke
         assert seen == [f"api.internal:{port}", f"10.9.8.7:{port}", f"10.9.8.7:{port}"]
 
 
-async def test_anyone_is_trusted_only_when_that_was_asked_for(authority: KeyPair) -> None:
+async def test_anyone_is_trusted_only_when_that_was_asked_for(authority: CertificatePair) -> None:
     async with serving(echo, tls=server_tls(pair_for(authority, "somewhere"))) as server:
         for insecure in (False, True):
             access = StaticAccess(server, Authorization(tls=client_context(insecure=insecure)))
@@ -389,7 +391,7 @@ async def test_a_forbidden_address_behind_a_name_is_never_connected_to() -> None
 
 
 def test_no_private_key_is_left_on_disk(
-    authority: KeyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    authority: CertificatePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     me = pair_for(authority, "me", client=True)
