@@ -42,6 +42,6 @@ def test_every_public_name_is_on_it(module: ModuleType, generator: ModuleType) -
     assert set(module.__all__) - headings == set()
 
 
-@pytest.mark.parametrize("name", ["EventRecorder", "Lifetimes", "ObjectReference", "WebhookServer"])
+@pytest.mark.parametrize("name", ["EventRecorder", "Lifetimes", "ObjectReference", "WatchScope"])
 def test_what_signatures_and_sentences_speak_of_is_on_it(name: str, generator: ModuleType) -> None:
     assert f"\n### {name}\n" in generator.render()
