@@ -24,10 +24,8 @@ from tests.docs.snippets import FENCE
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "environments"
 SOURCE = ROOT / "src" / "kapsa" / "environments"
-RUNTIME = [
-    ROOT / "src" / "kapsa" / "runtime" / "controller" / name for name in ("context.py", "reconciler.py")
-]
-"""What tells of any controller's resources by events of its own."""
+REPORTING = [SOURCE, ROOT / "src" / "kapsa" / "adapters", ROOT / "src" / "kapsa" / "runtime" / "controller"]
+"""The packages whose reasons reach a condition or an event of an environments resource."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +69,7 @@ SAID_BY_KUBERNETES = {
 
 
 def modules() -> Iterator[ast.Module]:
-    for file in [*SOURCE.rglob("*.py"), *RUNTIME]:
+    for file in (file for package in REPORTING for file in package.rglob("*.py")):
         if "testing" not in file.parts:
             yield ast.parse(file.read_text(encoding="utf-8"))
 
