@@ -8,6 +8,11 @@ from __future__ import annotations
 from kapsa.adapters.http.outgoing import OutgoingHttp
 from kapsa.environments.operator import Outside, make_operator
 from kapsa.environments.settings import Settings
+from kapsa.runtime import Operator
 
-settings = Settings.from_environment()
-operator = make_operator(settings, Outside.of(settings, OutgoingHttp(address_guard=None), address_guard=None))
+
+def operator() -> Operator:
+    """Return the operator, with no guard on the addresses that it connects to."""
+    settings = Settings.from_environment()
+    outside = Outside.of(settings, OutgoingHttp(address_guard=None), address_guard=None)
+    return make_operator(settings, outside)

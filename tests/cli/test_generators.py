@@ -102,7 +102,7 @@ def test_new_writes_a_project_and_says_what_to_do_next(folder: Path) -> None:
         (["crd", "things:ThingSpec"], "has no resource class"),
         (["crd", "things", "--check"], "--check needs"),
         (["crd", "broken"], "Loop.spec.inner: LoopSpec contains itself"),
-        (["rbac", "things:Thing"], "is no Operator"),
+        (["rbac", "things:Thing"], "is not an Operator"),
         (["rbac", "things:operator", "--role", "Role"], "needs a ClusterRole"),
         (["new", "json"], "is taken"),
     ],

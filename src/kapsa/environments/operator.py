@@ -171,5 +171,6 @@ def _webhooks(settings: Settings) -> Webhooks | None:
     )
 
 
-operator = make_operator(Settings.from_environment())
-"""Set up by this process's environment, as `kapsa run` and `kapsa rbac` take it."""
+def operator() -> Operator:
+    """Return the operator configured by this process's environment, as `kapsa run` and `kapsa rbac` load it."""
+    return make_operator(Settings.from_environment())

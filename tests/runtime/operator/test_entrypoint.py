@@ -201,23 +201,39 @@ def test_an_operator_is_found_by_module_or_file(project: Path) -> None:
     assert load_operator("things.py:operator").name == "things"
 
 
+def test_a_function_that_returns_an_operator_is_called_when_it_is_loaded(project: Path) -> None:
+    (project / "factory.py").write_text("import things\n\ndef make():\n    return things.operator\n")
+    assert load_operator("factory:make").name == "things"
+
+
 @pytest.mark.parametrize(
     ("target", "complaint"),
     [
         ("nothing:operator", "no module 'nothing' in .* run this in the folder that holds it"),
-        ("things:nope", "things:nope is no Operator; it has operator"),
-        ("json:operator", "json:operator is no Operator; it has no Operator at all"),
+        ("things:nope", "things:nope is not an Operator or a function that returns one; it has operator"),
+        (
+            "json:operator",
+            "json:operator is not an Operator or a function that returns one; it has no Operator at all",
+        ),
         (":operator", "':operator' names no operator: it is something like myapp:operator"),
         ("nothing.py:operator", "no file nothing.py"),
         ("lost:operator", "lost cannot be imported: ModuleNotFoundError: No module named 'away'"),
         ("broken:operator", r"broken cannot be imported: SyntaxError: .* \(broken.py, line 1\)"),
         ("raising:operator", r"raising cannot be imported: ZeroDivisionError: .* \(raising.py:2\)"),
+        ("factories:broken", r"factories:broken failed: ZeroDivisionError: .* \(factories.py:2\)"),
+        ("factories:empty", "factories:empty is not an Operator or a function that returns one"),
     ],
 )
 def test_a_target_that_names_no_operator_says_what_is_there(
     project: Path, target: str, complaint: str
 ) -> None:
-    for name, text in {"lost": "import away", "broken": "def (", "raising": "one = 1\none / 0"}.items():
+    modules = {
+        "lost": "import away",
+        "broken": "def (",
+        "raising": "one = 1\none / 0",
+        "factories": "def broken():\n    1 / 0\n\ndef empty():\n    return None\n",
+    }
+    for name, text in modules.items():
         (project / f"{name}.py").write_text(text)
     with pytest.raises(OperatorNotFoundError, match=complaint):
         load_operator(target)
@@ -264,9 +280,10 @@ def test_the_command_is_the_program_and_loads_no_more_than_it(
     command = [sys.executable, "-c", "from kapsa.cli import main; main()", "run", "looking:operator"]
     program = subprocess.run([*command, "-n", "shop"], capture_output=True, text=True, check=False)
     assert program.stdout.strip() == "[]"
-    assert program.stderr == "kapsa: looking:operator is no Operator; it has no Operator at all\n", (
+    assert (
         program.stderr
-    )
+        == "kapsa: looking:operator is not an Operator or a function that returns one; it has no Operator at all\n"
+    ), program.stderr
     assert program.returncode == 1
 
 

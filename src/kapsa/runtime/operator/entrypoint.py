@@ -12,8 +12,9 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import NoReturn
 
 from kapsa.runtime.client.client import Client
@@ -33,7 +34,10 @@ class OperatorNotFoundError(Exception):
 
 
 def load_operator(target: str) -> Operator:
-    """The operator that `MODULE:OPERATOR` or `FILE.py:OPERATOR` names; `operator` is the name unless given."""
+    """Return the operator that `MODULE:OPERATOR` or `FILE.py:OPERATOR` names; the name defaults to `operator`.
+
+    The name may be that of an Operator, or of a function without parameters that returns one.
+    """
     module_name, _, attribute = target.partition(":")
     attribute = attribute or "operator"
     folder = Path.cwd()
@@ -59,15 +63,25 @@ def load_operator(target: str) -> Operator:
         ) from None
     except Exception as error:
         raise _broken(module_name, error) from error
-    found = getattr(module, attribute, None)
-    if not isinstance(found, Operator):
+    named = getattr(module, attribute, None)
+    operator = _call(named, module_name, attribute) if isinstance(named, FunctionType) else named
+    if not isinstance(operator, Operator):
         have = [name for name, value in vars(module).items() if isinstance(value, Operator)]
         hint = f"it has {', '.join(have)}" if have else "it has no Operator at all"
-        raise OperatorNotFoundError(f"{module_name}:{attribute} is no Operator; {hint}")
-    return found
+        raise OperatorNotFoundError(
+            f"{module_name}:{attribute} is not an Operator or a function that returns one; {hint}"
+        )
+    return operator
 
 
-def _broken(module: str, error: Exception) -> OperatorNotFoundError:
+def _call(factory: Callable[[], object], module: str, name: str) -> object:
+    try:
+        return factory()
+    except Exception as error:
+        raise _broken(f"{module}:{name}", error, "failed") from error
+
+
+def _broken(module: str, error: Exception, outcome: str = "cannot be imported") -> OperatorNotFoundError:
     """A module that is there and fails when it is imported: what went wrong, and in which of its lines."""
     frames = [
         frame
@@ -76,8 +90,7 @@ def _broken(module: str, error: Exception) -> OperatorNotFoundError:
     ]
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return OperatorNotFoundError(
-        f"{module} cannot be imported: {type(error).__name__}: {error}{where}; "
-        "KAPSA_DEBUG=1 shows the whole traceback"
+        f"{module} {outcome}: {type(error).__name__}: {error}{where}; KAPSA_DEBUG=1 shows the whole traceback"
     )
 
 
@@ -133,7 +146,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Run an operator until SIGTERM or SIGINT; then what runs may finish, and the lease is released.",
     )
     parser.add_argument(
-        "target", metavar="MODULE:OPERATOR", help="Where the operator is, such as myapp:operator."
+        "target",
+        metavar="MODULE:OPERATOR",
+        help="An Operator, or a function that returns one, such as myapp:operator.",
     )
     parser.add_argument(
         *("-n", "--namespace"),
