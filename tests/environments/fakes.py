@@ -13,7 +13,7 @@ from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.ports import (
     BuildProgress,
     BuildRequest,
-    Grant,
+    HostGrant,
     RegistryAccess,
     Rendered,
     RenderRequest,
@@ -179,12 +179,14 @@ class FakeDomains:
         self.issuer: tuple[str, str] | None = None
         self.wildcard: str | None = None
 
-    async def allocate(self, ctx: Context[Environment], environment: Environment, project: Project) -> Grant:
+    async def allocate(
+        self, ctx: Context[Environment], environment: Environment, project: Project
+    ) -> HostGrant:
         host = environment.spec.ingress.host or f"{environment.name}.preview.catalyst.dev"
         holder = self.held.setdefault(host, environment.metadata.uid)
         if holder != environment.metadata.uid:
             raise Refused(f"host {host} is taken by another environment", reason="HostTaken")
-        return Grant(host=host, issuer=self.issuer, wildcard_secret=self.wildcard)
+        return HostGrant(host=host, issuer=self.issuer, wildcard_secret=self.wildcard)
 
     async def release(self, ctx: Context[Environment], uid: str) -> None:
         for host in [host for host, holder in self.held.items() if holder == uid]:

@@ -47,7 +47,8 @@ async def test_everything_that_happens_is_counted(sandbox: Sandbox) -> None:
     assert first['kapsa_builds_total{engine="kpack",result="started"}'] == 2
     assert first['kapsa_registry_verifications_total{result="Verified"}'] >= 1
     assert first['kapsa_domain_allocations_total{result="allocated"}'] == 1
-    for step in ("namespace", "policy", "secrets", "build", "render", "apply", "route", "verify"):
+    steps = ("namespace", "policy", "secrets", "build", "host", "render", "apply", "route", "tls", "verify")
+    for step in steps:
         assert first[f'kapsa_environment_step_duration_seconds_count{{result="done",step="{step}"}}'] >= 1
     assert first['kapsa_environment_step_duration_seconds_count{result="failed",step="build"}'] >= 1
     assert first["kapsa_environment_ready_duration_seconds_count"] >= 3

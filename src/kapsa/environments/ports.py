@@ -19,7 +19,7 @@ __all__ = [
     "BuildRequest",
     "Builds",
     "Domains",
-    "Grant",
+    "HostGrant",
     "Images",
     "ListsRefs",
     "Prober",
@@ -158,7 +158,7 @@ class Images(Protocol):
         ...
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
+class HostGrant(msgspec.Struct, frozen=True, kw_only=True):
     """A host that an environment holds."""
 
     host: str
@@ -171,7 +171,9 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 class Domains(Protocol):
     """Gives out hosts, each to one environment only."""
 
-    async def allocate(self, ctx: Context[Environment], environment: Environment, project: Project) -> Grant:
+    async def allocate(
+        self, ctx: Context[Environment], environment: Environment, project: Project
+    ) -> HostGrant:
         """The host of this environment: the same one every time.
 
         :raises OutsideError: it is taken, reserved, or there is no such pool.

@@ -11,7 +11,7 @@ from kapsa.environments.interests import Interests
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.resources import Environment, Project, Registry
 from kapsa.environments.settings import Settings
-from kapsa.environments.tenancy.namespaces import Claim
+from kapsa.environments.tenancy.namespaces import ClaimedNamespace
 from kapsa.runtime import Context
 
 __all__ = ["Manifest", "Visit"]
@@ -34,7 +34,7 @@ class Visit(msgspec.Struct, kw_only=True):
     """Whether this commit may see secrets."""
     registry: Registry | None = None
     """Where the project's images are, if it names a Registry."""
-    namespace: Claim | None = None
+    namespace: ClaimedNamespace | None = None
     """Its namespace, once that is there."""
     image: str | None = None
     """The image by digest, if the operator knows one."""

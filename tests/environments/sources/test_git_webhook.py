@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from kapsa.devcluster import DevCluster
 from kapsa.environments.resources import KINDS, Project
-from kapsa.environments.sources.git_webhook import BODY_LIMIT, GitWebhook, Verdict
+from kapsa.environments.sources.git_webhook import BODY_LIMIT, GitWebhook, WebhookResponse
 from kapsa.environments.sources.poll_schedule import POLL_REQUESTED
 from kapsa.environments.sources.webhook_server import PATH, GitWebhookServer
 from kapsa.runtime.testing import Harness
@@ -54,7 +54,7 @@ class Receiver:
 
     async def github(
         self, payload: Any = GITHUB, *, event: str = "push", delivery: str = "1", secret: str = SECRET
-    ) -> Verdict:
+    ) -> WebhookResponse:
         body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
         headers = {
@@ -109,7 +109,7 @@ async def test_what_is_not_signed_with_the_secret_does_nothing(
     receiver: Receiver, headers: dict[str, str]
 ) -> None:
     verdict = await receiver.webhook.receive(headers, json.dumps(GITHUB).encode())
-    assert verdict == Verdict(401, "the signature is missing or wrong")
+    assert verdict == WebhookResponse(401, "the signature is missing or wrong")
     assert await receiver.asked() == {}
 
 

@@ -14,7 +14,7 @@ from kapsa.environments.images.retention import ImageRetention
 from kapsa.environments.interests import Interests
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import FINALIZER, OWNER_UID
-from kapsa.environments.objects.builds import COMMIT_INDEX, BegunBuilds, commits_of, waiting_for
+from kapsa.environments.objects.builds import COMMIT_INDEX, EnvironmentBuilds, commits_of, waiting_for
 from kapsa.environments.objects.children import JOB, KPACK_IMAGE, POLICY_KINDS, RENDERED_KINDS, RESOURCE_QUOTA
 from kapsa.environments.objects.copies import CONFIG_MAP, SECRET, Copies
 from kapsa.environments.ports import Builds, Domains, Images, Prober, Renders, ResolvesCommits
@@ -31,8 +31,8 @@ from kapsa.environments.steps.policy import PolicyStep
 from kapsa.environments.steps.render import RenderStep
 from kapsa.environments.steps.route import RouteStep
 from kapsa.environments.steps.secrets import SecretsStep
-from kapsa.environments.steps.step import Failed, Step, Waiting, advance, from_outside, report
-from kapsa.environments.steps.teardown import Deletion
+from kapsa.environments.steps.step import Step, StepFailure, Waiting, advance, from_outside, report
+from kapsa.environments.steps.teardown import Teardown
 from kapsa.environments.steps.tls import TlsStep
 from kapsa.environments.steps.verify import VerifyStep
 from kapsa.environments.tenancy.namespaces import NAMESPACE, owners
@@ -94,16 +94,17 @@ class EnvironmentController(Controller[Environment]):
         self._commits = commits
         self._access = access
         self._copies = Copies()
-        begun, remembered = BegunBuilds(builds, settings, self.metrics), RememberedImages(images)
-        self._deletion = Deletion(settings, domains, begun, ImageRetention(remembered))
+        begun, remembered = EnvironmentBuilds(builds, settings, self.metrics), RememberedImages(images)
+        self._deletion = Teardown(settings, domains, begun, ImageRetention(remembered))
         self._ready_commits: dict[str, str] = {}
+        self._render = RenderStep(renderer, access)
         self.steps: Sequence[Step] = (
             NamespaceStep(),
             PolicyStep(),
             SecretsStep(self._copies),
             BuildStep(builds, remembered, access, begun),
             HostStep(domains),
-            RenderStep(renderer, access),
+            self._render,
             ApplyStep(),
             RouteStep(self._copies),
             TlsStep(),
@@ -161,7 +162,7 @@ class EnvironmentController(Controller[Environment]):
                 commit = ctx.status.commit_sha
             visit = await self._visit(environment, project, commit, ctx)
         except OutsideError as error:
-            return self._stopped(environment, project, ctx, error)
+            return self._stop(ctx, error)
         outcome = await advance(self.steps, visit)
         self._finish(environment, ctx, outcome)
         await _tell_of_failure(environment, ctx)
@@ -246,25 +247,14 @@ class EnvironmentController(Controller[Environment]):
 
     # -- after them --------------------------------------------------------------------------------------------
 
-    def _stopped(
-        self, environment: Environment, project: Project, ctx: Context[Environment], error: OutsideError
-    ) -> Requeue | None:
-        """The repository could not say what the commit is: nothing is done, and what is there stays."""
-        visit = Visit(
-            environment=environment,
-            project=project,
-            ctx=ctx,
-            settings=self.settings,
-            interests=self.interests,
-            metrics=self.metrics,
-            commit="",
-        )
+    def _stop(self, ctx: Context[Environment], error: OutsideError) -> Requeue | None:
+        """Report that the repository did not resolve the commit. No step runs, and what is deployed stays."""
         outcome = from_outside(error)
-        report(visit, next(step for step in self.steps if step.name == "render"), outcome)
+        report(ctx, self._render, outcome)
         return _requeue(outcome, ctx.status.expires_at, ctx.now())
 
     def _finish(
-        self, environment: Environment, ctx: Context[Environment], outcome: Waiting | Failed | None
+        self, environment: Environment, ctx: Context[Environment], outcome: Waiting | StepFailure | None
     ) -> None:
         if outcome is None:
             ctx.status.phase = "Ready"
@@ -313,7 +303,9 @@ def _note_commit(commit: str, environment: Environment, ctx: Context[Environment
     status.expires_at = status.commit_seen_at + ttl.delta if ttl is not None else None
 
 
-def _requeue(outcome: Waiting | Failed | None, expires: datetime | None, now: datetime) -> Requeue | None:
+def _requeue(
+    outcome: Waiting | StepFailure | None, expires: datetime | None, now: datetime
+) -> Requeue | None:
     """When to look again although nothing has changed."""
     due = [outcome.after] if outcome is not None and outcome.after is not None else []
     # One that has passed counts as soon as the commit that is asked for is known.

@@ -36,7 +36,7 @@ from kapsa.environments.resources import (
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.listings import Listing, Listings
 from kapsa.environments.sources.poll_schedule import POLL_REQUESTED, PollSchedule
-from kapsa.environments.sources.previews import ALLOW_MASS_DELETION, Plan, Tracking, plan, track
+from kapsa.environments.sources.previews import ALLOW_MASS_DELETION, PreviewPlan, Tracking, plan, track
 from kapsa.environments.tenancy.namespaces import (
     NAMESPACE,
     ForeignNamespaceError,
@@ -228,7 +228,7 @@ class ProjectController(Controller[Project]):
         here: Mapping[str, Environment],
         listing: Listing | None,
         refused: dict[str, str],
-    ) -> Plan:
+    ) -> PreviewPlan:
         """Have the Environments that the project and its repository call for, and no others of ours.
 
         One that the API server does not take is told of in `refused`, and keeps no other from coming or going.

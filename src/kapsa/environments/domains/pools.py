@@ -24,7 +24,7 @@ from kapsa.environments.domains.choice import (
     kept_choice,
 )
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.ports import Grant
+from kapsa.environments.ports import HostGrant
 from kapsa.environments.resources import Allocation, DomainPool, Environment, IssuerReference, Project
 from kapsa.environments.settings import Settings
 from kapsa.runtime import AlreadyExists, Conflict, Context, to_wire
@@ -51,7 +51,9 @@ class DomainPools:
         # The server decides; the lock only spares this process's environments from refusing each other.
         self._lock = asyncio.Lock()
 
-    async def allocate(self, ctx: Context[Environment], environment: Environment, project: Project) -> Grant:
+    async def allocate(
+        self, ctx: Context[Environment], environment: Environment, project: Project
+    ) -> HostGrant:
         """The host of this environment: the same one every time.
 
         :raises OutsideError: it is taken, reserved or under no domain of ours, or there is no such pool.
@@ -176,14 +178,14 @@ class DomainPools:
     async def _live(self, ctx: Context[Environment]) -> Sequence[DomainPool]:
         return (await ctx.client.list(DomainPool)).items
 
-    def _grant(self, choice: Choice) -> Grant:
+    def _grant(self, choice: Choice) -> HostGrant:
         spec = choice.pool.spec
         issuer = spec.cert_manager.issuer_ref if spec.cert_manager is not None else None
         if issuer is None and self._settings.cluster_issuer:
             issuer = IssuerReference(name=self._settings.cluster_issuer)
         # A wildcard certificate covers one label and no more.
         covered = "." not in choice.host.removesuffix(f".{choice.domain}")
-        return Grant(
+        return HostGrant(
             host=choice.host,
             issuer=(issuer.kind, issuer.name) if issuer is not None else None,
             wildcard_secret=spec.wildcard_secret_name if covered else None,

@@ -11,7 +11,7 @@ from kapsa.adapters.errors import Refused
 from kapsa.environments.domains.routing_rules import annotation_refusal, path_refusal
 from kapsa.environments.resources.environment import EnvironmentIngress
 
-__all__ = ["CERTIFICATE", "HTTP_ROUTE", "INGRESS", "ISSUER_ANNOTATIONS", "Route", "check_ingress"]
+__all__ = ["CERTIFICATE", "HTTP_ROUTE", "INGRESS", "ISSUER_ANNOTATIONS", "HostRoute", "check_ingress"]
 
 INGRESS = "networking.k8s.io/v1/Ingress"
 HTTP_ROUTE = "gateway.networking.k8s.io/v1/HTTPRoute"
@@ -23,7 +23,7 @@ _OURS = ("cert-manager.io/", "acme.cert-manager.io/", "catalyst.dev/", "kubernet
 """Who issues the certificate, and which controller it is for, is said elsewhere."""
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True):
+class HostRoute(msgspec.Struct, frozen=True, kw_only=True):
     """One host, and where its requests go."""
 
     name: str

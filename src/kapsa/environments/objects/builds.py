@@ -19,7 +19,15 @@ from kapsa.environments.tenancy.namespaces import owners
 from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import Cache, Context, StoredObject
 
-__all__ = ["BUILD", "BUILT_COMMIT", "COMMIT_INDEX", "BegunBuilds", "commits_of", "engine_of", "waiting_for"]
+__all__ = [
+    "BUILD",
+    "BUILT_COMMIT",
+    "COMMIT_INDEX",
+    "EnvironmentBuilds",
+    "commits_of",
+    "engine_of",
+    "waiting_for",
+]
 
 BUILD = "catalyst.dev/build"
 """A label of a build's objects: the name of the build, which stands for the image that it makes."""
@@ -55,7 +63,7 @@ def engine_of(build: Manifest) -> str:
     return engine
 
 
-class BegunBuilds:
+class EnvironmentBuilds:
     """The builds that an environment owns, in the namespace of builds."""
 
     def __init__(self, builds: Builds, settings: Settings, metrics: EnvironmentMetrics) -> None:

@@ -129,7 +129,7 @@ class Failure(Part):
     """The one cause that keeps it from being ready. It is bounded and holds no secret."""
 
     step: str
-    """The step that failed: namespace, policy, secrets, build, render, apply, route or verify."""
+    """The step that failed: namespace, policy, secrets, build, host, render, apply, route, tls or verify."""
     reason: str
     """Why, as one word for programs."""
     object: str = ""

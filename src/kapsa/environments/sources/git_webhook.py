@@ -20,7 +20,7 @@ from kapsa.environments.resources import Project
 from kapsa.environments.sources.poll_schedule import POLL_REQUESTED
 from kapsa.runtime import Client, ClientError
 
-__all__ = ["GitWebhook", "Verdict"]
+__all__ = ["GitWebhook", "WebhookResponse"]
 
 _log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ _GITHUB_EVENTS = {"push", "pull_request", "create", "delete", "ping"}
 _SEEN_LIMIT = 1000
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class WebhookResponse(msgspec.Struct, frozen=True):
     """What is answered."""
 
     status: int
@@ -48,30 +48,30 @@ class GitWebhook:
         self._secret = secret.encode()
         self._seen: dict[str, None] = {}
 
-    async def receive(self, headers: Mapping[str, str], body: bytes) -> Verdict:
+    async def receive(self, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         """Judge one request, and ask for polls if it is what it claims to be."""
         given = {name.lower(): value for name, value in headers.items()}
         if len(body) > BODY_LIMIT:
-            return Verdict(413, "too large")
+            return WebhookResponse(413, "too large")
         if not self._is_signed(given, body):
-            return Verdict(401, "the signature is missing or wrong")
+            return WebhookResponse(401, "the signature is missing or wrong")
         delivery = given.get("x-github-delivery") or given.get("x-gitlab-event-uuid") or ""
         if delivery in self._seen:
-            return Verdict(202, "seen before")
+            return WebhookResponse(202, "seen before")
         if given.get("x-github-event") == "ping":
-            return Verdict(200, "pong")
+            return WebhookResponse(200, "pong")
         if (event := given.get("x-github-event")) is not None and event not in _GITHUB_EVENTS:
-            return Verdict(202, "not about commits")
+            return WebhookResponse(202, "not about commits")
         try:
             payload = msgspec.json.decode(body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return Verdict(400, "not JSON")
+            return WebhookResponse(400, "not JSON")
         addresses = {address for url in _urls(payload) if (address := _address(url)) is not None}
         if not addresses:
-            return Verdict(400, "it names no repository")
+            return WebhookResponse(400, "it names no repository")
         polled = await self._ask(addresses, delivery or hashlib.sha256(body).hexdigest())
         self._remember(delivery)  # only now: one that was not answered is sent again
-        return Verdict(202, f"{polled} projects are looked at", polled)
+        return WebhookResponse(202, f"{polled} projects are looked at", polled)
 
     def _is_signed(self, headers: Mapping[str, str], body: bytes) -> bool:
         signature = headers.get("x-hub-signature-256", "")

@@ -21,7 +21,7 @@ from kapsa.adapters.git.command import Refs
 from kapsa.environments.names import sanitize
 from kapsa.environments.resources import PreviewEnvironments, Project, QueuedPreview, TrackedBranch
 
-__all__ = ["ALLOW_MASS_DELETION", "Plan", "Tracking", "matches", "plan", "preview_name", "track"]
+__all__ = ["ALLOW_MASS_DELETION", "PreviewPlan", "Tracking", "matches", "plan", "preview_name", "track"]
 
 ALLOW_MASS_DELETION = "catalyst.dev/allow-mass-deletion"
 """An annotation of a Project, "true" while any number of its previews may go at once."""
@@ -41,7 +41,7 @@ class Tracking(msgspec.Struct, frozen=True, kw_only=True):
     """Previews that would go if fewer went at once."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class PreviewPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Which previews are to be there now."""
 
     active: Sequence[TrackedBranch]
@@ -107,7 +107,7 @@ def track(
 
 def plan(
     project: Project, tracked: Sequence[TrackedBranch], existing: Collection[str], *, now: datetime
-) -> Plan:
+) -> PreviewPlan:
     """Which of the tracked branches have a preview now. Those that have one keep their place."""
     previews = project.spec.preview_environments
     chosen = tracked if previews.enabled else ()  # also while the repository cannot be listed
@@ -119,7 +119,7 @@ def plan(
         for place, each in enumerate(alive[room:], start=1)
     ]
     expiries = [each.seen_at + previews.ttl.delta for each in alive]
-    return Plan(active=alive[:room], queue=queue, next_expiry=min(expiries, default=None))
+    return PreviewPlan(active=alive[:room], queue=queue, next_expiry=min(expiries, default=None))
 
 
 def _chosen(project: Project, refs: Refs, known: Tracking, now: datetime) -> list[TrackedBranch]:

@@ -16,7 +16,7 @@ from kapsa.environments.objects.copies import copied_secrets
 from kapsa.environments.objects.pods import trouble_of
 from kapsa.environments.resources import Rollout
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.step import Done, Failed, Outcome, Waiting, is_refusal
+from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting, is_refusal
 from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import ApiError, Invalid
 
@@ -120,11 +120,11 @@ def _time_left(visit: Visit) -> float:
     return (deadline - visit.ctx.now()).total_seconds()
 
 
-async def _unhealthy(visit: Visit, found: Manifest, why: Health) -> Failed:
+async def _unhealthy(visit: Visit, found: Manifest, why: Health) -> StepFailure:
     trouble = await trouble_of(visit.ctx.client, found, secrets=await copied_secrets(visit))
     message = f"{shown(found)}: {why.message or why.reason}"
     quota = _OVER_QUOTA in why.message
-    return Failed(
+    return StepFailure(
         reason="QuotaExceeded" if quota else why.reason or "Unhealthy",
         message=f"{message} ({trouble.message})" if trouble.message else message,
         object=shown(found),
@@ -134,10 +134,10 @@ async def _unhealthy(visit: Visit, found: Manifest, why: Health) -> Failed:
     )
 
 
-def _rejected(manifest: Manifest, error: ApiError) -> Failed:
+def _rejected(manifest: Manifest, error: ApiError) -> StepFailure:
     text = error.message
     quota = _OVER_QUOTA in text
-    return Failed(
+    return StepFailure(
         reason="QuotaExceeded" if quota else "Rejected",
         message=f"{shown(manifest)} was not accepted: {text}",
         object=shown(manifest),

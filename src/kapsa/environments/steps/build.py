@@ -19,12 +19,12 @@ from kapsa.environments.images.registry_access import access_to
 from kapsa.environments.images.registry_images import RememberedImages
 from kapsa.environments.images.retention import remember_image
 from kapsa.environments.names import APPROVED_COMMIT, MANAGED_BY, OPERATOR, OWNER_UID
-from kapsa.environments.objects.builds import BegunBuilds, engine_of
+from kapsa.environments.objects.builds import EnvironmentBuilds, engine_of
 from kapsa.environments.objects.children import JOB, KPACK_IMAGE, shown
 from kapsa.environments.ports import BuildProgress, BuildRequest, Builds, RegistryAccess
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.repository_access import RepositoryAccess
-from kapsa.environments.steps.step import Done, Failed, Outcome, Waiting
+from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting
 from kapsa.environments.tenancy.namespaces import NAMESPACE
 from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import AlreadyExists, ClientError, Forbidden, Invalid, UnknownKind
@@ -42,7 +42,7 @@ class BuildStep:
     phase: ClassVar[Phase] = "Building"
 
     def __init__(
-        self, builds: Builds, images: RememberedImages, access: RepositoryAccess, begun: BegunBuilds
+        self, builds: Builds, images: RememberedImages, access: RepositoryAccess, begun: EnvironmentBuilds
     ) -> None:
         self._builds = builds
         self._images = images
@@ -55,7 +55,7 @@ class BuildStep:
         if wanted is None:
             return self._without_registry(visit)
         if wanted.name is not None and visit.registry is None:
-            return Failed(
+            return StepFailure(
                 reason="RegistryMissing",
                 message=f"there is no Registry {wanted.name}",
                 object=f"Registry {wanted.name}",
@@ -79,7 +79,7 @@ class BuildStep:
 
     def _without_registry(self, visit: Visit) -> Outcome:
         if visit.project.spec.deployment.type == "image":
-            return Failed(
+            return StepFailure(
                 reason="NoImage",
                 message="the project deploys an image and does not say which",
                 hint="Set registry.imageRepository of the project.",
@@ -130,14 +130,14 @@ class BuildStep:
             try:
                 await visit.ctx.apply(each, owner=False)
             except UnknownKind as error:
-                return Failed(
+                return StepFailure(
                     reason="BuilderMissing",
                     message=str(error),
                     object=shown(each),
                     hint="Have an administrator install kpack, or choose another build.strategy for the project.",
                 )
             except (Invalid, Forbidden) as error:
-                return Failed(
+                return StepFailure(
                     reason="BuildRejected",
                     message=f"{shown(each)} was not accepted: {error}",
                     object=shown(each),
@@ -162,7 +162,7 @@ class BuildStep:
         own = found["metadata"]["labels"].get(OWNER_UID) == visit.environment.metadata.uid
         if own and not _told(visit, "BuildFailed"):
             visit.metrics.builds.labels(engine_of(found), "failed").inc()
-        return Failed(
+        return StepFailure(
             reason="BuildFailed",
             message=f"commit {visit.commit[:12]} could not be built: {progress.message}",
             object=shown(found),

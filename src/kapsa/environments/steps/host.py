@@ -16,7 +16,7 @@ __all__ = ["HostStep"]
 class HostStep:
     """Needs the project's domain. Writes the host's allocation into its DomainPool."""
 
-    name: ClassVar[str] = "route"
+    name: ClassVar[str] = "host"
     condition: ClassVar[str] = "IngressReady"
     phase: ClassVar[Phase] = "Deploying"
 

@@ -15,7 +15,7 @@ from kapsa.environments.names import (
     namespace_name,
 )
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.step import Done, Failed, Outcome, Waiting
+from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting
 from kapsa.environments.tenancy.namespaces import (
     NAMESPACE,
     ForeignNamespaceError,
@@ -50,7 +50,7 @@ class NamespaceStep:
                 visit.ctx, name, labels=labels, annotations={BRANCH: branch} if branch else {}
             )
         except ForeignNamespaceError as error:
-            return Failed(
+            return StepFailure(
                 reason=error.reason,
                 message=str(error),
                 object=f"Namespace {name}",

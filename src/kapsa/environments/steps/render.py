@@ -13,7 +13,7 @@ from kapsa.environments.ports import RenderRequest, Renders
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.steps.secrets import env_from, pull_secret_name
-from kapsa.environments.steps.step import Done, Failed, Outcome
+from kapsa.environments.steps.step import Done, Outcome, StepFailure
 from kapsa.environments.visit import Manifest, Visit
 
 __all__ = ["RenderStep", "asleep"]
@@ -56,7 +56,7 @@ class RenderStep:
         return Done(f"{len(rendered)} objects of commit {visit.commit[:12]}")
 
 
-def _refusal(visit: Visit, rendered: Iterable[Manifest]) -> Failed | None:
+def _refusal(visit: Visit, rendered: Iterable[Manifest]) -> StepFailure | None:
     """What must not be applied although the renderer let it pass: kinds that are not pruned, names that are taken."""
     seen: set[tuple[str, str]] = set()
     for each in rendered:
@@ -69,7 +69,7 @@ def _refusal(visit: Visit, rendered: Iterable[Manifest]) -> Failed | None:
         elif _is_taken(visit, *place):
             why = KEPT_BY_OPERATOR
         if why:
-            return Failed(
+            return StepFailure(
                 reason="ObjectRefused",
                 message=f"{shown(each)}: {why}",
                 object=shown(each),

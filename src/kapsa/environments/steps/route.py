@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from kapsa.adapters.errors import Refused
-from kapsa.environments.domains.routes import HTTP_ROUTE, INGRESS, Route, check_ingress
+from kapsa.environments.domains.routes import HTTP_ROUTE, INGRESS, HostRoute, check_ingress
 from kapsa.environments.names import MANAGED_BY, OPERATOR
 from kapsa.environments.objects.children import marked, shown
 from kapsa.environments.objects.copies import SECRET, Copies, Copy, MissingSourceError
 from kapsa.environments.objects.reserved_names import ROUTE, TLS_SECRET, WILDCARD_SECRET
 from kapsa.environments.resources import ServiceTarget
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.step import Done, Failed, Outcome
+from kapsa.environments.steps.step import Done, Outcome, StepFailure
 from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import BadRequest, Forbidden, Invalid, UnknownKind
 
@@ -38,14 +38,14 @@ class RouteStep:
         try:
             check_ingress(visit.environment.spec.ingress, host=visit.host, namespace=visit.place)
         except Refused as refusal:
-            return Failed(reason=refusal.reason, message=str(refusal), hint=refusal.hint, after=None)
+            return StepFailure(reason=refusal.reason, message=str(refusal), hint=refusal.hint, after=None)
         if (rendered := rendered_route(visit)) is not None:
             await self._remove(visit)
             scheme = "https" if _covers_tls(rendered, visit.host) else "http"
             _tell(visit, [f"{scheme}://{visit.host}"])
             return Done(f"{shown(rendered)} of the project itself leads to it", reason="RenderedRoute")
         target = _target(visit)
-        if isinstance(target, Failed):
+        if isinstance(target, StepFailure):
             return target
         return await self._write(visit, *target)
 
@@ -53,7 +53,7 @@ class RouteStep:
         try:
             secret, issuer = await self._certificate(visit)
         except MissingSourceError as error:
-            return Failed(
+            return StepFailure(
                 reason="WildcardMissing",
                 message=f"the DomainPool's wildcard certificate: {error}",
                 object=f"Secret {error.copy.name}",
@@ -62,7 +62,7 @@ class RouteStep:
             )
         assert visit.host is not None
         wanted, settings = visit.environment.spec.ingress, visit.settings
-        route = Route(
+        route = HostRoute(
             name=ROUTE,
             host=visit.host,
             service=service,
@@ -79,7 +79,7 @@ class RouteStep:
         try:
             made = await visit.ctx.apply(marked(visit, route.manifest(), {MANAGED_BY: OPERATOR}), owner=False)
         except (Invalid, Forbidden, BadRequest, UnknownKind) as error:
-            return Failed(
+            return StepFailure(
                 reason="Rejected",
                 message=f"the {route.kind} was not accepted: {error}",
                 object=f"{route.kind} {ROUTE}",
@@ -142,7 +142,7 @@ def _covers_tls(ingress: Manifest, host: str) -> bool:
     return any(host in (each.get("hosts") or ()) for each in ingress["spec"].get("tls") or ())
 
 
-def _target(visit: Visit) -> tuple[str, int] | Failed:
+def _target(visit: Visit) -> tuple[str, int] | StepFailure:
     """The Service and the port that requests go to."""
     wanted = visit.project.spec.deployment.service or ServiceTarget()
     services = [
@@ -162,7 +162,7 @@ def _is_reachable(service: Manifest) -> bool:
     return spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName"
 
 
-def _no_target(name: str, services: Sequence[Manifest]) -> Failed:
+def _no_target(name: str, services: Sequence[Manifest]) -> StepFailure:
     names = ", ".join(each["metadata"]["name"] for each in services)
     if name:
         message = f"there is no Service {name} among those that are deployed ({names or 'none'})"
@@ -170,7 +170,7 @@ def _no_target(name: str, services: Sequence[Manifest]) -> Failed:
         message = f"there are several Services: {names}"
     else:
         message = "no Service is deployed that requests could go to"
-    return Failed(
+    return StepFailure(
         reason="ServiceUnclear",
         message=message,
         hint="Name one in deployment.service of the project, or set ingress.enabled to false.",
@@ -178,12 +178,12 @@ def _no_target(name: str, services: Sequence[Manifest]) -> Failed:
     )
 
 
-def _accepted(route: Manifest) -> Failed | None:
+def _accepted(route: Manifest) -> StepFailure | None:
     """What a Gateway says against the route, if anything."""
     for parent in (route.get("status") or {}).get("parents") or ():
         for condition in parent.get("conditions") or ():
             if condition.get("type") in ("Accepted", "ResolvedRefs") and condition.get("status") == "False":
-                return Failed(
+                return StepFailure(
                     reason="RouteNotAccepted",
                     message=f"the Gateway says: {condition.get('message') or condition.get('reason', '')}",
                     object=f"HTTPRoute {ROUTE}",

@@ -15,7 +15,7 @@ from kapsa.environments.objects.copies import CONFIG_MAP, SECRET, Copies, Copy, 
 from kapsa.environments.objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
 from kapsa.environments.resources import Registry
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.steps.step import Done, Failed, Outcome
+from kapsa.environments.steps.step import Done, Outcome, StepFailure
 from kapsa.environments.visit import Manifest, Visit
 
 __all__ = ["SecretsStep", "env_from", "pull_secret_name"]
@@ -39,7 +39,7 @@ class SecretsStep:
             await self._copies.keep(visit, wanted, ("project", "environment", "registry"))
         except MissingSourceError as error:
             kind = error.copy.kind.rpartition("/")[2]
-            return Failed(
+            return StepFailure(
                 reason=f"{kind}Missing",
                 message=str(error),
                 object=f"{kind} {error.copy.name}",
@@ -75,7 +75,7 @@ def pull_secret_name(visit: Visit) -> str:
     return pull.name if registry.spec.auth is not None and visit.trusted else ""
 
 
-def _refusal(wanted: Sequence[Copy]) -> Failed | None:
+def _refusal(wanted: Sequence[Copy]) -> StepFailure | None:
     """What must not be copied, since something else has that name: the two would take turns for ever."""
     targets = Counter((copy.kind, copy.target_name) for copy in wanted)
     for copy in wanted:
@@ -83,7 +83,7 @@ def _refusal(wanted: Sequence[Copy]) -> Failed | None:
         if place not in RESERVED and (targets[place] == 1 or copy.origin == "registry"):
             continue
         shown = f"{copy.kind.rpartition('/')[2]} {copy.name}"
-        return Failed(
+        return StepFailure(
             reason="ObjectRefused",
             message=f"{shown} of namespace {copy.namespace} can't be copied: {KEPT_BY_OPERATOR}",
             object=shown,

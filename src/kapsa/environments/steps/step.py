@@ -1,8 +1,8 @@
-"""A step on the way to a ready environment: what it is given, what it may answer, and how steps follow each other.
+"""A step on the way to a ready environment, the outcomes it may have, and the order in which steps run.
 
-A step is asked again and again with the same state, and does only what is still to be done. It answers `Done`, `Waiting`
-(a watch tells when it is worth asking again) or `Failed`. Whatever is not done stops the steps after it and leaves what the
-steps before it have made alone: a build that fails keeps the version serving that is there.
+A step runs again and again on the same state and does only what is left to do. It returns `Done`, `Waiting` (a watch triggers the
+next run) or `StepFailure`. A step that is not done stops the steps after it and leaves the work of earlier steps alone: when a
+build fails, the previous version keeps serving.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import msgspec
 
 from kapsa.adapters.errors import OutsideError
 from kapsa.adapters.redaction import printable, redact
-from kapsa.environments.resources import Failure
+from kapsa.environments.resources import Environment, Failure
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.visit import Visit
-from kapsa.runtime import ApiError, BadRequest, Forbidden, Invalid, TooLarge
+from kapsa.runtime import ApiError, BadRequest, Context, Forbidden, Invalid, TooLarge
 
 __all__ = [
     "Done",
-    "Failed",
     "Outcome",
     "Step",
+    "StepFailure",
     "Waiting",
     "advance",
     "from_outside",
@@ -38,73 +38,76 @@ _MESSAGE_LIMIT, _LOG_LIMIT, _HINT_LIMIT, _OBJECT_LIMIT = 2048, 8192, 1024, 512
 
 
 class Done(msgspec.Struct, frozen=True):
-    """Nothing is left to do."""
+    """A step with nothing left to do."""
 
+    result: ClassVar[str] = "done"
     message: str = ""
     reason: str = "Done"
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """Something is under way. A watch tells when it has got further."""
+    """A step that waits for something under way. A watch triggers the next run."""
 
+    result: ClassVar[str] = "waiting"
     message: str
-    """What is waited for."""
+    """The thing waited for."""
     reason: str = "Waiting"
     after: float | None = None
-    """Seconds until a look is worth while although no watch said anything, such as at a deadline."""
+    """Seconds until the next run if no watch triggers one earlier, for instance at a deadline."""
 
 
-class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """It did not work, and waiting alone does not help."""
+class StepFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that failed, where waiting alone does not help."""
 
+    result: ClassVar[str] = "failed"
     reason: str
-    """Why, as one word for programs."""
+    """The cause as one word, for programs."""
     message: str
-    """Why, for people."""
+    """The cause in a sentence, for people."""
     object: str = ""
-    """What it is about, such as Deployment web."""
+    """The object that failed, such as Deployment web."""
     log_tail: str = ""
-    """The last lines of the log that tells more."""
+    """The last lines of the log that explains the failure."""
     hint: str = ""
-    """What to do about it."""
+    """The action that resolves it."""
     after: float | None = RETRY_SECONDS
-    """Seconds until it is tried again; None if only a change can help."""
+    """Seconds until the next attempt; None if only a change can help."""
 
 
-Outcome: TypeAlias = Done | Waiting | Failed
+Outcome: TypeAlias = Done | Waiting | StepFailure
 
 
 class Step(Protocol):
-    """One step. Its class says what it needs and what it writes."""
+    """One step. The docstring of its class lists its inputs and what it writes."""
 
     name: ClassVar[str]
-    """In the status, metrics and logs."""
+    """The name in the status, metrics and logs. No two steps share one."""
     condition: ClassVar[str]
-    """The condition of the Environment that it decides; several steps may share one."""
+    """The condition of the Environment that the step sets; several steps may share one."""
     phase: ClassVar[Phase]
-    """The phase of an environment that is at this step."""
+    """The phase of an environment that stops at this step."""
 
     async def run(self, visit: Visit) -> Outcome:
-        """Do what is still to be done."""
+        """Do what is left to do."""
         ...
 
 
-async def advance(steps: Sequence[Step], visit: Visit) -> Waiting | Failed | None:
-    """Go through the steps up to the first that is not done, and say in the status how far it got.
+async def advance(steps: Sequence[Step], visit: Visit) -> Waiting | StepFailure | None:
+    """Run the steps up to the first that is not done, and report the progress in the status.
 
-    Returns what stopped it; None if nothing did.
+    Returns the outcome that stopped the run; None if all steps are done.
     """
     for number, step in enumerate(steps):
         try:
             outcome = await _timed(step, visit)
         except ApiError as error:
-            # A word about trouble that lasts; trouble that passes is no news about what is ready.
+            # A short outage of the API server says nothing about an environment that is ready.
             if error.retryable and not visit.environment.status.is_true("Ready"):
-                message = f"the API server does not answer as it should: {error}"
-                report(visit, step, Waiting(message=message, reason="ApiServerTrouble"))
+                message = f"a request to the API server failed and will be retried: {error}"
+                report(visit.ctx, step, Waiting(message=message, reason="ApiServerTrouble"))
             raise
         if not isinstance(outcome, Done):
-            report(visit, step, outcome)
+            report(visit.ctx, step, outcome)
             return outcome
         if all(later.condition != step.condition for later in steps[number + 1 :]):
             visit.ctx.condition(step.condition, True, reason=outcome.reason, message=_safe(outcome.message))
@@ -117,7 +120,7 @@ async def _timed(step: Step, visit: Visit) -> Outcome:
     result = "error"
     try:
         outcome = await _run(step, visit)
-        result = type(outcome).__name__.lower()
+        result = outcome.result
     finally:
         visit.metrics.step_seconds.labels(step.name, result).observe(time.perf_counter() - started)
     return outcome
@@ -131,35 +134,34 @@ async def _run(step: Step, visit: Visit) -> Outcome:
     except ApiError as error:
         if not is_refusal(error):
             raise
-        return Failed(
+        return StepFailure(
             reason="Rejected",
-            message=f"the API server refuses what this step needs: {error}",
-            hint="Change what it names in the project or the environment; rights and policies of the cluster are an "
-            "administrator's to change.",
+            message=f"the API server rejected a request of this step: {error}",
+            hint="Change the field that the message names in the Project or the Environment. If a right or a policy "
+            "of the cluster is the cause, ask an administrator to change it.",
         )
 
 
 def is_refusal(error: ApiError) -> bool:
-    """Whether the API server will go on refusing the same object until somebody changes something.
+    """Return whether the API server will reject the same object again until it or a policy changes.
 
-    A namespace on its way out refuses, too, which passes. And what has fields of a wrong type, or fields that do not
-    exist, is answered as if the server had failed.
+    A namespace that is being deleted also rejects objects, but only for a while. An object with unknown fields, or fields of
+    a wrong type, is answered with code 500.
     """
     if any(cause.reason == "NamespaceTerminating" for cause in error.causes):
         return False
     return isinstance(error, _REFUSALS) or (error.code == 500 and _WRONG_TYPE in error.message)
 
 
-def from_outside(error: OutsideError) -> Waiting | Failed:
-    """What becomes of trouble with a system outside: it is waited out if that can help."""
+def from_outside(error: OutsideError) -> Waiting | StepFailure:
+    """Return the outcome for an error of a system outside the cluster: waiting if a retry can help, else a failure."""
     if error.retryable:
         return Waiting(message=str(error), reason=error.reason, after=error.retry_after or RETRY_SECONDS / 2)
-    return Failed(reason=error.reason, message=str(error), hint=error.hint)
+    return StepFailure(reason=error.reason, message=str(error), hint=error.hint)
 
 
-def report(visit: Visit, step: Step, outcome: Waiting | Failed) -> None:
-    """Say in the status what stopped the environment."""
-    ctx = visit.ctx
+def report(ctx: Context[Environment], step: Step, outcome: Waiting | StepFailure) -> None:
+    """Write to the status the outcome that stopped the environment."""
     message = _safe(outcome.message)
     ctx.condition(step.condition, False, reason=outcome.reason, message=message)
     ctx.condition("Ready", False, reason=outcome.reason, message=f"{step.name}: {message}")
@@ -179,6 +181,6 @@ def report(visit: Visit, step: Step, outcome: Waiting | Failed) -> None:
 
 
 def _safe(text: str, limit: int = _MESSAGE_LIMIT) -> str:
-    """Text that may stand in the status: bounded, printable, without what looks like a secret."""
+    """Return the text fit for the status: bounded, printable, and with anything that looks like a secret redacted."""
     clean = redact(printable(text))
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"

@@ -6,21 +6,21 @@ from collections.abc import Iterable
 
 from kapsa.environments.images.retention import ImageRetention
 from kapsa.environments.names import OWNER_UID
-from kapsa.environments.objects.builds import BegunBuilds
+from kapsa.environments.objects.builds import EnvironmentBuilds
 from kapsa.environments.ports import Domains
 from kapsa.environments.resources import Environment
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.namespaces import NAMESPACE, release
 from kapsa.runtime import Context, Requeue
 
-__all__ = ["Deletion"]
+__all__ = ["Teardown"]
 
 
-class Deletion:
+class Teardown:
     """Takes an environment down: its builds, its namespace, its host, and its images if they are to go."""
 
     def __init__(
-        self, settings: Settings, domains: Domains, begun: BegunBuilds, images: ImageRetention
+        self, settings: Settings, domains: Domains, begun: EnvironmentBuilds, images: ImageRetention
     ) -> None:
         self._settings = settings
         self._domains = domains

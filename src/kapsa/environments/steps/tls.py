@@ -10,7 +10,7 @@ from kapsa.environments.objects.copies import SECRET
 from kapsa.environments.objects.reserved_names import ROUTE, WILDCARD_SECRET
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.route import rendered_route
-from kapsa.environments.steps.step import Done, Failed, Outcome, Waiting
+from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting
 from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import UnknownKind, kind_of
 
@@ -20,7 +20,7 @@ __all__ = ["TlsStep"]
 class TlsStep:
     """Needs the route. Writes nothing: cert-manager makes the Certificate from the Ingress."""
 
-    name: ClassVar[str] = "route"
+    name: ClassVar[str] = "tls"
     condition: ClassVar[str] = "TLSReady"
     phase: ClassVar[Phase] = "Deploying"
 
@@ -70,7 +70,7 @@ def _given(visit: Visit, name: str) -> Outcome:
     """A Secret that somebody else fills."""
     visit.interests.note(visit.ctx.key, SECRET, name, namespace=visit.place)
     if visit.ctx.get(SECRET, name, namespace=visit.place) is None:
-        return Failed(
+        return StepFailure(
             reason="CertificateMissing",
             message=f"there is no Secret {name} with a certificate, and no issuer that would make it",
             object=f"Secret {name}",

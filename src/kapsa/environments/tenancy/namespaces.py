@@ -18,7 +18,7 @@ from kapsa.runtime import AlreadyExists, Context, NotFound, StoredObject
 
 __all__ = [
     "NAMESPACE",
-    "Claim",
+    "ClaimedNamespace",
     "ForeignNamespaceError",
     "NamespaceChangingError",
     "claim",
@@ -42,7 +42,7 @@ class NamespaceChangingError(Exception):
     reason = "NamespaceTerminating"
 
 
-class Claim(msgspec.Struct, frozen=True):
+class ClaimedNamespace(msgspec.Struct, frozen=True):
     """A namespace that is ours."""
 
     name: str
@@ -51,7 +51,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 async def claim(
     ctx: Context[Any], name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
-) -> Claim:
+) -> ClaimedNamespace:
     """Have the namespace, with these labels and annotations and the marks of its owner; the status remembers it.
 
     :raises ForeignNamespaceError: it exists and is not ours.
@@ -72,7 +72,7 @@ async def claim(
         raise NamespaceChangingError(f"namespace {name} is being deleted; it is made again once it is gone")
     await _correct(ctx, live, wanted)
     ctx.status.namespace = NamespaceStatus(name=name, uid=live["metadata"]["uid"])
-    return Claim(name, live["metadata"]["uid"])
+    return ClaimedNamespace(name, live["metadata"]["uid"])
 
 
 async def release(ctx: Context[Any], name: str) -> str:
