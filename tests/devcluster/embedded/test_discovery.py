@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from kapsa.devcluster.embedded.custom.resources import resources_of
-from kapsa.devcluster.embedded.documents.discovery import DiscoveryDocuments, version_priority
+from kapsa.devcluster.embedded.documents.discovery import DiscoveryDocuments
 from kapsa.devcluster.embedded.documents.router import Documents
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import Registry
+from kapsa.devcluster.embedded.kinds.versions import version_priority
 from kapsa.devcluster.wire.exchange import Reply, Request
 from kapsa.devcluster.wire.status_errors import ApiError, PlainError
 

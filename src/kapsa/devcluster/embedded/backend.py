@@ -8,6 +8,7 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kapsa.devcluster.clock import Clock, SystemClock
+from kapsa.devcluster.embedded.codec.canonical import timestamp
 from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
@@ -15,7 +16,6 @@ from kapsa.devcluster.embedded.storage.store import Change, Collection, Store
 from kapsa.devcluster.embedded.strategies.builtin.addresses import Addresses
 from kapsa.devcluster.embedded.strategies.catalog import strategy_for
 from kapsa.devcluster.embedded.strategies.strategy import Strategy
-from kapsa.devcluster.embedded.verbs.metadata import timestamp
 from kapsa.devcluster.wire.exchange import Reply, UserInfo
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from kapsa.devcluster.embedded.bootstrap import bootstrap
 from kapsa.devcluster.embedded.codec.go_yaml import TOO_DEEP
 from kapsa.devcluster.embedded.custom.resources import CustomResources
 from kapsa.devcluster.embedded.documents.router import Documents
-from kapsa.devcluster.embedded.endpoints.resources import ResourceRequest, verb_of
+from kapsa.devcluster.embedded.endpoints.resources import ResourceRequest
 from kapsa.devcluster.embedded.verbs.client import Verbs
 from kapsa.devcluster.faults.gate import FaultGate
 from kapsa.devcluster.faults.plan import FaultPlan
@@ -82,7 +82,7 @@ class Server:
         route = routes.parse(request.path)
         if route is None:
             return self._documents.answer(request)
-        verb = verb_of(request, route)
+        verb = routes.verb_of(request, route)
         if self.faults is None:
             return await self._serve(request, route, verb)
         return await self._gate.serve(request, route, verb, self._serve)

@@ -7,12 +7,12 @@ from typing import Protocol
 
 import msgspec
 
-from kapsa.devcluster.embedded.verbs.watch import json_frame
 from kapsa.devcluster.faults.plan import Answer, Compact, Crash, Delay, Drop, FaultPlan, Freeze, Target
 from kapsa.devcluster.faults.streams import faulty_stream
 from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request
 from kapsa.devcluster.wire.routes import Route
 from kapsa.devcluster.wire.status_errors import MODIFIED, ApiError, PlainError, expired
+from kapsa.devcluster.wire.watch_events import error_event
 
 __all__ = ["FaultGate"]
 
@@ -151,4 +151,4 @@ _USUAL = {
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
     504: ("Timeout", "Timeout: request did not complete within the allotted timeout"),
 }
-_EXPIRED = json_frame("ERROR", msgspec.json.encode(expired("too old resource version: 0 (1)").status()))
+_EXPIRED = error_event(expired("too old resource version: 0 (1)"))

@@ -20,18 +20,17 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from kapsa.devcluster.embedded.endpoints.resources import verb_of
-from kapsa.devcluster.embedded.requests.options import parse_query
-from kapsa.devcluster.embedded.verbs import listing
-from kapsa.devcluster.embedded.verbs.watch import single_event
 from kapsa.devcluster.faults.gate import FaultGate
 from kapsa.devcluster.faults.plan import FaultPlan
 from kapsa.devcluster.wire import routes
 from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.continue_tokens import expired_if_before, expired_list
 from kapsa.devcluster.wire.exchange import Reply, Request
 from kapsa.devcluster.wire.listener import CLIENT_HEADER, HttpFront
-from kapsa.devcluster.wire.routes import Route
+from kapsa.devcluster.wire.query import parse_query
+from kapsa.devcluster.wire.routes import Route, verb_of
 from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.watch_events import error_stream
 
 __all__ = ["FaultProxy"]
 
@@ -115,14 +114,14 @@ class FaultProxy:
                 return None
             error = errors.expired(f"too old resource version: {revision} ({self._compacted})")
             headers = {"content-type": "application/json"}
-            return Reply(status=200, headers=headers, body=single_event("ERROR", error))
+            return Reply(status=200, headers=headers, body=error_stream(error))
         token = values.get("continue", "")
         if token:
-            expired = listing.expired_if_before(token, self._compacted)
-            return None if expired is None else expired.reply()
+            refused = expired_if_before(token, self._compacted)
+            return None if refused is None else refused.reply()
         exact = values.get("resourceVersionMatch") == "Exact"
         if exact and revision not in _NEWEST and int(revision) < self._compacted:
-            return listing.expired_list().reply()
+            return expired_list().reply()
         return None
 
     async def _get_at(self, request: Request, route: Route, revision: int) -> Reply:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["syntax_error"]
+from typing import Any
+
+__all__ = ["json_type", "syntax_error"]
 
 _SPACE = " \t\r\n"
 _DIGITS = frozenset("0123456789")
@@ -40,6 +42,19 @@ def quote_character(character: str) -> str:
     code = ord(character)
     shown = f"\\x{code:02x}" if code < 128 else f"\\u{code:04x}"
     return f"'{named.get(character, shown)}'"
+
+
+def json_type(value: Any) -> str:
+    """Return the type of a value as Go's JSON errors name it."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    if value is None:
+        return "null"
+    return "array" if isinstance(value, list) else "object"
 
 
 class _Scanner:

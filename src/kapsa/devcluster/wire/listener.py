@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Protocol
 
-from kapsa.devcluster.embedded.codec.bodies import MAXIMUM_BYTES
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request
 from kapsa.devcluster.wire.http import (
@@ -38,6 +37,8 @@ _GZIP_FROM = 128 * 1024
 """Smaller bodies are not worth the compression; the real server draws the line here too."""
 _READ_AHEAD = 256 * 1024
 """How much of the next request is kept while one is answered."""
+_MAXIMUM_BODY = 3 * 1024 * 1024
+"""Bytes of the largest body that kube-apiserver reads."""
 _NEXT_WARNING = re.compile(r', (?=299 - ")')
 
 
@@ -160,7 +161,7 @@ class _Connection(asyncio.Protocol):
             return False
         self._head = parse_head(self._buffer[:end])
         self._buffer = self._buffer[end + 4 :]
-        self._body = Body(self._head.length, MAXIMUM_BYTES)
+        self._body = Body(self._head.length, _MAXIMUM_BODY)
         if self._head.expects_continue and not self._body.done:
             self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return True
@@ -204,7 +205,7 @@ class _Connection(asyncio.Protocol):
     async def _exchange(self, head: Head, body: Body) -> bool:
         """Answer one request; whether the connection can take another."""
         if body.too_large:
-            reply = errors.too_large(MAXIMUM_BYTES).reply()
+            reply = errors.too_large(_MAXIMUM_BODY).reply()
         else:
             reply = await self._front.handler.handle(
                 Request(

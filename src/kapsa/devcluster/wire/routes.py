@@ -6,8 +6,12 @@ from urllib.parse import unquote
 
 import msgspec
 
-__all__ = ["Route", "parse"]
+from kapsa.devcluster.wire.exchange import Request
+from kapsa.devcluster.wire.query import is_true, parse_query
 
+__all__ = ["Route", "parse", "verb_of"]
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
@@ -55,3 +59,22 @@ def parse(path: str) -> Route | None:
         "/".join(rest[3:]) if count > 3 else "",
         watch,
     )
+
+
+def verb_of(request: Request, route: Route) -> str:
+    """Return the verb as authorization and fault plans name it; empty for a method without one."""
+    method = request.method
+    if method == "GET":
+        if route.watch:
+            return "watch"
+        if route.name:
+            return "get"
+        return "watch" if "watch" in request.query and _is_watch(request.query) else "list"
+    if method == "DELETE":
+        return "delete" if route.name else "deletecollection"
+    return _VERBS.get(method, "")
+
+
+def _is_watch(query: str) -> bool:
+    values = parse_query(query).get("watch")
+    return values is not None and is_true(values[0])

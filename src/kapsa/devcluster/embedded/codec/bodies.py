@@ -11,12 +11,12 @@ import msgspec
 from kapsa.devcluster.embedded.codec import go_yaml
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
 from kapsa.devcluster.wire import go_json
+from kapsa.devcluster.wire.go_json import json_type
 from kapsa.devcluster.wire.status_errors import ApiError, bad_request, invalid, unsupported_media_type
 from kapsa.schemas.field_errors import invalid as invalid_field
 from kapsa.schemas.go_format import quote
 
 __all__ = [
-    "MAXIMUM_BYTES",
     "another_type",
     "builtin_kind",
     "check_kind",
@@ -25,7 +25,6 @@ __all__ = [
     "decode_object",
     "decode_patch",
     "is_yaml",
-    "json_type",
     "malformed_type",
     "media_type",
     "no_object",
@@ -33,7 +32,6 @@ __all__ = [
     "unknown_kind",
 ]
 
-MAXIMUM_BYTES = 3 * 1024 * 1024
 _SUMMARY_BYTES = 30
 
 
@@ -276,16 +274,3 @@ def unknown_kind(api_version: str, kind: str) -> str:
 def unknown_conversion(known: ResourceInfo, info: ResourceInfo) -> str:
     package = info.group.partition(".")[0] or "core"
     return f"converting ({known.version}.{known.kind}) to ({package}.{info.kind}): unknown conversion"
-
-
-def json_type(value: Any) -> str:
-    """The type of a value as Go's JSON errors name it."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    if value is None:
-        return "null"
-    return "array" if isinstance(value, list) else "object"

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from kapsa.devcluster.embedded.codec.canonical import canonical
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Stored
-from kapsa.devcluster.embedded.verbs import metadata
 
 __all__ = ["decode", "stored_form", "with_revision"]
 
@@ -27,7 +27,7 @@ def decode(stored: Stored) -> Object:
 
 def stored_form(info: ResourceInfo, obj: Object, revision: int) -> Stored:
     """An object as the store keeps it. Its own resourceVersion must say the same revision."""
-    obj = metadata.canonical(info, obj)
+    obj = canonical(info, obj)
     meta = obj["metadata"]
     namespace, name = meta.get("namespace", ""), meta["name"]
     return Stored(
@@ -43,7 +43,7 @@ def stored_form(info: ResourceInfo, obj: Object, revision: int) -> Stored:
 
 def with_revision(stored: Stored, revision: int) -> Stored:
     """The same object, at another revision."""
-    # The first resourceVersion of an encoded object is its own: see metadata.canonical.
+    # The first resourceVersion of an encoded object is its own: see canonical.
     body = stored.body.replace(
         b'"resourceVersion":"%d"' % stored.revision, b'"resourceVersion":"%d"' % revision, 1
     )

@@ -11,8 +11,8 @@ import binascii
 import re
 from typing import Any
 
-from kapsa.devcluster.embedded.codec.bodies import json_type
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.wire.go_json import json_type
 from kapsa.schemas import quantities
 from kapsa.schemas.go_format import format_float, quote
 from kapsa.schemas.schema import OBJECT_META, RAW_EXTENSION, Schema

@@ -20,8 +20,8 @@ from kapsa.devcluster.embedded.apply.field_manager import track_update
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form
 from kapsa.devcluster.embedded.custom.conversion import converter_of
-from kapsa.devcluster.embedded.documents.discovery import version_priority
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
+from kapsa.devcluster.embedded.kinds.versions import version_priority
 from kapsa.devcluster.embedded.storage.store import Change, Collection, Stored
 from kapsa.devcluster.embedded.strategies.custom.definition_names import CLEANUP, accept_names, set_condition
 from kapsa.devcluster.embedded.verbs.deletion import Deletion, advance, remove

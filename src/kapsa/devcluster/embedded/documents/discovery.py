@@ -14,27 +14,18 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo, Subresource
+from kapsa.devcluster.embedded.kinds.versions import version_priority
 from kapsa.devcluster.embedded.replies.negotiation import Form
 from kapsa.devcluster.embedded.replies.writer import encode_document
 from kapsa.devcluster.wire.exchange import Reply, Request
 from kapsa.devcluster.wire.status_errors import ApiError
 
-__all__ = ["DiscoveryDocuments", "version_priority"]
+__all__ = ["DiscoveryDocuments"]
 
 Document = dict[str, Any]
 _AGGREGATED = re.compile(
     r"application/json;g=apidiscovery\.k8s\.io;v=(v2(?:beta1)?);as=APIGroupDiscoveryList"
 )
-_KUBE_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
-_STAGES = {"alpha": 0, "beta": 1, None: 2}
-
-
-def version_priority(version: str) -> tuple[int, int, int, str]:
-    """A key that sorts versions as Kubernetes prefers them: v2, v1, v1beta2, v1alpha1, then other names."""
-    found = _KUBE_VERSION.fullmatch(version)
-    if found is None:
-        return 1, 0, 0, version
-    return 0, -_STAGES[found[2]], -int(found[1]) * 1000 - int(found[3] or 0), ""
 
 
 class DiscoveryDocuments:

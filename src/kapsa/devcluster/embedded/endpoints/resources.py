@@ -16,20 +16,22 @@ from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.replies.negotiation import Form, negotiate
 from kapsa.devcluster.embedded.replies.writer import Writer, reply_document, warning_header
-from kapsa.devcluster.embedded.requests.options import ListOptions, list_options, parse_query, write_options
+from kapsa.devcluster.embedded.requests.options import ListOptions, list_options, write_options
 from kapsa.devcluster.embedded.storage.store import CompactedError, FutureRevisionError, Stored
 from kapsa.devcluster.embedded.verbs import deletion, listing, patches, writes
 from kapsa.devcluster.embedded.verbs.deletion import DeleteOptions, Deletion
 from kapsa.devcluster.embedded.verbs.selection import selection
-from kapsa.devcluster.embedded.verbs.watch import Watch, single_event, too_old, watch_revision
+from kapsa.devcluster.embedded.verbs.watch import Watch, too_old, watch_revision
 from kapsa.devcluster.embedded.verbs.writes import Write
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, UserInfo
+from kapsa.devcluster.wire.query import parse_query
 from kapsa.devcluster.wire.routes import Route
 from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.watch_events import error_stream
 from kapsa.schemas import go_format
 
-__all__ = ["ResourceRequest", "verb_of"]
+__all__ = ["ResourceRequest"]
 
 Object = dict[str, Any]
 _RETURN_DELETED = frozenset(
@@ -49,26 +51,6 @@ _RETURN_DELETED = frozenset(
         ("storage.k8s.io", "volumeattributesclasses"),
     }
 )
-_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
-
-
-def verb_of(request: Request, route: Route) -> str:
-    """The verb as authorization and fault plans name it; empty for a method that is none."""
-    method = request.method
-    if method == "GET":
-        if route.watch:
-            return "watch"
-        if route.name:
-            return "get"
-        return "watch" if "watch" in request.query and _asks_to_watch(request.query) else "list"
-    if method == "DELETE":
-        return "delete" if route.name else "deletecollection"
-    return _VERBS.get(method, "")
-
-
-def _asks_to_watch(query: str) -> bool:
-    values = parse_query(query).get("watch")
-    return values is not None and values[0].lower() not in ("0", "false")
 
 
 class ResourceRequest:
@@ -195,7 +177,7 @@ class ResourceRequest:
         try:
             watch.open()
         except CompactedError as error:
-            return Reply(status=200, headers=writer.headers(), body=single_event("ERROR", too_old(error)))
+            return Reply(status=200, headers=writer.headers(), body=error_stream(too_old(error)))
         return Reply(status=200, headers=writer.headers(), body=watch.events())
 
     def _watch_timeout(self, options: ListOptions) -> float:

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import msgspec
 
-from kapsa.devcluster.embedded.requests.options import parse_query
 from kapsa.devcluster.wire.exchange import Request
+from kapsa.devcluster.wire.query import parse_query
 from kapsa.devcluster.wire.status_errors import ApiError
 
 __all__ = ["Form", "negotiate"]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qsl
 
 import msgspec
 
 from kapsa.devcluster.wire.exchange import Request
+from kapsa.devcluster.wire.query import is_true, parse_query
 from kapsa.devcluster.wire.status_errors import ApiError, bad_request, invalid
 from kapsa.schemas import field_errors, go_format
 
-__all__ = ["ListOptions", "WriteOptions", "list_options", "parse_query", "write_options"]
+__all__ = ["ListOptions", "WriteOptions", "list_options", "write_options"]
 
 MAXIMUM_MANAGER_LENGTH = 128
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -52,15 +52,6 @@ class _OptionsKind(msgspec.Struct, frozen=True):
     resource: str = ""
 
 
-def parse_query(query: str) -> dict[str, list[str]]:
-    """Parameters with all their values."""
-    values: dict[str, list[str]] = {}
-    if query:
-        for key, value in parse_qsl(query, keep_blank_values=True):
-            values.setdefault(key, []).append(value)
-    return values
-
-
 def write_options(request: Request, kind: str, *, patch: bool = False, apply: bool = False) -> WriteOptions:
     """Options of a write; ``kind`` is CreateOptions, UpdateOptions or PatchOptions."""
     values = parse_query(request.query) if request.query else {}
@@ -84,7 +75,7 @@ def write_options(request: Request, kind: str, *, patch: bool = False, apply: bo
         dry_run=bool(dry_run),
         manager=given or manager_of(request.headers.get("user-agent", "")),
         field_validation=validation or "Warn",
-        force=_boolean(force) if force else None,
+        force=is_true(force) if force else None,
         asked=tuple(
             (name, value)
             for name, value in (("fieldManager", given), ("fieldValidation", validation))
@@ -137,10 +128,10 @@ def list_options(query: str, *, watch: bool = False) -> ListOptions:
         continue_token=first("continue"),
         resource_version=first("resourceVersion"),
         resource_version_match=first("resourceVersionMatch"),
-        watch=watch or ("watch" in values and _boolean(first("watch"))),
-        allow_bookmarks="allowWatchBookmarks" in values and _boolean(first("allowWatchBookmarks")),
+        watch=watch or ("watch" in values and is_true(first("watch"))),
+        allow_bookmarks="allowWatchBookmarks" in values and is_true(first("allowWatchBookmarks")),
         timeout_seconds=_integer(timeout) if timeout else None,
-        send_initial_events=_boolean(initial) if initial else None,
+        send_initial_events=is_true(initial) if initial else None,
     )
     if options.watch and options.send_initial_events is None and not options.resource_version_match:
         options = _with_initial_events(options)
@@ -212,11 +203,6 @@ def _match_errors(options: ListOptions, match: str) -> list[field_errors.FieldEr
         detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
         errors.append(field_errors.forbidden("resourceVersionMatch", detail))
     return errors
-
-
-def _boolean(text: str) -> bool:
-    # As the real server reads them: everything but these two is true, an empty value too.
-    return text.lower() not in ("0", "false")
 
 
 def _integer(text: str) -> int:

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.codec.canonical import timestamp
 from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form, with_revision
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Stored
-from kapsa.devcluster.embedded.verbs import metadata
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ADMIN, UserInfo
 from kapsa.schemas import field_errors, go_format
@@ -166,7 +166,7 @@ def _grace(backend: Backend, deletion: Deletion, obj: Object) -> tuple[int | Non
     if period is None:
         return None, False
     if not meta.get("deletionTimestamp"):
-        meta["deletionTimestamp"] = metadata.timestamp(backend.clock.now() + timedelta(seconds=period))
+        meta["deletionTimestamp"] = timestamp(backend.clock.now() + timedelta(seconds=period))
         meta["deletionGracePeriodSeconds"] = period
         if meta.get("generation"):
             meta["generation"] += 1
@@ -185,7 +185,7 @@ def _shorten(backend: Backend, meta: Object, current: int, requested: int) -> in
     now = backend.clock.now()
     if ends < now:
         ends, requested = now, 1 if requested else 0
-    meta["deletionTimestamp"] = metadata.timestamp(ends)
+    meta["deletionTimestamp"] = timestamp(ends)
     meta["deletionGracePeriodSeconds"] = requested
     return requested
 

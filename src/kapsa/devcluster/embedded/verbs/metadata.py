@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from kapsa.devcluster.embedded.kinds import names
@@ -14,12 +13,10 @@ from kapsa.schemas.field_errors import FieldError
 from kapsa.schemas.go_format import GoStruct
 
 __all__ = [
-    "canonical",
     "check_namespace",
     "initialize",
     "is_deleted",
     "keep_system_fields",
-    "timestamp",
     "validate",
     "validate_change",
     "wipe_system_fields",
@@ -27,24 +24,6 @@ __all__ = [
 
 Object = dict[str, Any]
 
-# Everything a user writes freely comes after resourceVersion, so that the first `"resourceVersion":"` of an encoded
-# object is always the system's own.
-_ORDER = (
-    "name",
-    "generateName",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-)
 _IMMUTABLE = (
     "name",
     "namespace",
@@ -54,30 +33,9 @@ _IMMUTABLE = (
     "deletionGracePeriodSeconds",
 )
 _OWNER_ORDER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
-_ZERO_MATTERS = "deletionGracePeriodSeconds"
 _ANNOTATIONS_LIMIT = 256 * 1024
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
 _STANDARD_FINALIZERS = (_ORPHAN, _FOREGROUND, "kubernetes")
-
-
-def canonical(info: ResourceInfo, obj: Object) -> Object:
-    """The object as it is stored: type, metadata, then the rest; empty metadata left out."""
-    metadata = obj["metadata"]
-    ordered = {}
-    for field in _ORDER:
-        value = metadata.get(field)
-        if value or (field == _ZERO_MATTERS and value == 0 and value is not None):
-            ordered[field] = value
-    result = {"apiVersion": info.storage_api_version, "kind": info.kind, "metadata": ordered}
-    for key, value in obj.items():
-        if key not in result:
-            result[key] = value
-    return result
-
-
-def timestamp(moment: datetime) -> str:
-    """RFC 3339 in whole seconds, as metav1.Time prints."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def is_deleted(obj: Object) -> bool:

@@ -30,6 +30,7 @@ from kapsa.devcluster.embedded.verbs.writes import (
 )
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Request
+from kapsa.devcluster.wire.go_json import json_type
 from kapsa.schemas.schema import Schema
 
 __all__ = ["APPLY", "patch_type", "scale_applying", "scale_change_of", "transform_of"]
@@ -122,7 +123,7 @@ def _operations(body: bytes, write: Write) -> Any:
     for operation in decoded if isinstance(decoded, list) else ():
         for name, value in operation.items() if isinstance(operation, dict) else ():
             if value is not None and not isinstance(value, OPERATION_FIELDS.get(name, object)):
-                what = f"{bodies.json_type(value)} into Go struct field jsonPatchOp.{name} of type string"
+                what = f"{json_type(value)} into Go struct field jsonPatchOp.{name} of type string"
                 raise errors.bad_request(f"error decoding patch: json: cannot unmarshal {what}")
     if isinstance(decoded, list) and all(isinstance(operation, dict) for operation in decoded):
         write.duplicates = operation_problems(body, decoded)
@@ -198,7 +199,7 @@ def _with_metadata(patched: Object, write: Write) -> Object:
         patched["metadata"] = {}
     elif not isinstance(metadata, dict):
         into = "value" if write.info.is_custom else f"struct field {write.info.kind}.metadata"
-        kind = bodies.json_type(metadata)
+        kind = json_type(metadata)
         raise cannot_decode(
             write, patched, f"json: cannot unmarshal {kind} into Go {into} of type v1.ObjectMeta"
         )

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
-import msgspec
-
 from kapsa.devcluster.embedded.codec.stored_form import with_revision
 from kapsa.devcluster.embedded.requests.options import ListOptions
 from kapsa.devcluster.embedded.storage.store import Change, Collection, CompactedError, Store, Stored
 from kapsa.devcluster.embedded.verbs.selection import Selection
 from kapsa.devcluster.wire.status_errors import ApiError, expired
+from kapsa.devcluster.wire.watch_events import encode_event, error_event
 from kapsa.schemas.go_format import quote
 
-__all__ = ["Watch", "single_event", "too_old", "watch_revision"]
+__all__ = ["Watch", "too_old", "watch_revision"]
 
 BOOKMARK_SECONDS = 60.0
 _LONGEST_REVISION = 19
@@ -47,7 +46,7 @@ class Watch:
         self._bookmark = bookmark
         self._view = view
         self._prepare = prepare
-        self._frame = frame or json_frame
+        self._frame = frame or encode_event
         self._timeout = timeout
         self._position = 0
         self._initial: list[Stored] = []
@@ -88,7 +87,7 @@ class Watch:
                 try:
                     changes = self._collection.read(self._position)
                 except CompactedError as error:
-                    yield self._frame("ERROR", msgspec.json.encode(too_old(error).status()))
+                    yield error_event(too_old(error))
                     return
                 self._position += len(changes)
                 if changes:
@@ -180,20 +179,10 @@ def watch_revision(text: str) -> int:
     return int(text)
 
 
-def json_frame(kind: str, body: bytes) -> bytes:
-    """One watch event as a line of JSON."""
-    return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
-
-
 def _shared_frame(change: Change) -> bytes:
-    change.frame = json_frame(change.type, change.object.body)
+    change.frame = encode_event(change.type, change.object.body)
     return change.frame
 
 
 def too_old(error: CompactedError) -> ApiError:
     return expired(f"too old resource version: {error.requested} ({error.oldest})")
-
-
-async def single_event(kind: str, error: ApiError) -> AsyncIterator[bytes]:
-    """A stream that says one thing and ends."""
-    yield json_frame(kind, msgspec.json.encode(error.status()))
