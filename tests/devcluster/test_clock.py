@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kapsa.devcluster import VirtualClock, VirtualTimeLoop
-from kapsa.devcluster.clock import SystemClock, run
+from kapsa.devcluster.clock import HostClock, run_on_virtual_time
 
 pytestmark = pytest.mark.virtual_time
 
@@ -80,13 +80,13 @@ def test_run_takes_a_coroutine_to_its_end_in_virtual_time():
         await asyncio.sleep(1000)
         return asyncio.get_running_loop().time()
 
-    assert run(main()) == pytest.approx(1000)
+    assert run_on_virtual_time(main()) == pytest.approx(1000)
 
 
 def test_a_wait_that_nobody_can_end_is_called_a_deadlock(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("kapsa.devcluster.clock.DEADLOCK_SECONDS", 0.01)
     with pytest.raises(RuntimeError, match="deadlock in virtual time"):
-        run(_forever())
+        run_on_virtual_time(_forever())
 
 
 async def _forever() -> None:
@@ -94,4 +94,4 @@ async def _forever() -> None:
 
 
 async def test_the_system_clock_tells_utc():
-    assert SystemClock().now().tzinfo is UTC
+    assert HostClock().now().tzinfo is UTC

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kapsa.devcluster import DevCluster, VirtualClock
-from kapsa.devcluster.clock import run
+from kapsa.devcluster.clock import run_on_virtual_time
 from tests.devcluster.embedded.api import Api
 
 
@@ -88,7 +88,7 @@ def test_objects_carry_the_time_of_the_clusters_clock():
             created = await Api(cluster.server).configmap("one")
             return str(created.meta["creationTimestamp"])
 
-    assert run(main()) == "2026-01-01T01:00:00Z"
+    assert run_on_virtual_time(main()) == "2026-01-01T01:00:00Z"
 
 
 async def test_the_watchers_of_one_change_share_its_bytes_and_ten_thousand_objects_are_small():

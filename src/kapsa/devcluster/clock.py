@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 
-__all__ = ["Clock", "SystemClock", "VirtualClock", "VirtualTimeLoop", "run"]
+__all__ = ["ClusterClock", "HostClock", "VirtualClock", "VirtualTimeLoop", "run_on_virtual_time"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -24,7 +24,7 @@ DEADLOCK_SECONDS = 5.0
 """Real seconds a virtual loop waits for a thread or a signal when no task can run and no timer is set."""
 
 
-class Clock(Protocol):
+class ClusterClock(Protocol):
     """Where a component reads the time, so that a test can hand it another."""
 
     def now(self) -> datetime:
@@ -40,7 +40,7 @@ class Clock(Protocol):
         ...
 
 
-class SystemClock:
+class HostClock:
     """The machine's own time."""
 
     def now(self) -> datetime:
@@ -155,7 +155,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         return []
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
+def run_on_virtual_time(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end in virtual time, as ``asyncio.run`` does in real time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)

@@ -7,27 +7,52 @@ import base64
 import contextlib
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
+import msgspec
 import yaml
 
-from kapsa.devcluster.clock import Clock
+from kapsa.devcluster.clock import ClusterClock
 from kapsa.devcluster.errors import PortBusy
 from kapsa.devcluster.faults.plan import FaultPlan
 
 if TYPE_CHECKING:
+    from kapsa.devcluster.embedded.admission.webhook_client import WebhookHandler
     from kapsa.devcluster.embedded.backend import Policy
     from kapsa.devcluster.embedded.server import Server
+    from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
     from kapsa.devcluster.real.build import Progress
     from kapsa.devcluster.real.control_plane import RealControlPlane
+    from kapsa.devcluster.wire.exchange import Reply, Request
     from kapsa.devcluster.workloads import Workloads
 
-__all__ = ["DevCluster", "EngineName"]
+__all__ = ["DevCluster", "EngineName", "ObjectChange", "ObjectSnapshot"]
 
 EngineName = Literal["embedded", "real"]
+
+
+class ObjectChange(NamedTuple):
+    """A committed change of one object."""
+
+    type: str
+    """ADDED, MODIFIED or DELETED."""
+    resource: str
+    """Plural name of the resource, such as `pods`."""
+    key: str
+    """`namespace/name`, or `name` for a cluster-scoped object."""
+
+
+class ObjectSnapshot(NamedTuple):
+    """A stored object and the place it is stored at."""
+
+    resource: str
+    """Plural name of the resource, such as `pods`."""
+    key: str
+    """`namespace/name`, or `name` for a cluster-scoped object."""
+    object: dict[str, Any]
 
 
 class DevCluster:
@@ -41,7 +66,7 @@ class DevCluster:
         self,
         engine: EngineName = "embedded",
         *,
-        clock: Clock | None = None,
+        clock: ClusterClock | None = None,
         faults: FaultPlan | None = None,
         http: bool = True,
         tls: bool = False,
@@ -106,6 +131,40 @@ class DevCluster:
                 f"the {self.engine} devcluster has no embedded server; use its url, or start an embedded one"
             )
         return self._server
+
+    # Observing an embedded cluster from the same process
+
+    async def handle(self, request: Request) -> Reply:
+        """Serve one request without a socket. Raises ConnectionDroppedError when the fault plan drops it."""
+        return await self.server.handle(request)
+
+    @property
+    def revision(self) -> int:
+        """Revision of the last committed write."""
+        return self.server.backend.store.revision
+
+    def count_changes(self, *, ignore: Container[str] = ()) -> int:
+        """Return how many changes have been committed, except those of ignored resources (plural names)."""
+        collections = self.server.backend.store.collections()
+        return sum(collection.end for collection in collections if collection.key[1] not in ignore)
+
+    def on_change(self, listener: Callable[[ObjectChange], None]) -> None:
+        """Call the listener after each committed change. It must be quick and must not write."""
+
+        def notify(collection: Collection, change: StoreChange) -> None:
+            listener(ObjectChange(change.type, collection.key[1], change.object.key))
+
+        self.server.backend.store.listeners.append(notify)
+
+    def objects(self) -> Iterator[ObjectSnapshot]:
+        """Yield each stored object, decoded into a copy of its own."""
+        for collection in self.server.backend.store.collections():
+            for stored in collection.current():
+                yield ObjectSnapshot(collection.key[1], stored.key, msgspec.json.decode(stored.body))
+
+    def route_webhooks(self, address: str, handler: WebhookHandler) -> None:
+        """Deliver webhook calls for an address to a handler in this process, without a socket."""
+        self.server.webhooks.client.route(address, handler)
 
     @property
     def real(self) -> RealControlPlane:

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from kapsa.devcluster import DevCluster
 from kapsa.devcluster.certificates import Authority
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 
 Object = dict[str, Any]
 Answer = Callable[[Object], Object]
@@ -430,9 +430,11 @@ async def test_a_handler_in_the_process_can_stand_for_a_service(cluster: DevClus
     configurations = verbs.resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations")
     await verbs.create(configurations, {"metadata": {"name": "guard"}, "webhooks": [webhook]})
     secrets = verbs.resource("", "v1", "secrets")
-    with pytest.raises(ApiError, match="denied the request: no"):
+    with pytest.raises(StatusError, match="denied the request: no"):
         await verbs.create(secrets, {"metadata": {"name": "one", "namespace": "default"}})
-    with pytest.raises(ApiError, match=r"https://guard\.hooks\.svc:443/check\?timeout=7s.*deadline exceeded"):
+    with pytest.raises(
+        StatusError, match=r"https://guard\.hooks\.svc:443/check\?timeout=7s.*deadline exceeded"
+    ):
         await verbs.create(secrets, {"metadata": {"name": "slow", "namespace": "default"}})
     assert asked == ["/check?timeout=7s"] * 2
 

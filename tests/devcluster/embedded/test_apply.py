@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kapsa.devcluster.embedded.apply.field_manager import ApplyConflict, apply, track_update
 from kapsa.devcluster.embedded.apply.fieldset import contains, from_paths
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 from kapsa.schemas.schema import Schema
 
 VERSION = "example.com/v1"
@@ -262,7 +262,7 @@ def test_a_deduced_schema_merges_objects_and_replaces_lists() -> None:
 def test_a_configuration_that_does_not_fit_its_schema_is_refused(
     config: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         applied(None, config)
     assert caught.value.code == 500
     assert caught.value.message == (

@@ -4,17 +4,17 @@ import pytest
 
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.definitions import definitions, load
-from kapsa.devcluster.embedded.kinds.registry import Registry
+from kapsa.devcluster.embedded.kinds.registry import ResourceRegistry
 from kapsa.schemas.pruning import unknown_fields
 from kapsa.schemas.schema import Schema
 
 
 @pytest.fixture(scope="module")
-def registry() -> Registry:
-    return Registry(builtin_resources())
+def registry() -> ResourceRegistry:
+    return ResourceRegistry(builtin_resources())
 
 
-def schema_of(registry: Registry, group: str, version: str, resource: str) -> Schema:
+def schema_of(registry: ResourceRegistry, group: str, version: str, resource: str) -> Schema:
     schema = registry.get(group, version, resource).schema
     assert schema is not None
     return schema
@@ -24,7 +24,7 @@ def test_every_built_in_resource_has_a_schema() -> None:
     assert [info.resource for info in builtin_resources() if info.schema is None] == []
 
 
-def test_the_groups_an_operator_meets_are_served(registry: Registry) -> None:
+def test_the_groups_an_operator_meets_are_served(registry: ResourceRegistry) -> None:
     wanted = {
         "": "v1",
         "apps": "v1",
@@ -47,7 +47,7 @@ def test_the_groups_an_operator_meets_are_served(registry: Registry) -> None:
     } == {}
 
 
-def test_a_resource_knows_its_names_scope_and_subresources(registry: Registry) -> None:
+def test_a_resource_knows_its_names_scope_and_subresources(registry: ResourceRegistry) -> None:
     deployments = registry.get("apps", "v1", "deployments")
     assert (deployments.kind, deployments.singular, deployments.short_names) == (
         "Deployment",
@@ -64,7 +64,7 @@ def test_a_resource_knows_its_names_scope_and_subresources(registry: Registry) -
     assert status.kind == ""
 
 
-def test_lists_carry_their_keys_and_patch_strategy(registry: Registry) -> None:
+def test_lists_carry_their_keys_and_patch_strategy(registry: ResourceRegistry) -> None:
     pod_spec = schema_of(registry, "", "v1", "pods").properties["spec"]
     containers = pod_spec.properties["containers"]
     assert (containers.list_type, containers.map_keys) == ("map", ("name",))
@@ -77,7 +77,7 @@ def test_lists_carry_their_keys_and_patch_strategy(registry: Registry) -> None:
     assert ports.items.properties["hostPort"].format == "int32"
 
 
-def test_retain_keys_stays_with_the_field_that_has_it(registry: Registry) -> None:
+def test_retain_keys_stays_with_the_field_that_has_it(registry: ResourceRegistry) -> None:
     spec = schema_of(registry, "apps", "v1", "deployments").properties["spec"]
     assert spec.properties["strategy"].patch_strategy == "retainKeys"
     assert definitions().schema("io.k8s.api.apps.v1.DeploymentStrategy").patch_strategy == ""
@@ -88,7 +88,7 @@ def test_a_recursive_definition_points_back_at_itself() -> None:
     assert props.properties["not"].properties is props.properties
 
 
-def test_int_or_string_and_quantities_take_both_forms(registry: Registry) -> None:
+def test_int_or_string_and_quantities_take_both_forms(registry: ResourceRegistry) -> None:
     strategy = definitions().schema("io.k8s.api.apps.v1.RollingUpdateDeployment")
     assert strategy.properties["maxSurge"].int_or_string
     limits = definitions().schema("io.k8s.api.core.v1.ResourceRequirements").properties["limits"]
@@ -96,7 +96,7 @@ def test_int_or_string_and_quantities_take_both_forms(registry: Registry) -> Non
     assert limits.additional.format == "quantity"
 
 
-def test_unknown_fields_of_a_built_in_are_named(registry: Registry) -> None:
+def test_unknown_fields_of_a_built_in_are_named(registry: ResourceRegistry) -> None:
     obj = {"spec": {"containers": [{"name": "a", "imagge": "x"}]}}
     assert unknown_fields(schema_of(registry, "", "v1", "pods"), obj) == [
         'unknown field "spec.containers[0].imagge"'

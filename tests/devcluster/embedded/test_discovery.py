@@ -9,10 +9,10 @@ from kapsa.devcluster.embedded.custom.resources import resources_of
 from kapsa.devcluster.embedded.documents.discovery import DiscoveryDocuments
 from kapsa.devcluster.embedded.documents.router import Documents
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
-from kapsa.devcluster.embedded.kinds.registry import Registry
+from kapsa.devcluster.embedded.kinds.registry import ResourceRegistry
 from kapsa.devcluster.embedded.kinds.versions import version_priority
 from kapsa.devcluster.wire.exchange import Reply, Request
-from kapsa.devcluster.wire.status_errors import ApiError, PlainError
+from kapsa.devcluster.wire.status_errors import PlainError, StatusError
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 WIDGETS = {
@@ -31,8 +31,8 @@ WIDGETS = {
 
 
 @pytest.fixture
-def registry() -> Registry:
-    return Registry(builtin_resources())
+def registry() -> ResourceRegistry:
+    return ResourceRegistry(builtin_resources())
 
 
 def ask(target: DiscoveryDocuments | Documents, path: str, **headers: str) -> Reply:
@@ -49,7 +49,7 @@ def read(target: DiscoveryDocuments | Documents, path: str, **headers: str) -> d
     return found
 
 
-def test_the_core_group_and_the_named_groups_are_listed(registry: Registry) -> None:
+def test_the_core_group_and_the_named_groups_are_listed(registry: ResourceRegistry) -> None:
     discovery = DiscoveryDocuments(registry)
     assert read(discovery, "/api")["versions"] == ["v1"]
     groups = {group["name"]: group for group in read(discovery, "/apis")["groups"]}
@@ -57,7 +57,7 @@ def test_the_core_group_and_the_named_groups_are_listed(registry: Registry) -> N
     assert read(discovery, "/apis/apps")["kind"] == "APIGroup"
 
 
-def test_a_resource_list_names_subresources_beside_their_resource(registry: Registry) -> None:
+def test_a_resource_list_names_subresources_beside_their_resource(registry: ResourceRegistry) -> None:
     listed = read(DiscoveryDocuments(registry), "/apis/apps/v1")
     assert listed["groupVersion"] == "apps/v1"
     names = [entry["name"] for entry in listed["resources"]]
@@ -79,7 +79,7 @@ def test_a_resource_list_names_subresources_beside_their_resource(registry: Regi
     }
 
 
-def test_aggregated_discovery_holds_everything_and_can_be_cached(registry: Registry) -> None:
+def test_aggregated_discovery_holds_everything_and_can_be_cached(registry: ResourceRegistry) -> None:
     discovery = DiscoveryDocuments(registry)
     reply = ask(discovery, "/apis", accept=f"{AGGREGATED},application/json")
     assert reply.headers["content-type"] == AGGREGATED
@@ -92,18 +92,18 @@ def test_aggregated_discovery_holds_everything_and_can_be_cached(registry: Regis
     assert (again.status, again.body) == (304, b"")
 
 
-def test_an_older_client_gets_the_form_it_asks_for(registry: Registry) -> None:
+def test_an_older_client_gets_the_form_it_asks_for(registry: ResourceRegistry) -> None:
     discovery = DiscoveryDocuments(registry)
     assert read(discovery, "/apis", accept=AGGREGATED.replace("v=v2", "v=v2beta1"))["apiVersion"].endswith(
         "/v2beta1"
     )
     assert read(discovery, "/apis", accept="application/json")["kind"] == "APIGroupList"
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(StatusError) as refused:
         ask(discovery, "/apis", accept=AGGREGATED.replace("v=v2", "v=v3"))
     assert refused.value.code == 406
 
 
-def test_custom_resources_appear_and_disappear(registry: Registry) -> None:
+def test_custom_resources_appear_and_disappear(registry: ResourceRegistry) -> None:
     discovery = DiscoveryDocuments(registry)
     before = ask(discovery, "/apis", accept=AGGREGATED).headers["etag"]
     for info in resources_of(WIDGETS):
@@ -132,7 +132,7 @@ def test_versions_are_preferred_as_kubernetes_does() -> None:
     ]
 
 
-def test_health_and_version_answer(registry: Registry) -> None:
+def test_health_and_version_answer(registry: ResourceRegistry) -> None:
     documents = Documents(registry)
     assert ask(documents, "/readyz").body == b"ok"
     assert ask(documents, "/livez/ping").body == b"ok"
@@ -144,11 +144,11 @@ def test_health_and_version_answer(registry: Registry) -> None:
     assert "/apis/apps/v1" in read(documents, "/")["paths"]
 
 
-def test_unknown_paths_and_versions_are_not_found(registry: Registry) -> None:
+def test_unknown_paths_and_versions_are_not_found(registry: ResourceRegistry) -> None:
     documents = Documents(registry)
     with pytest.raises(PlainError) as page:
         documents.answer(Request(method="GET", path="/apis/nope"))
     assert page.value.code == 404
-    with pytest.raises(ApiError) as version:
+    with pytest.raises(StatusError) as version:
         documents.answer(Request(method="GET", path="/apis/apps/v9"))
     assert version.value.code == 404

@@ -8,7 +8,7 @@ import pytest
 
 from kapsa.devcluster.embedded.apply.field_manager import ApplyConflict, apply, track_update
 from kapsa.devcluster.embedded.apply.object_versions import converter
-from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
 from kapsa.schemas.schema import Schema
 
 
@@ -27,7 +27,7 @@ def edition(version: str, *fields: str) -> ResourceInfo:
 
 
 V1, V2 = edition("v1", "title", "pages", "tag"), edition("v2", "title", "pages")
-REGISTRY = Registry([V1, V2])
+REGISTRY = ResourceRegistry([V1, V2])
 
 
 def config(info: ResourceInfo, **spec: str) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import pytest
 from kapsa.devcluster.embedded.custom.resources import resources_of
 from kapsa.devcluster.embedded.documents.openapi import OpenApi
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
-from kapsa.devcluster.embedded.kinds.registry import Registry
+from kapsa.devcluster.embedded.kinds.registry import ResourceRegistry
 from kapsa.devcluster.wire.exchange import Reply, Request
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 
 WIDGET = "com.example.v1.Widget"
 
@@ -31,8 +31,8 @@ def widgets(text: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def registry() -> Registry:
-    return Registry(builtin_resources())
+def registry() -> ResourceRegistry:
+    return ResourceRegistry(builtin_resources())
 
 
 def ask(open_api: OpenApi, url: str, **headers: str) -> Reply:
@@ -50,7 +50,7 @@ def read(open_api: OpenApi, url: str) -> dict[str, Any]:
     return found
 
 
-def test_the_index_leads_to_every_document(registry: Registry) -> None:
+def test_the_index_leads_to_every_document(registry: ResourceRegistry) -> None:
     open_api = OpenApi(registry)
     paths = read(open_api, "/openapi/v3")["paths"]
     assert {"api/v1", "apis/apps/v1", "apis/batch/v1"} <= paths.keys()
@@ -60,14 +60,14 @@ def test_the_index_leads_to_every_document(registry: Registry) -> None:
         assert reply.headers["cache-control"] == "public, immutable"
 
 
-def test_every_reference_of_a_document_leads_somewhere(registry: Registry) -> None:
+def test_every_reference_of_a_document_leads_somewhere(registry: ResourceRegistry) -> None:
     document = OpenApi(registry).document("apps", "v1")
     text = msgspec.json.encode(document).decode()
     wanted = {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert wanted <= document["components"]["schemas"].keys()
 
 
-def test_a_stale_hash_is_redirected_and_a_known_etag_is_not_sent_again(registry: Registry) -> None:
+def test_a_stale_hash_is_redirected_and_a_known_etag_is_not_sent_again(registry: ResourceRegistry) -> None:
     open_api = OpenApi(registry)
     fresh = read(open_api, "/openapi/v3")["paths"]["apis/apps/v1"]["serverRelativeURL"]
     stale = ask(open_api, "/openapi/v3/apis/apps/v1?hash=OLD")
@@ -76,7 +76,7 @@ def test_a_stale_hash_is_redirected_and_a_known_etag_is_not_sent_again(registry:
     assert ask(open_api, fresh, if_none_match=etag).status == 304
 
 
-def test_patch_operations_say_that_fields_are_validated(registry: Registry) -> None:
+def test_patch_operations_say_that_fields_are_validated(registry: ResourceRegistry) -> None:
     item = OpenApi(registry).document("apps", "v1")["paths"][
         "/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
     ]
@@ -90,7 +90,7 @@ def test_patch_operations_say_that_fields_are_validated(registry: Registry) -> N
     assert "application/apply-patch+yaml" in patch["requestBody"]["content"]
 
 
-def test_schemas_carry_list_types_and_merge_keys(registry: Registry) -> None:
+def test_schemas_carry_list_types_and_merge_keys(registry: ResourceRegistry) -> None:
     schemas = OpenApi(registry).document("", "v1")["components"]["schemas"]
     containers = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
     assert containers["x-kubernetes-list-map-keys"] == ["name"]
@@ -100,7 +100,7 @@ def test_schemas_carry_list_types_and_merge_keys(registry: Registry) -> None:
     ]
 
 
-def test_custom_resources_bring_their_own_descriptions_live(registry: Registry) -> None:
+def test_custom_resources_bring_their_own_descriptions_live(registry: ResourceRegistry) -> None:
     open_api = OpenApi(registry)
     assert ask(open_api, "/openapi/v3/apis/example.com/v1").status == 404
     [first] = resources_of(widgets("how big"))
@@ -115,22 +115,22 @@ def test_custom_resources_bring_their_own_descriptions_live(registry: Registry) 
     assert read(open_api, "/openapi/v3")["paths"]["apis/example.com/v1"] != before
 
 
-def test_version_2_is_one_document(registry: Registry) -> None:
+def test_version_2_is_one_document(registry: ResourceRegistry) -> None:
     document = read(OpenApi(registry), "/openapi/v2")
     assert document["swagger"] == "2.0"
     pod = document["definitions"]["io.k8s.api.core.v1.Pod"]
     assert pod["properties"]["spec"]["$ref"] == "#/definitions/io.k8s.api.core.v1.PodSpec"
 
 
-def test_a_client_that_takes_only_protobuf_is_told_what_there_is(registry: Registry) -> None:
+def test_a_client_that_takes_only_protobuf_is_told_what_there_is(registry: ResourceRegistry) -> None:
     accept = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(StatusError) as refused:
         ask(OpenApi(registry), "/openapi/v3/apis/apps/v1", accept=accept)
     assert refused.value.code == 406
 
 
 @pytest.mark.parametrize("name", ["v2@v1.0", "v2.v1.0"])
-def test_version_2_is_there_as_protobuf_with_the_custom_kinds(registry: Registry, name: str):
+def test_version_2_is_there_as_protobuf_with_the_custom_kinds(registry: ResourceRegistry, name: str):
     for info in resources_of(widgets("What is wanted.")):
         registry.add(info)
     reply = ask(

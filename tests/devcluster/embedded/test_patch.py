@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster.embedded.apply.json_patch import MAXIMUM_OPERATIONS, json_patch, merge_patch
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 
 DOC: dict[str, Any] = {"a": {"b": [1, 2, {"c": 3}]}, "x/y": 1, "m~n": 2, "n": None}
 
@@ -79,7 +79,7 @@ def test_a_json_patch_applies(name: str, operations: list[dict[str, Any]], wante
     ],
 )
 def test_an_operation_that_does_not_apply_is_unprocessable(operation: dict[str, Any] | None) -> None:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         json_patch(DOC, [operation])
     assert (caught.value.code, caught.value.reason, caught.value.details) == (422, "Invalid", {})
     assert caught.value.message == "the server rejected our request due to an error in our request"
@@ -94,7 +94,7 @@ def test_an_operation_that_does_not_apply_is_unprocessable(operation: dict[str, 
     ],
 )
 def test_what_is_no_json_patch_is_a_bad_request(operations: Any, message: str) -> None:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         json_patch(DOC, operations)
     assert (caught.value.code, caught.value.message) == (400, f"error decoding patch: {message}")
 
@@ -102,7 +102,7 @@ def test_what_is_no_json_patch_is_a_bad_request(operations: Any, message: str) -
 def test_too_many_operations_are_too_large() -> None:
     operations = [{"op": "test", "path": "/n", "value": None}] * (MAXIMUM_OPERATIONS + 1)
     with pytest.raises(
-        ApiError, match="allowed maximum operations in a JSON patch is 10000, got 10001"
+        StatusError, match="allowed maximum operations in a JSON patch is 10000, got 10001"
     ) as caught:
         json_patch(DOC, operations)
     assert caught.value.code == 413
@@ -146,6 +146,6 @@ def test_a_merge_patch(name: str, doc: Any, patch: Any, wanted: Any) -> None:
     ],
 )
 def test_what_is_no_merge_patch_is_a_bad_request(patch: Any, message: str) -> None:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         merge_patch({}, patch)
     assert (caught.value.code, caught.value.message) == (400, message)

@@ -6,10 +6,10 @@ import pytest
 
 from kapsa.devcluster.embedded.apply.fieldset import path_text, paths
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
-from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo, Subresource
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry, Subresource
 from kapsa.devcluster.embedded.verbs.reset_fields import reset_fields
 
-REGISTRY = Registry(builtin_resources())
+REGISTRY = ResourceRegistry(builtin_resources())
 WIDGET = ResourceInfo(
     group="example.com",
     version="v1",

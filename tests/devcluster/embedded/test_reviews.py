@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kapsa.devcluster import DevCluster
-from kapsa.devcluster.embedded import Request, Server, UserInfo
+from kapsa.devcluster.embedded import Request, RequestUser, Server
 from kapsa.devcluster.embedded.backend import Attributes
 from tests.devcluster.embedded.api import CONFIGMAPS, Api
 
@@ -45,7 +45,7 @@ async def test_a_policy_knows_the_user():
 
     async with DevCluster(http=False, controllers=False, policy=only_ada) as cluster:
         for name, status in (("ada", 200), ("eve", 403)):
-            request = Request(method="GET", path=CONFIGMAPS, user=UserInfo(username=name))
+            request = Request(method="GET", path=CONFIGMAPS, user=RequestUser(username=name))
             assert (await cluster.server.handle(request)).status == status
 
 

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapsa.devcluster.embedded.storage.store import CompactedError, FutureRevisionError, Store, Stored
+from kapsa.devcluster.embedded.storage.store import CompactedError, FutureRevisionError, ObjectStore, Stored
 
 
-def stored(store: Store, key: str, body: bytes = b"{}") -> Stored:
+def stored(store: ObjectStore, key: str, body: bytes = b"{}") -> Stored:
     namespace, _, name = key.rpartition("/")
     return Stored(key, namespace, name, "uid", store.next_revision, {}, body)
 
 
-def put(store: Store, key: str, body: bytes = b"{}") -> Stored:
+def put(store: ObjectStore, key: str, body: bytes = b"{}") -> Stored:
     new = stored(store, key, body)
     store.collection("", "things").put(new)
     return new
 
 
-def remove(store: Store, key: str) -> None:
+def remove(store: ObjectStore, key: str) -> None:
     store.collection("", "things").remove(stored(store, key))
 
 
@@ -29,7 +29,7 @@ def keys(objects: list[Stored]) -> list[str]:
 
 
 def test_every_change_of_the_whole_store_has_a_revision_of_its_own():
-    store = Store()
+    store = ObjectStore()
     first = put(store, "a/x")
     second = stored(store, "y")
     store.collection("apps", "others").put(second)
@@ -37,13 +37,13 @@ def test_every_change_of_the_whole_store_has_a_revision_of_its_own():
 
 
 def test_a_change_with_another_revision_than_the_next_is_refused():
-    store = Store()
+    store = ObjectStore()
     with pytest.raises(RuntimeError, match="the next one is"):
         store.collection("", "things").put(Stored("a/x", "a", "x", "uid", 99, {}, b""))
 
 
 def test_objects_are_listed_in_the_order_of_their_keys():
-    store = Store()
+    store = ObjectStore()
     for key in ("b/x", "a/y", "a-b/z", "a/x"):
         put(store, key)
     things = store.collection("", "things")
@@ -53,7 +53,7 @@ def test_objects_are_listed_in_the_order_of_their_keys():
 
 
 def test_the_past_is_restored_by_undoing_changes():
-    store = Store()
+    store = ObjectStore()
     put(store, "a/x", b"1")
     put(store, "a/y", b"1")
     then = store.revision
@@ -68,7 +68,7 @@ def test_the_past_is_restored_by_undoing_changes():
 
 
 def test_a_forgotten_revision_cannot_be_read_or_watched():
-    store = Store()
+    store = ObjectStore()
     put(store, "a/x")
     then = store.revision
     put(store, "a/x")
@@ -84,13 +84,13 @@ def test_a_forgotten_revision_cannot_be_read_or_watched():
 
 
 def test_a_revision_that_has_not_happened_cannot_be_read():
-    store = Store()
+    store = ObjectStore()
     with pytest.raises(FutureRevisionError):
         store.collection("", "things").at(store.revision + 1)
 
 
 def test_a_window_is_bounded_and_a_slow_reader_falls_out_of_it():
-    store = Store(window_changes=8)
+    store = ObjectStore(window_changes=8)
     things = store.collection("", "things")
     position = things.end
     for _ in range(20):
@@ -101,14 +101,14 @@ def test_a_window_is_bounded_and_a_slow_reader_falls_out_of_it():
 
 
 def test_a_window_is_bounded_by_its_bytes_too():
-    store = Store(window_bytes=1000)
+    store = ObjectStore(window_bytes=1000)
     for _ in range(20):
         put(store, "a/x", b"x" * 200)
     assert store.collection("", "things").compacted_revision > 0
 
 
 async def test_a_waiting_reader_is_woken_by_the_next_change():
-    store = Store()
+    store = ObjectStore()
     things = store.collection("", "things")
     waiter = things.changed()
     put(store, "a/x")
@@ -116,7 +116,7 @@ async def test_a_waiting_reader_is_woken_by_the_next_change():
 
 
 async def test_a_withdrawn_waiter_is_not_kept():
-    store = Store()
+    store = ObjectStore()
     things = store.collection("", "things")
     waiter = things.changed()
     things.forget(waiter)
@@ -128,7 +128,7 @@ async def test_a_withdrawn_waiter_is_not_kept():
     st.lists(st.tuples(st.sampled_from(["a/x", "a/y", "b/x", "b/z"]), st.booleans()), min_size=1, max_size=40)
 )
 def test_every_revision_of_the_window_can_be_restored_exactly(steps: list[tuple[str, bool]]):
-    store = Store()
+    store = ObjectStore()
     things = store.collection("", "things")
     history = {store.revision: {}}
     for number, (key, deletes) in enumerate(steps):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster.embedded.apply.strategic_patch import strategic_merge_patch
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 from kapsa.schemas.schema import Schema
 
 TEXT = Schema(type="string")
@@ -88,11 +88,11 @@ REFUSED: list[tuple[str, Any, Any, int, str]] = [
 def test_a_strategic_merge_patch_that_is_refused(
     name: str, doc: Any, patch: Any, code: int, message: str
 ) -> None:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         strategic_merge_patch(doc, patch, SCHEMA)
     assert (caught.value.code, caught.value.message) == (code, message)
 
 
 def test_custom_resources_take_no_strategic_merge_patch() -> None:
-    with pytest.raises(ApiError, match="strategic merge patch format is not supported"):
+    with pytest.raises(StatusError, match="strategic merge patch format is not supported"):
         strategic_merge_patch({}, {}, None)

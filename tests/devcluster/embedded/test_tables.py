@@ -7,13 +7,13 @@ import pytest
 
 from kapsa.devcluster.embedded.custom.resources import resources_of
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
-from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
 from kapsa.devcluster.embedded.replies.printers import human_duration
 from kapsa.devcluster.embedded.replies.tables import table
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 CREATED = "2026-01-01T11:55:00Z"
-REGISTRY = Registry(builtin_resources())
+REGISTRY = ResourceRegistry(builtin_resources())
 
 
 def row(info: ResourceInfo, obj: dict[str, Any], **options: Any) -> dict[str, Any]:

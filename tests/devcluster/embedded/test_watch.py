@@ -10,7 +10,7 @@ import pytest_asyncio
 from kapsa.devcluster import VirtualClock
 from kapsa.devcluster.embedded import Server
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.storage.store import Store
+from kapsa.devcluster.embedded.storage.store import ObjectStore
 from tests.devcluster.embedded.api import CONFIGMAPS, Api
 
 pytestmark = pytest.mark.virtual_time
@@ -138,7 +138,7 @@ async def test_a_forgotten_revision_is_told_inside_the_stream(api: Api):
 
 
 async def test_a_watcher_that_lags_behind_the_window_is_told_so():
-    api = Api(Server(Backend(clock=VirtualClock(), store=Store(window_changes=10))))
+    api = Api(Server(Backend(clock=VirtualClock(), store=ObjectStore(window_changes=10))))
     await api.configmap("a")
     async with api.watch(CONFIGMAPS) as watch:
         assert await watch.take(1) == [("ADDED", "a")]

@@ -8,10 +8,10 @@ import pytest
 
 from kapsa.devcluster.embedded.codec.written_form import write_as_go, zero_object
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
-from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
 from kapsa.schemas.schema import Schema
 
-REGISTRY = Registry(builtin_resources())
+REGISTRY = ResourceRegistry(builtin_resources())
 
 
 def info(api_version: str, resource: str) -> ResourceInfo:

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from kapsa.devcluster import DevCluster, FaultPlan, Rule
+from kapsa.devcluster import DevCluster, FaultPlan, FaultRule
 from kapsa.devcluster.faults import (
     Answer,
     Compact,
@@ -122,7 +122,7 @@ async def event(stream: aiohttp.StreamReader) -> tuple[str, str]:
 async def test_a_request_is_answered_with_an_error_before_it_does_anything(
     stage: Stage, code: int, reason: str
 ):
-    rule = stage.plan.add(Rule(action=Answer(code=code), verb="create", resource="configmaps"))
+    rule = stage.plan.add(FaultRule(action=Answer(code=code), verb="create", resource="configmaps"))
     status, body = await stage.create("one")
     assert (status, body["reason"], body["code"]) == (code, reason, code)
     assert (await stage.get("one"))[0] == 404
@@ -131,7 +131,7 @@ async def test_a_request_is_answered_with_an_error_before_it_does_anything(
 
 
 async def test_too_many_requests_come_with_a_retry_after(stage: Stage):
-    stage.plan.add(Rule(action=Answer(code=429, retry_after=3), verb="get"))
+    stage.plan.add(FaultRule(action=Answer(code=429, retry_after=3), verb="get"))
     headers = {"x-kapsa-client": ""}
     async with stage.session.get(f"{stage.path}/one", headers=headers) as response:
         assert response.status == 429
@@ -140,33 +140,33 @@ async def test_too_many_requests_come_with_a_retry_after(stage: Stage):
 
 
 async def test_an_error_after_the_commit_hides_a_write_that_happened(stage: Stage):
-    stage.plan.add(Rule(action=Answer(code=500), verb="create", when="after"))
+    stage.plan.add(FaultRule(action=Answer(code=500), verb="create", when="after"))
     assert (await stage.create("one"))[0] == 500
     assert (await stage.get("one"))[0] == 200
 
 
 @pytest.mark.parametrize(("when", "exists"), [("before", 404), ("after", 200)])
 async def test_a_connection_is_dropped_without_an_answer(stage: Stage, when: Any, exists: int):
-    stage.plan.add(Rule(action=Drop(), verb="create", when=when))
+    stage.plan.add(FaultRule(action=Drop(), verb="create", when=when))
     with pytest.raises(aiohttp.ClientError):
         await stage.create("one")
     assert (await stage.get("one"))[0] == exists
 
 
 async def test_a_request_is_delayed(stage: Stage):
-    stage.plan.add(Rule(action=Delay(0.3), verb="get", name="one"))
+    stage.plan.add(FaultRule(action=Delay(0.3), verb="get", name="one"))
     began = time.monotonic()
     assert (await stage.get("one"))[0] == 404
     assert time.monotonic() - began >= 0.3
 
 
 async def test_only_the_nth_request_of_its_kind_fails(stage: Stage):
-    stage.plan.add(Rule(action=Answer(code=500), verb="create", resource="configmaps", nth=2, times=2))
+    stage.plan.add(FaultRule(action=Answer(code=500), verb="create", resource="configmaps", nth=2, times=2))
     assert [(await stage.create(name))[0] for name in "abcde"] == [201, 500, 500, 201, 201]
 
 
 async def test_a_rule_waits_for_its_object_and_its_client(stage: Stage):
-    stage.plan.add(Rule(action=Answer(code=500), verb="write", name="two", client="op", times=0))
+    stage.plan.add(FaultRule(action=Answer(code=500), verb="write", name="two", client="op", times=0))
     assert (await stage.create("two", client="other"))[0] == 201
     assert (await stage.create("one", client="op"))[0] == 201
     path = f"{stage.path}/two"
@@ -177,7 +177,7 @@ async def test_a_rule_waits_for_its_object_and_its_client(stage: Stage):
 
 @pytest.mark.parametrize(("when", "exists"), [("before", 404), ("after", 200)])
 async def test_a_crashed_client_is_served_no_more_until_it_is_revived(stage: Stage, when: Any, exists: int):
-    stage.plan.add(Rule(action=Crash(), verb="create", client="op", when=when))
+    stage.plan.add(FaultRule(action=Crash(), verb="create", client="op", when=when))
     crashed = stage.plan.crash_event("op")
     async with stage.watch(client="op") as stream:
         with pytest.raises(aiohttp.ClientError):
@@ -194,7 +194,7 @@ async def test_a_crashed_client_is_served_no_more_until_it_is_revived(stage: Sta
 
 
 async def test_a_watch_is_cut_at_an_event(stage: Stage):
-    stage.plan.add(Rule(action=Cut(), verb="watch", resource="configmaps", nth=2))
+    stage.plan.add(FaultRule(action=Cut(), verb="watch", resource="configmaps", nth=2))
     async with stage.watch(resourceVersion=await stage.revision()) as stream:
         await stage.create("a")
         await stage.create("b")
@@ -203,7 +203,7 @@ async def test_a_watch_is_cut_at_an_event(stage: Stage):
 
 
 async def test_a_watch_is_silenced_and_stays_open(stage: Stage):
-    stage.plan.add(Rule(action=Silence(), verb="watch", resource="configmaps", nth=2))
+    stage.plan.add(FaultRule(action=Silence(), verb="watch", resource="configmaps", nth=2))
     async with stage.watch(resourceVersion=await stage.revision()) as stream:
         await stage.create("a")
         await stage.create("b")
@@ -215,7 +215,7 @@ async def test_a_watch_is_silenced_and_stays_open(stage: Stage):
 
 
 async def test_an_event_is_sent_twice(stage: Stage):
-    stage.plan.add(Rule(action=Duplicate(), verb="watch", resource="configmaps"))
+    stage.plan.add(FaultRule(action=Duplicate(), verb="watch", resource="configmaps"))
     async with stage.watch(resourceVersion=await stage.revision()) as stream:
         await stage.create("a")
         await stage.create("b")
@@ -223,7 +223,7 @@ async def test_an_event_is_sent_twice(stage: Stage):
 
 
 async def test_a_watch_is_told_that_its_revision_is_gone(stage: Stage):
-    stage.plan.add(Rule(action=Expire(), verb="watch", resource="configmaps"))
+    stage.plan.add(FaultRule(action=Expire(), verb="watch", resource="configmaps"))
     async with stage.watch(resourceVersion=await stage.revision()) as stream:
         await stage.create("a")
         line = json.loads(await stream.readline())
@@ -244,7 +244,7 @@ async def test_open_watches_are_ended_on_the_spot(stage: Stage, order: Cut | Exp
 
 
 async def test_a_list_can_be_answered_with_gone(stage: Stage):
-    stage.plan.add(Rule(action=Answer(code=410), verb="list", resource="configmaps"))
+    stage.plan.add(FaultRule(action=Answer(code=410), verb="list", resource="configmaps"))
     status, body = await stage.send("GET", stage.path)
     assert (status, body["reason"]) == (410, "Expired")
 
@@ -257,7 +257,7 @@ async def test_a_compaction_forgets_what_was_before_it(stage: Stage):
         await stage.create(name)
     _, page = await stage.send("GET", stage.path, limit="1")
     await stage.create("d")
-    stage.plan.add(Rule(action=Compact(), verb="get"))
+    stage.plan.add(FaultRule(action=Compact(), verb="get"))
     await stage.get("a")
     async with stage.watch(resourceVersion=old) as stream:
         assert json.loads(await stream.readline())["object"]["code"] == 410
@@ -273,7 +273,7 @@ async def test_a_compaction_forgets_what_was_before_it(stage: Stage):
 
 async def test_reads_are_served_from_a_frozen_revision(stage: Stage):
     await stage.create("a", v="1")
-    stage.plan.add(Rule(action=Freeze(), verb="get", name="a"))
+    stage.plan.add(FaultRule(action=Freeze(), verb="get", name="a"))
     await stage.get("a")
     await stage.create("b")
     await stage.send("PATCH", f"{stage.path}/a", {"data": {"v": "2"}})
@@ -288,7 +288,7 @@ async def test_reads_are_served_from_a_frozen_revision(stage: Stage):
 
 async def test_only_one_clients_reads_can_be_frozen_and_its_watches_wait(stage: Stage):
     await stage.create("a")
-    stage.plan.add(Rule(action=Freeze(client="stale"), verb="get", name="a"))
+    stage.plan.add(FaultRule(action=Freeze(client="stale"), verb="get", name="a"))
     await stage.get("a")
     async with stage.watch(client="stale", resourceVersion=await stage.revision()) as stream:
         await stage.create("b")

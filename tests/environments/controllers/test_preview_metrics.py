@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kapsa.devcluster import FaultPlan
-from kapsa.devcluster.faults import Answer, Rule
+from kapsa.devcluster.faults import Answer, FaultRule
 from kapsa.environments.resources import PreviewEnvironment
 from tests.environments.previews import Preview, make_operator
 from tests.environments.sandbox import Sandbox
@@ -39,7 +39,7 @@ async def test_the_six_metrics_have_their_names_and_labels(sandbox: Sandbox) -> 
 async def test_a_failure_is_counted_by_its_step_and_overcome(
     sandbox: Sandbox, faults: FaultPlan, resource: str, step: str
 ) -> None:
-    faults.add(Rule(action=Answer(code=500), verb="write", resource=resource, client="operator", nth=1))
+    faults.add(FaultRule(action=Answer(code=500), verb="write", resource=resource, client="operator", nth=1))
     await sandbox.start(make_operator())
     preview = Preview(sandbox)
     await preview.ask()
@@ -53,7 +53,9 @@ async def test_a_failed_update_is_counted_as_one(sandbox: Sandbox, faults: Fault
     preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
-    faults.add(Rule(action=Answer(code=500), verb="write", resource="deployments", client="operator", nth=1))
+    faults.add(
+        FaultRule(action=Answer(code=500), verb="write", resource="deployments", client="operator", nth=1)
+    )
     await preview.ask(image_tag="newer")
     await preview.ready()
     assert sandbox.metrics()['preview_environments_failed_total{step="update"}'] == 1

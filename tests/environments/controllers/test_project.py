@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kapsa.adapters.errors import AuthFailed, Unreachable
-from kapsa.devcluster.faults import Answer, FaultPlan, Rule
+from kapsa.devcluster.faults import Answer, FaultPlan, FaultRule
 from kapsa.environments.resources import Environment, Project
 from kapsa.environments.sources.poll_schedule import POLL_REQUESTED
 from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
@@ -298,7 +298,7 @@ async def test_an_environment_that_is_refused_keeps_no_other_from_coming_and_is_
     tenant: Tenant, faults: FaultPlan
 ) -> None:
     refusal = Answer(code=403, reason="Forbidden", message="no such names here")
-    rule = faults.add(Rule(action=refusal, verb="patch", resource="environments", name="bad", times=0))
+    rule = faults.add(FaultRule(action=refusal, verb="patch", resource="environments", name="bad", times=0))
     for branch in ("bad", "login"):
         tenant.outside.git.push(branch)
     await previewing(tenant)

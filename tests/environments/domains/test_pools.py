@@ -9,7 +9,7 @@ import pytest
 
 from kapsa.adapters.errors import OutsideError
 from kapsa.devcluster import FaultPlan
-from kapsa.devcluster.faults import Answer, Delay, Drop, Rule
+from kapsa.devcluster.faults import Answer, Delay, Drop, FaultRule
 from kapsa.environments.controllers.domain_pool import DomainPoolController
 from kapsa.environments.domains.choice import BUILT_IN
 from kapsa.environments.domains.pools import DomainPools
@@ -252,7 +252,7 @@ async def test_two_operators_never_give_one_host_to_two(sandbox: Sandbox) -> Non
 async def test_a_pool_that_comes_between_a_look_and_a_write_gives_no_host_to_a_second(
     sandbox: Sandbox, faults: FaultPlan
 ) -> None:
-    faults.add(Rule(action=Delay(5.0), verb="patch", resource="domainpools/status", client="slow"))
+    faults.add(FaultRule(action=Delay(5.0), verb="patch", resource="domainpools/status", client="slow"))
     for shard in ("slow", "quick"):
         keeper = HostKeeper(Settings(preview_domain="example.com"), shard=shard)
         await sandbox.start(Operator(controllers=[keeper], name="kapsa"), name=shard)
@@ -335,7 +335,7 @@ async def test_a_write_that_fails_leaves_every_host_with_one_holder(
     sandbox: Sandbox, faults: FaultPlan, action: Any, when: Any
 ) -> None:
     domain = await make_pool(sandbox)
-    rule = Rule(
+    rule = FaultRule(
         action=action, verb="patch", resource="domainpools/status", client="operator", nth=2, when=when
     )
     faults.add(rule)

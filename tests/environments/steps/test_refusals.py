@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kapsa.adapters.errors import Refused
-from kapsa.devcluster.faults import Answer, FaultPlan, Rule
+from kapsa.devcluster.faults import Answer, FaultPlan, FaultRule
 from kapsa.environments.resources import Environment
 from tests.environments.fakes import deployment, service
 from tests.environments.sandbox import Sandbox
@@ -66,7 +66,7 @@ async def test_a_right_that_the_operator_lacks_is_told_and_used_once_it_is_there
 ) -> None:
     words = 'User "kapsa" cannot patch resource "networkpolicies"'
     refusal = Answer(code=403, reason="Forbidden", message=words)
-    faults.add(Rule(action=refusal, verb="patch", resource="networkpolicies", times=0))
+    faults.add(FaultRule(action=refusal, verb="patch", resource="networkpolicies", times=0))
     await tenant.start()
     await tenant.project()
     await tenant.environment()
@@ -80,7 +80,7 @@ async def test_a_webhook_of_the_cluster_that_fails_for_long_is_told(
     tenant: Tenant, faults: FaultPlan
 ) -> None:
     failing = Answer(code=500, reason="InternalError", message="failed calling webhook policy.example.com")
-    faults.add(Rule(action=failing, verb="patch", resource="services", times=0))
+    faults.add(FaultRule(action=failing, verb="patch", resource="services", times=0))
     await tenant.start()
     await tenant.project()
     await tenant.environment()
@@ -107,7 +107,7 @@ async def test_an_environment_that_is_ready_stays_so_when_the_api_server_stumble
     await tenant.environment()
     await tenant.ready()
     stumble = Answer(code=500, reason="InternalError", message="etcd has no leader")
-    rule = faults.add(Rule(action=stumble, verb="patch", resource="limitranges", client="operator"))
+    rule = faults.add(FaultRule(action=stumble, verb="patch", resource="limitranges", client="operator"))
     meddled: dict[str, Any] = {"spec": {"limits": []}}
     before = len(tenant.sandbox.writes())
     await tenant.client.patch("v1/LimitRange", "kapsa-limits", meddled, namespace=tenant.place("one"))

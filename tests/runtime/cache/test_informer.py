@@ -18,7 +18,7 @@ from kapsa.devcluster.faults import (
     Duplicate,
     Expire,
     FaultPlan,
-    Rule,
+    FaultRule,
     Silence,
 )
 from kapsa.runtime import Change, Client, GroupVersionKind, Informer, Key
@@ -113,7 +113,7 @@ async def test_it_lists_by_stream_and_follows_every_change(bench: Bench) -> None
 
 
 async def test_a_server_that_streams_no_lists_is_read_in_pages(bench: Bench, faults: FaultPlan) -> None:
-    faults.add(Rule(action=Answer(code=422, reason="Invalid"), verb="watch", resource="configmaps"))
+    faults.add(FaultRule(action=Answer(code=422, reason="Invalid"), verb="watch", resource="configmaps"))
     await bench.make("a", "b")
     await bench.start()
     assert bench.names == ["a", "b"]
@@ -168,7 +168,7 @@ async def test_410_in_mid_stream_relists_and_derives_the_deletes(bench: Bench, f
     await bench.make("kept", "gone", "changed")
     await bench.start()
     bench.told.clear()
-    faults.add(Rule(action=Expire(), verb="watch", resource="configmaps", client="informer"))
+    faults.add(FaultRule(action=Expire(), verb="watch", resource="configmaps", client="informer"))
     await bench.drop("gone")
     await bench.change("changed", "httpd")
     await bench.make("new")
@@ -181,7 +181,7 @@ async def test_410_in_mid_stream_relists_and_derives_the_deletes(bench: Bench, f
 async def test_a_compacted_history_relists(bench: Bench, faults: FaultPlan) -> None:
     await bench.make("a")
     await bench.start()
-    faults.add(Rule(action=Compact(), verb="watch", resource="configmaps"))
+    faults.add(FaultRule(action=Compact(), verb="watch", resource="configmaps"))
     faults.order(Cut(), client="informer")
     await bench.drop("a")
     await bench.make("b")
@@ -205,7 +205,7 @@ async def test_the_former_state_is_served_until_the_new_list_is_complete(
 
 
 async def test_a_repeated_event_is_told_once(bench: Bench, faults: FaultPlan) -> None:
-    faults.add(Rule(action=Duplicate(), verb="watch", resource="configmaps", client="informer", times=0))
+    faults.add(FaultRule(action=Duplicate(), verb="watch", resource="configmaps", client="informer", times=0))
     await bench.make("a")
     await bench.start()
     await bench.change("a", "httpd")
@@ -217,7 +217,7 @@ async def test_a_repeated_event_is_told_once(bench: Bench, faults: FaultPlan) ->
 async def test_failures_back_off_between_0_8_and_30_seconds_and_say_why(
     bench: Bench, faults: FaultPlan
 ) -> None:
-    rule = faults.add(Rule(action=Drop(), verb="watch", resource="configmaps", times=0))
+    rule = faults.add(FaultRule(action=Drop(), verb="watch", resource="configmaps", times=0))
     bench.informer.start()
     await bench.wait(300)
     assert not bench.informer.synced.is_set()
@@ -233,7 +233,7 @@ async def test_failures_back_off_between_0_8_and_30_seconds_and_say_why(
 async def test_watches_that_failed_together_come_back_at_different_times(
     harness: Harness, faults: FaultPlan
 ) -> None:
-    faults.add(Rule(action=Drop(), verb="watch", resource="configmaps", times=0))
+    faults.add(FaultRule(action=Drop(), verb="watch", resource="configmaps", times=0))
     benches = [Bench(harness, seed=seed) for seed in range(10)]
     for each in benches:
         each.informer.start()
@@ -342,7 +342,7 @@ async def test_a_list_that_brings_nothing_new_leaves_every_object_where_it_is(
     await bench.make("a", "b")
     await bench.start()
     before = list(bench.informer.store)
-    faults.add(Rule(action=Expire(), verb="watch", resource="configmaps", client="informer"))
+    faults.add(FaultRule(action=Expire(), verb="watch", resource="configmaps", client="informer"))
     await bench.change("a", "httpd")
     await bench.wait(60)
     assert bench.informer.relists == 1

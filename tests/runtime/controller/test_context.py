@@ -7,7 +7,7 @@ from typing import Any, assert_type
 import msgspec
 import pytest
 
-from kapsa.devcluster.faults import Drop, FaultPlan, Rule
+from kapsa.devcluster.faults import Drop, FaultPlan, FaultRule
 from kapsa.runtime import Backoff, Context, Operator, Owns, Requeue
 from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.testing import Harness
@@ -481,7 +481,7 @@ async def test_a_resource_deleted_before_it_was_ever_seen_is_left_alone(harness:
 async def test_a_lost_answer_to_an_apply_leads_to_one_child_all_the_same(
     harness: Harness, faults: FaultPlan
 ) -> None:
-    faults.add(Rule(action=Drop(), verb="patch", resource="configmaps", when="after", times=3))
+    faults.add(FaultRule(action=Drop(), verb="patch", resource="configmaps", when="after", times=3))
     await start(harness, owner(make_child))
     await harness.apply(app("a"))
     await harness.settle()

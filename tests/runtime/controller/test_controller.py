@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.faults import Answer, FaultPlan, Rule
+from kapsa.devcluster.faults import Answer, FaultPlan, FaultRule
 from kapsa.runtime import (
     Backoff,
     Cache,
@@ -462,7 +462,7 @@ async def test_a_conflict_storm_ends_in_the_newest_state(harness: Harness, fault
     controller = Recorder(observe)
     await start(harness, controller)
     storm = faults.add(
-        Rule(action=Answer(code=409, reason="Conflict"), verb="patch", resource="apps/status", times=20)
+        FaultRule(action=Answer(code=409, reason="Conflict"), verb="patch", resource="apps/status", times=20)
     )
     await harness.apply(app("a", replicas=1), app("calm", replicas=1))
     for replicas in range(2, 12):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kapsa.devcluster.faults import Answer, Delay, FaultPlan, Rule
+from kapsa.devcluster.faults import Answer, Delay, FaultPlan, FaultRule
 from kapsa.runtime import Context, Operator
 from kapsa.runtime.controller.events import BUFFER, BURST, SERIES_SECONDS, EventRecorder, ObjectReference
 from kapsa.runtime.testing import Harness
@@ -117,7 +117,7 @@ async def test_stopping_does_not_wait_for_a_server_that_does_not_answer(
 ) -> None:
     events = recorder(harness)
     await repeat(events, harness, times=50, every=1)
-    faults.add(Rule(action=Delay(600), verb="patch", resource="events", times=0))
+    faults.add(FaultRule(action=Delay(600), verb="patch", resource="events", times=0))
     started = harness.clock.monotonic()
     await events.stop()
     assert harness.clock.monotonic() - started < 3
@@ -168,8 +168,8 @@ async def test_an_object_that_floods_is_filtered_and_others_are_not(harness: Har
 
 
 async def test_an_event_never_fails_or_delays_a_reconcile(harness: Harness, faults: FaultPlan) -> None:
-    faults.add(Rule(action=Delay(30), verb="create", resource="events", times=0))
-    faults.add(Rule(action=Answer(code=500), verb="create", resource="events", times=0))
+    faults.add(FaultRule(action=Delay(30), verb="create", resource="events", times=0))
+    faults.add(FaultRule(action=Answer(code=500), verb="create", resource="events", times=0))
     took: list[float] = []
 
     async def tell(resource: App, ctx: Context[App]) -> None:
@@ -188,7 +188,7 @@ async def test_an_event_never_fails_or_delays_a_reconcile(harness: Harness, faul
 
 async def test_a_full_buffer_drops_events_and_counts_them(harness: Harness, faults: FaultPlan) -> None:
     counts: dict[str, int] = {}
-    faults.add(Rule(action=Delay(60), verb="create", resource="events", times=0))
+    faults.add(FaultRule(action=Delay(60), verb="create", resource="events", times=0))
     events = recorder(harness, counts)
     for number in range(BUFFER + 10):
         each = ObjectReference(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.faults import Delay, Drop, FaultPlan, Rule
+from kapsa.devcluster.faults import Delay, Drop, FaultPlan, FaultRule
 from kapsa.runtime import Context, LeaderElection, Operator
 from kapsa.runtime.errors import ClientError, WriteRefused
 from kapsa.runtime.testing import Harness
@@ -65,7 +65,7 @@ async def test_a_lease_is_released_though_its_last_renewal_was_cut_off(
     operator, _ = replica()
     await harness.start(operator)
     await harness.clock.sleep(5)
-    faults.add(Rule(action=Delay(30), verb="update", resource="leases", client="operator", when="after"))
+    faults.add(FaultRule(action=Delay(30), verb="update", resource="leases", client="operator", when="after"))
     await harness.clock.sleep(2.5)
     await harness.stop()
     assert (await lease(harness))["holderIdentity"] == ""
@@ -103,7 +103,7 @@ async def test_no_write_leaves_a_partitioned_leader_after_its_deadline(
     await harness.start(second, name="second")
     await harness.clock.sleep(5)
     cut_at = harness.clock.monotonic()
-    faults.add(Rule(action=Drop(), resource="leases", client="first", times=0))
+    faults.add(FaultRule(action=Drop(), resource="leases", client="first", times=0))
     writes: dict[str, list[float]] = {"first": [], "second": []}
 
     def note(recorded: Any) -> None:
@@ -146,7 +146,7 @@ async def test_what_a_reconcile_left_running_writes_nothing_after_the_deadline(
     await harness.start(operator, name="first")
     await harness.clock.sleep(5)
     cut_at = harness.clock.monotonic()
-    faults.add(Rule(action=Drop(), resource="leases", client="first", times=0))
+    faults.add(FaultRule(action=Drop(), resource="leases", client="first", times=0))
     await harness.clock.sleep(60)
     for task in forgotten:
         task.cancel()
@@ -176,7 +176,7 @@ async def test_clocks_that_drift_apart_never_make_two_writers(
         operator, _ = replica(write, owns=["v1/ConfigMap"], resync=0.5)
         await harness.start(operator, name=name, clock_rate=rate)
         await harness.clock.sleep(5)
-    faults.add(Rule(action=Drop(), resource="leases", client="first", times=0))
+    faults.add(FaultRule(action=Drop(), resource="leases", client="first", times=0))
     await harness.clock.sleep(60)
     names = [name for name, _ in last]
     assert names == sorted(names), "all of the first one's writes came before all of the second's"
@@ -189,7 +189,7 @@ async def test_the_gate_closes_at_the_deadline_to_the_instant(harness: Harness, 
     run = await harness.start(operator, name="first")
     await harness.clock.sleep(5)
     assert run.elector is not None
-    faults.add(Rule(action=Drop(), resource="leases", client="first", times=0))
+    faults.add(FaultRule(action=Drop(), resource="leases", client="first", times=0))
     left = run.elector.gate()
     assert left is not None
     await harness.clock.sleep(left - 0.01)
@@ -206,7 +206,7 @@ async def test_a_short_outage_keeps_the_leader(harness: Harness, faults: FaultPl
     await harness.start(first, name="first")
     await harness.clock.sleep(5)
     await harness.start(second, name="second")
-    rule = faults.add(Rule(action=Drop(), resource="leases", client="first", times=0))
+    rule = faults.add(FaultRule(action=Drop(), resource="leases", client="first", times=0))
     await harness.clock.sleep(6)
     assert rule.fired > 1
     faults.clear()
@@ -223,7 +223,7 @@ async def test_a_leader_that_lost_stands_by_and_can_lead_again(harness: Harness,
     operator, controller = replica()
     await harness.start(operator, name="first")
     await harness.clock.sleep(5)
-    faults.add(Rule(action=Drop(), resource="leases", client="first", times=0))
+    faults.add(FaultRule(action=Drop(), resource="leases", client="first", times=0))
     await harness.clock.sleep(30)
     faults.clear()
     await harness.apply(app("b"))

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
-from kapsa.devcluster.faults import Answer, Drop, Rule
+from kapsa.devcluster.faults import Answer, Drop, FaultRule
 from kapsa.runtime import Client, Context, CustomResource, Operator, Owns, Spec, Status, Webhooks
 from kapsa.runtime.generate.audit import Audit
 from kapsa.runtime.generate.rbac import Grant, grants, rule_for
@@ -70,8 +70,8 @@ async def test_a_watch_that_hangs_is_named_with_its_reason_after_two_minutes(
 ) -> None:
     await harness.install(App)
     forbidden = Answer(code=403, reason="Forbidden", message="configmaps is forbidden: no list for you")
-    faults.add(Rule(action=forbidden, verb="watch", resource="configmaps", client="operator", times=0))
-    faults.add(Rule(action=forbidden, verb="list", resource="configmaps", client="operator", times=0))
+    faults.add(FaultRule(action=forbidden, verb="watch", resource="configmaps", client="operator", times=0))
+    faults.add(FaultRule(action=forbidden, verb="list", resource="configmaps", client="operator", times=0))
     controller = Recorder(owns=["v1/ConfigMap"])
     with capture_logs() as logs:
         run = await harness.start(Operator(controllers=[controller]))
@@ -178,7 +178,7 @@ async def test_rights_are_checked_once_a_server_that_was_away_is_back() -> None:
     async with DevCluster(
         clock=clock, http=False, faults=faults, policy=lambda attributes: attributes.verb != "patch"
     ) as cluster:
-        faults.add(Rule(action=Drop(), client="operator", times=0))
+        faults.add(FaultRule(action=Drop(), client="operator", times=0))
         operator = Operator(controllers=[Recorder()], metrics_port=None, health_port=None)
         run = await operator.start(Client(InProcessTransport(cluster, client="operator"), clock=clock))
         await clock.sleep(120)
@@ -273,7 +273,7 @@ async def test_an_api_server_that_is_away_for_an_hour_is_waited_for(
 ) -> None:
     await harness.install(App)
     await harness.apply(app("a"))
-    faults.add(Rule(action=Drop(), client="operator", times=0))
+    faults.add(FaultRule(action=Drop(), client="operator", times=0))
     controller = Recorder()
     run = await harness.start(Operator(controllers=[controller]))
     await harness.clock.sleep(3600)

@@ -5,6 +5,6 @@
 """
 
 from kapsa.devcluster.embedded.server import Server
-from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, UserInfo
+from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, RequestUser
 
-__all__ = ["ADMIN", "Reply", "Request", "Server", "UserInfo"]
+__all__ = ["ADMIN", "Reply", "Request", "RequestUser", "Server"]

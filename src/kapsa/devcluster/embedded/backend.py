@@ -7,20 +7,20 @@ from datetime import UTC, datetime, timedelta
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kapsa.devcluster.clock import Clock, SystemClock
+from kapsa.devcluster.clock import ClusterClock, HostClock
 from kapsa.devcluster.embedded.codec.canonical import timestamp
 from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
-from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
-from kapsa.devcluster.embedded.storage.store import Change, Collection, Store
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
+from kapsa.devcluster.embedded.storage.store import Collection, ObjectStore, StoreChange
 from kapsa.devcluster.embedded.strategies.builtin.addresses import Addresses
 from kapsa.devcluster.embedded.strategies.catalog import strategy_for
 from kapsa.devcluster.embedded.strategies.strategy import Strategy
-from kapsa.devcluster.wire.exchange import Reply, UserInfo
+from kapsa.devcluster.wire.exchange import Reply, RequestUser
 
 if TYPE_CHECKING:
-    from kapsa.devcluster.embedded.verbs.deletion import Deletion
-    from kapsa.devcluster.embedded.verbs.writes import Write
+    from kapsa.devcluster.embedded.verbs.deletion import DeleteRequest
+    from kapsa.devcluster.embedded.verbs.writes import WriteRequest
 
 __all__ = ["Admission", "Attributes", "Backend", "Policy"]
 
@@ -37,7 +37,7 @@ class Attributes:
     def __init__(
         self,
         *,
-        user: UserInfo,
+        user: RequestUser,
         verb: str,
         group: str = "",
         version: str = "",
@@ -65,11 +65,11 @@ Policy = Callable[[Attributes], bool]
 class Admission(Protocol):
     """What may change or refuse a write on its way to storage."""
 
-    async def mutate(self, write: Write, obj: Object, old: Object | None) -> Object: ...
+    async def mutate(self, write: WriteRequest, obj: Object, old: Object | None) -> Object: ...
 
-    async def validate(self, write: Write, obj: Object, old: Object | None) -> None: ...
+    async def validate(self, write: WriteRequest, obj: Object, old: Object | None) -> None: ...
 
-    async def validate_deletion(self, deletion: Deletion, obj: Object) -> None: ...
+    async def validate_deletion(self, deletion: DeleteRequest, obj: Object) -> None: ...
 
 
 class Backend:
@@ -78,15 +78,15 @@ class Backend:
     def __init__(
         self,
         *,
-        clock: Clock | None = None,
-        store: Store | None = None,
-        registry: Registry | None = None,
+        clock: ClusterClock | None = None,
+        store: ObjectStore | None = None,
+        registry: ResourceRegistry | None = None,
         policy: Policy | None = None,
         seed: int | None = None,
     ) -> None:
-        self.clock: Clock = clock or SystemClock()
-        self.store = store or Store()
-        self.registry = registry or Registry(builtin_resources())
+        self.clock: ClusterClock = clock or HostClock()
+        self.store = store or ObjectStore()
+        self.registry = registry or ResourceRegistry(builtin_resources())
         self.policy = policy
         self.random: Random = SystemRandom() if seed is None else Random(seed)  # noqa: S311  a seed replays a simulation
 
@@ -106,7 +106,7 @@ class Backend:
             found = self._strategies[info] = strategy_for(info, self.addresses)
         return found
 
-    def _follow_services(self, collection: Collection, change: Change) -> None:
+    def _follow_services(self, collection: Collection, change: StoreChange) -> None:
         if collection.key != ("", "services"):
             return
         if change.type == "DELETED":

@@ -19,8 +19,8 @@ from kapsa.devcluster.faults.plan import FaultPlan
 from kapsa.devcluster.wire import routes
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ADMIN, ConnectionDroppedError, Reply, Request
-from kapsa.devcluster.wire.routes import Route
-from kapsa.devcluster.wire.status_errors import ApiError, PlainError
+from kapsa.devcluster.wire.routes import ResourceRoute
+from kapsa.devcluster.wire.status_errors import PlainError, StatusError
 
 __all__ = ["Server"]
 
@@ -68,7 +68,7 @@ class Server:
         """
         try:
             return await self._dispatch(request)
-        except (ApiError, PlainError) as error:
+        except (StatusError, PlainError) as error:
             return error.reply()
         except ConnectionDroppedError:
             raise
@@ -87,7 +87,9 @@ class Server:
             return await self._serve(request, route, verb)
         return await self._gate.serve(request, route, verb, self._serve)
 
-    async def _serve(self, request: Request, route: Route, verb: str, frozen: int | None = None) -> Reply:
+    async def _serve(
+        self, request: Request, route: ResourceRoute, verb: str, frozen: int | None = None
+    ) -> Reply:
         registry = self.backend.registry
         info = registry.find(route.group, route.version, route.resource)
         self._authorize(request, route, verb)
@@ -101,7 +103,7 @@ class Server:
             self.custom_resources.settle()
         return reply
 
-    def _authorize(self, request: Request, route: Route, verb: str) -> None:
+    def _authorize(self, request: Request, route: ResourceRoute, verb: str) -> None:
         policy = self.backend.policy
         if policy is None:
             return

@@ -10,12 +10,12 @@ from kapsa.devcluster.faults.plan import (
     Duplicate,
     Expire,
     FaultPlan,
+    FaultRule,
     Freeze,
     OpenWatch,
-    Record,
-    Rule,
+    RequestRecord,
+    RequestTarget,
     Silence,
-    Target,
 )
 
 __all__ = [
@@ -28,10 +28,10 @@ __all__ = [
     "Duplicate",
     "Expire",
     "FaultPlan",
+    "FaultRule",
     "Freeze",
     "OpenWatch",
-    "Record",
-    "Rule",
+    "RequestRecord",
+    "RequestTarget",
     "Silence",
-    "Target",
 ]

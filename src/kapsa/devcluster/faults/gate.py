@@ -7,11 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from kapsa.devcluster.faults.plan import Answer, Compact, Crash, Delay, Drop, FaultPlan, Freeze, Target
+from kapsa.devcluster.faults.plan import Answer, Compact, Crash, Delay, Drop, FaultPlan, Freeze, RequestTarget
 from kapsa.devcluster.faults.streams import faulty_stream
 from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request
-from kapsa.devcluster.wire.routes import Route
-from kapsa.devcluster.wire.status_errors import MODIFIED, ApiError, PlainError, expired
+from kapsa.devcluster.wire.routes import ResourceRoute
+from kapsa.devcluster.wire.status_errors import MODIFIED, PlainError, StatusError, expired
 from kapsa.devcluster.wire.watch_events import error_event
 
 __all__ = ["FaultGate"]
@@ -21,7 +21,7 @@ class Serve(Protocol):
     """How the server answers a request when nothing goes wrong."""
 
     def __call__(
-        self, request: Request, route: Route, verb: str, frozen: int | None = None
+        self, request: Request, route: ResourceRoute, verb: str, frozen: int | None = None
     ) -> Awaitable[Reply]: ...
 
 
@@ -42,7 +42,7 @@ class FaultGate:
         self._levers = levers
         self._plan = plan
 
-    async def serve(self, request: Request, route: Route, verb: str, serve: Serve) -> Reply:
+    async def serve(self, request: Request, route: ResourceRoute, verb: str, serve: Serve) -> Reply:
         """Answer a request under the plan.
 
         :raises ConnectionDroppedError: when the client gets no answer.
@@ -58,7 +58,7 @@ class FaultGate:
             return early
         try:
             reply = await serve(request, route, verb, plan.frozen_for(request.client))
-        except (ApiError, PlainError) as error:
+        except (StatusError, PlainError) as error:
             reply = error.reply()
         late = await self._act(target, "after")
         reply = late or reply
@@ -67,7 +67,7 @@ class FaultGate:
             reply.body = faulty_stream(reply.body, plan, target, _EXPIRED)
         return reply
 
-    async def _act(self, target: Target, when: str) -> Reply | None:
+    async def _act(self, target: RequestTarget, when: str) -> Reply | None:
         """Do what is due now; a reply where the plan gives one itself."""
         plan = self._plan
         for action in plan.due(target, "before" if when == "before" else "after"):
@@ -92,12 +92,12 @@ class FaultGate:
         return None
 
 
-def _target(request: Request, route: Route, verb: str) -> Target:
+def _target(request: Request, route: ResourceRoute, verb: str) -> RequestTarget:
     resource = f"{route.resource}/{route.subresource}" if route.subresource else route.resource
     name = route.name
     if verb == "create" and not name and request.body:
         name = _name_in(request.body)
-    return Target(
+    return RequestTarget(
         verb=verb,
         group=route.group,
         resource=resource,
@@ -123,7 +123,7 @@ def _name_in(body: bytes) -> str:
         return ""
 
 
-def answer(action: Answer) -> ApiError:
+def answer(action: Answer) -> StatusError:
     """The error that an action answers with."""
     reason, message = _USUAL.get(action.code, ("InternalError", "the fault plan answers this request"))
     details: dict[str, int] = {}
@@ -131,7 +131,7 @@ def answer(action: Answer) -> ApiError:
     if action.retry_after is not None:
         details["retryAfterSeconds"] = action.retry_after
         headers["retry-after"] = str(action.retry_after)
-    return ApiError(
+    return StatusError(
         action.code,
         action.reason or reason,
         action.message or message,

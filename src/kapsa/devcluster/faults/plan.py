@@ -23,12 +23,12 @@ __all__ = [
     "Duplicate",
     "Expire",
     "FaultPlan",
+    "FaultRule",
     "Freeze",
     "OpenWatch",
-    "Record",
-    "Rule",
+    "RequestRecord",
+    "RequestTarget",
     "Silence",
-    "Target",
 ]
 
 When = Literal["before", "after"]
@@ -92,7 +92,7 @@ Order = Silence | Cut | Expire
 """What can be done to a watch at any time, not only when it sends."""
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RequestTarget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a request is about."""
 
     verb: str
@@ -104,7 +104,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     client: str = ""
 
 
-class Record(msgspec.Struct, kw_only=True, gc=False):
+class RequestRecord(msgspec.Struct, kw_only=True, gc=False):
     """One request as it happened."""
 
     number: int
@@ -122,7 +122,7 @@ class Record(msgspec.Struct, kw_only=True, gc=False):
         return self.verb not in ("get", "list", "watch", "")
 
 
-class Rule(msgspec.Struct, kw_only=True):
+class FaultRule(msgspec.Struct, kw_only=True):
     """When something goes wrong. Fields left empty match everything."""
 
     action: Action
@@ -143,7 +143,7 @@ class Rule(msgspec.Struct, kw_only=True):
     fired: int = 0
     """How often it has acted."""
 
-    def matches(self, target: Target) -> bool:
+    def matches(self, target: RequestTarget) -> bool:
         """Whether the rule is about this request."""
         return (
             self._verb_matches(target.verb)
@@ -170,7 +170,7 @@ class Rule(msgspec.Struct, kw_only=True):
 class OpenWatch:
     """A watch under way, and what the plan has ordered for it."""
 
-    def __init__(self, plan: FaultPlan, target: Target) -> None:
+    def __init__(self, plan: FaultPlan, target: RequestTarget) -> None:
         self.target = target
         self.ordered = asyncio.Event()
         self.order: Order | None = None
@@ -188,9 +188,9 @@ class OpenWatch:
 class FaultPlan:
     """Rules, the clients that have crashed, and what was asked."""
 
-    def __init__(self, *rules: Rule) -> None:
-        self._rules: list[Rule] = list(rules)
-        self.records: list[Record] = []
+    def __init__(self, *rules: FaultRule) -> None:
+        self._rules: list[FaultRule] = list(rules)
+        self.records: list[RequestRecord] = []
         """Every request so far, in order of arrival."""
         self._crashes: dict[str, asyncio.Event] = {}
         self._frozen: dict[str, int] = {}
@@ -199,7 +199,7 @@ class FaultPlan:
 
     # Setting up
 
-    def add(self, rule: Rule) -> Rule:
+    def add(self, rule: FaultRule) -> FaultRule:
         """Add a rule while requests go on."""
         self._rules.append(rule)
         return rule
@@ -259,7 +259,7 @@ class FaultPlan:
 
     # Watches
 
-    def watch_opened(self, target: Target) -> OpenWatch:
+    def watch_opened(self, target: RequestTarget) -> OpenWatch:
         """Told by the server: a watch begins."""
         watch = OpenWatch(self, target)
         self._watches.append(watch)
@@ -282,7 +282,7 @@ class FaultPlan:
 
     # Acting
 
-    def due(self, target: Target, when: When) -> list[Action]:
+    def due(self, target: RequestTarget, when: When) -> list[Action]:
         """What happens to a request at this moment."""
         if not self._rules:
             return []
@@ -295,7 +295,7 @@ class FaultPlan:
             and rule.due()
         ]
 
-    def due_on_event(self, target: Target) -> list[Action]:
+    def due_on_event(self, target: RequestTarget) -> list[Action]:
         """What happens to a watch as it is about to send an event."""
         if not self._rules:
             return []
@@ -307,9 +307,9 @@ class FaultPlan:
 
     # Recording
 
-    def record(self, target: Target) -> Record:
+    def record(self, target: RequestTarget) -> RequestRecord:
         """Write down a request that has arrived."""
-        record = Record(
+        record = RequestRecord(
             number=len(self.records) + 1,
             verb=target.verb,
             group=target.group,
@@ -321,7 +321,7 @@ class FaultPlan:
         self.records.append(record)
         return record
 
-    def writes(self, client: str | None = None) -> Iterator[Record]:
+    def writes(self, client: str | None = None) -> Iterator[RequestRecord]:
         """The recorded writes, of one client or of all."""
         return (
             record

@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from kapsa.devcluster.faults.plan import Action, Cut, Duplicate, Expire, FaultPlan, OpenWatch, Silence, Target
+from kapsa.devcluster.faults.plan import (
+    Action,
+    Cut,
+    Duplicate,
+    Expire,
+    FaultPlan,
+    OpenWatch,
+    RequestTarget,
+    Silence,
+)
 
 __all__ = ["faulty_stream"]
 
 
 async def faulty_stream(
-    chunks: AsyncIterator[bytes], plan: FaultPlan, target: Target, expired: bytes
+    chunks: AsyncIterator[bytes], plan: FaultPlan, target: RequestTarget, expired: bytes
 ) -> AsyncIterator[bytes]:
     """A watch's lines one by one, each as the plan lets it through.
 

@@ -28,8 +28,8 @@ from kapsa.devcluster.wire.continue_tokens import expired_if_before, expired_lis
 from kapsa.devcluster.wire.exchange import Reply, Request
 from kapsa.devcluster.wire.listener import CLIENT_HEADER, HttpFront
 from kapsa.devcluster.wire.query import parse_query
-from kapsa.devcluster.wire.routes import Route, verb_of
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.routes import ResourceRoute, verb_of
+from kapsa.devcluster.wire.status_errors import StatusError
 from kapsa.devcluster.wire.watch_events import error_stream
 
 __all__ = ["FaultProxy"]
@@ -94,7 +94,9 @@ class FaultProxy:
 
     # Forwarding
 
-    async def _serve(self, request: Request, route: Route, verb: str, frozen: int | None = None) -> Reply:
+    async def _serve(
+        self, request: Request, route: ResourceRoute, verb: str, frozen: int | None = None
+    ) -> Reply:
         if self._compacted and verb in ("list", "watch"):
             refused = self._too_old(request.query, verb)
             if refused is not None:
@@ -124,7 +126,7 @@ class FaultProxy:
             return expired_list().reply()
         return None
 
-    async def _get_at(self, request: Request, route: Route, revision: int) -> Reply:
+    async def _get_at(self, request: Request, route: ResourceRoute, revision: int) -> Reply:
         """One object as it was: the only way to ask a real server is a list of one."""
         collection = request.path.rpartition("/" + route.name)[0]
         query = _at(urlencode({"fieldSelector": f"metadata.name={route.name}"}), revision)
@@ -151,7 +153,7 @@ class FaultProxy:
                 request.method, url, headers=headers, data=data, allow_redirects=False
             )
         except aiohttp.ClientError as error:
-            raise ApiError(
+            raise StatusError(
                 502, "BadGateway", f"the proxy cannot reach the API server at {self._upstream}: {error}"
             ) from None
         kept = {

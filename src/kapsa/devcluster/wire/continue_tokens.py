@@ -7,7 +7,7 @@ import base64
 import msgspec
 
 from kapsa.devcluster.wire.go_json import json_type, syntax_error
-from kapsa.devcluster.wire.status_errors import ApiError, bad_request, expired
+from kapsa.devcluster.wire.status_errors import StatusError, bad_request, expired
 
 __all__ = [
     "ContinueToken",
@@ -65,7 +65,7 @@ def decode_token(text: str) -> ContinueToken:
     return token
 
 
-def _invalid(problem: str) -> ApiError:
+def _invalid(problem: str) -> StatusError:
     return bad_request(f"invalid continue token: continue key is not valid: {problem}")
 
 
@@ -87,19 +87,19 @@ def _type_mismatch(data: bytes) -> str:
     return ""
 
 
-def expired_list() -> ApiError:
+def expired_list() -> StatusError:
     """Return the error for a list at a compacted revision."""
     return expired(_EXPIRED_LIST)
 
 
-def expired_token(token: ContinueToken) -> ApiError:
+def expired_token(token: ContinueToken) -> StatusError:
     """Return the error for a token of a compacted revision, with a token that continues at the newest one."""
     error = expired(_EXPIRED_CONTINUE)
     error.metadata["continue"] = encode_token(_INCONSISTENT, token.start)
     return error
 
 
-def expired_if_before(text: str, revision: int) -> ApiError | None:
+def expired_if_before(text: str, revision: int) -> StatusError | None:
     """Return the error for a token of a list older than `revision`, None for any other token."""
     token = decode_token(text)
     return expired_token(token) if 0 < token.rv < revision else None

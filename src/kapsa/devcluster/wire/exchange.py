@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
-__all__ = ["ADMIN", "ConnectionDroppedError", "Reply", "Request", "UserInfo"]
+__all__ = ["ADMIN", "ConnectionDroppedError", "Reply", "Request", "RequestUser"]
 
 
-class UserInfo(msgspec.Struct, frozen=True, kw_only=True):
+class RequestUser(msgspec.Struct, frozen=True, kw_only=True):
     """Who makes a request."""
 
     username: str
@@ -18,7 +18,7 @@ class UserInfo(msgspec.Struct, frozen=True, kw_only=True):
     extra: dict[str, list[str]] = {}
 
 
-ADMIN = UserInfo(username="kubernetes-admin", groups=("system:masters", "system:authenticated"))
+ADMIN = RequestUser(username="kubernetes-admin", groups=("system:masters", "system:authenticated"))
 """The user of the devcluster's kubeconfig, and of a request that names none."""
 
 
@@ -34,7 +34,7 @@ class Request(msgspec.Struct, kw_only=True):
     body: bytes = b""
     client: str = ""
     """Identity for the fault plan: one operator process of a simulation, for instance."""
-    user: UserInfo | None = None
+    user: RequestUser | None = None
 
 
 class Reply(msgspec.Struct, kw_only=True):

@@ -9,13 +9,13 @@ import msgspec
 from kapsa.devcluster.wire.exchange import Request
 from kapsa.devcluster.wire.query import is_true, parse_query
 
-__all__ = ["Route", "parse", "verb_of"]
+__all__ = ["ResourceRoute", "parse", "verb_of"]
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
-class Route(msgspec.Struct, frozen=True, gc=False):
+class ResourceRoute(msgspec.Struct, frozen=True, gc=False):
     """A path under ``/api`` or ``/apis`` that names a resource."""
 
     group: str
@@ -30,7 +30,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     """The deprecated ``/watch/`` paths."""
 
 
-def parse(path: str) -> Route | None:
+def parse(path: str) -> ResourceRoute | None:
     """The resource a path names; None when it names none (discovery, health, unknown paths)."""
     if "%" in path:
         path = unquote(path)
@@ -49,7 +49,7 @@ def parse(path: str) -> Route | None:
     if rest[0] == "namespaces" and len(rest) > 2 and (rest[2] not in _NAMESPACE_SUBRESOURCES or group):
         namespace, rest = rest[1], rest[2:]
     count = len(rest)
-    return Route(
+    return ResourceRoute(
         group,
         version,
         rest[0],
@@ -61,7 +61,7 @@ def parse(path: str) -> Route | None:
     )
 
 
-def verb_of(request: Request, route: Route) -> str:
+def verb_of(request: Request, route: ResourceRoute) -> str:
     """Return the verb as authorization and fault plans name it; empty for a method without one."""
     method = request.method
     if method == "GET":

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kapsa.devcluster.wire.exchange import Reply, UserInfo
+from kapsa.devcluster.wire.exchange import Reply, RequestUser
 from kapsa.schemas.go_format import quote
 
 __all__ = [
-    "ApiError",
-    "Cause",
     "FieldProblem",
+    "StatusCause",
+    "StatusError",
     "already_exists",
     "bad_request",
     "conflict",
@@ -64,7 +64,7 @@ class FieldProblem(Protocol):
     def message(self) -> str: ...
 
 
-class Cause(msgspec.Struct, frozen=True):
+class StatusCause(msgspec.Struct, frozen=True):
     """One entry of a Status' ``details.causes``."""
 
     field: str
@@ -72,7 +72,7 @@ class Cause(msgspec.Struct, frozen=True):
     message: str
 
 
-class ApiError(Exception):
+class StatusError(Exception):
     """A request that ends in a Status object."""
 
     def __init__(
@@ -153,50 +153,52 @@ def _details(resource: Named, name: str, kind: str = "") -> dict[str, Any]:
     return details
 
 
-def not_found(resource: Named, name: str) -> ApiError:
+def not_found(resource: Named, name: str) -> StatusError:
     message = f"{qualified(resource)} {quote(name)} not found"
-    return ApiError(404, "NotFound", message, details=_details(resource, name))
+    return StatusError(404, "NotFound", message, details=_details(resource, name))
 
 
-def resource_not_found() -> ApiError:
+def resource_not_found() -> StatusError:
     """The group-version is served, the resource in it is not."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource", details={})
+    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def page_not_found() -> PlainError:
     return PlainError(404, "404 page not found\n")
 
 
-def already_exists(resource: Named, name: str, *, ends: bool = False) -> ApiError:
+def already_exists(resource: Named, name: str, *, ends: bool = False) -> StatusError:
     """The name is taken; ``ends`` when the one who has it is being deleted."""
     message = f"{qualified(resource)} {quote(name)} already exists"
     if ends:
         message = f"object is being deleted: {message}"
-    return ApiError(409, "AlreadyExists", message, details=_details(resource, name))
+    return StatusError(409, "AlreadyExists", message, details=_details(resource, name))
 
 
-def generate_name_conflict(resource: Named, name: str) -> ApiError:
+def generate_name_conflict(resource: Named, name: str) -> StatusError:
     message = f"{qualified(resource)} {quote(name)} already exists, the server was not able to generate a unique name for the object"
     details = {**_details(resource, name), "retryAfterSeconds": 1}
-    return ApiError(409, "AlreadyExists", message, details=details, headers={"retry-after": "1"})
+    return StatusError(409, "AlreadyExists", message, details=details, headers={"retry-after": "1"})
 
 
-def conflict(resource: Named, name: str, why: str = MODIFIED, *, kind: str = "", path: str = "") -> ApiError:
+def conflict(
+    resource: Named, name: str, why: str = MODIFIED, *, kind: str = "", path: str = ""
+) -> StatusError:
     """An update of something that has changed.
 
     ``kind`` or ``path`` replace the resource where the real server says the kind, or a subresource.
     """
     if path:
         message = f"Operation cannot be fulfilled on {path} {quote(name)}: {why}"
-        return ApiError(409, "Conflict", message, details=_details(resource, name, path))
+        return StatusError(409, "Conflict", message, details=_details(resource, name, path))
     what = (f"{kind}.{resource.group}" if resource.group else kind) if kind else qualified(resource)
     message = f"Operation cannot be fulfilled on {what} {quote(name)}: {why}"
-    return ApiError(409, "Conflict", message, details=_details(resource, name, kind))
+    return StatusError(409, "Conflict", message, details=_details(resource, name, kind))
 
 
 def forbidden(
-    resource: Named, name: str, why: str, *, causes: Sequence[Cause] = (), subresource: str = ""
-) -> ApiError:
+    resource: Named, name: str, why: str, *, causes: Sequence[StatusCause] = (), subresource: str = ""
+) -> StatusError:
     what = qualified(resource)
     if subresource:
         what = what.replace(resource.resource, f"{resource.resource}/{subresource}", 1)
@@ -204,10 +206,10 @@ def forbidden(
     details = _details(resource, name)
     if causes:
         details["causes"] = [_cause(cause) for cause in causes]
-    return ApiError(403, "Forbidden", message, details=details)
+    return StatusError(403, "Forbidden", message, details=details)
 
 
-def not_authorized(asked: Asked) -> ApiError:
+def not_authorized(asked: _AccessAttributes) -> StatusError:
     """What a client is told that may not do this."""
     resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
     where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
@@ -221,10 +223,10 @@ class _Resource(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-class Asked(Protocol):
+class _AccessAttributes(Protocol):
     """What was asked for, of which an error tells."""
 
-    user: UserInfo
+    user: RequestUser
     verb: str
     group: str
     resource: str
@@ -233,7 +235,7 @@ class Asked(Protocol):
     name: str
 
 
-def invalid(resource: Named, name: str, problems: Iterable[FieldProblem]) -> ApiError:
+def invalid(resource: Named, name: str, problems: Iterable[FieldProblem]) -> StatusError:
     """422, with one cause a field problem."""
     problems = list(problems)
     texts = list(dict.fromkeys(f"{problem.field}: {problem.message}" for problem in problems))
@@ -244,7 +246,7 @@ def invalid(resource: Named, name: str, problems: Iterable[FieldProblem]) -> Api
     details = _details(resource, name, resource.kind)
     if problems:
         details["causes"] = [_cause(problem) for problem in problems]
-    return ApiError(422, "Invalid", message, details=details)
+    return StatusError(422, "Invalid", message, details=details)
 
 
 def _cause(problem: FieldProblem) -> dict[str, str]:
@@ -252,46 +254,46 @@ def _cause(problem: FieldProblem) -> dict[str, str]:
     return {key: value for key, value in cause.items() if value}
 
 
-def bad_request(message: str) -> ApiError:
-    return ApiError(400, "BadRequest", message)
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
 
 
-def expired(message: str) -> ApiError:
-    return ApiError(410, "Expired", message)
+def expired(message: str) -> StatusError:
+    return StatusError(410, "Expired", message)
 
 
-def method_not_supported(resource: Named, action: str) -> ApiError:
+def method_not_supported(resource: Named, action: str) -> StatusError:
     message = f'{action} is not supported on resources of kind "{qualified(resource)}"'
-    return ApiError(405, "MethodNotAllowed", message, details=_details(resource, ""))
+    return StatusError(405, "MethodNotAllowed", message, details=_details(resource, ""))
 
 
-def method_not_allowed() -> ApiError:
-    return ApiError(
+def method_not_allowed() -> StatusError:
+    return StatusError(
         405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
     )
 
 
-def unsupported_media_type(message: str) -> ApiError:
-    return ApiError(415, "UnsupportedMediaType", message)
+def unsupported_media_type(message: str) -> StatusError:
+    return StatusError(415, "UnsupportedMediaType", message)
 
 
-def too_large(limit: int) -> ApiError:
+def too_large(limit: int) -> StatusError:
     message = f"Request entity too large: limit is {limit}"
-    return ApiError(413, "RequestEntityTooLarge", message)
+    return StatusError(413, "RequestEntityTooLarge", message)
 
 
-def too_many_requests(message: str, retry_after: int, *, causes: Sequence[Cause] = ()) -> ApiError:
+def too_many_requests(message: str, retry_after: int, *, causes: Sequence[StatusCause] = ()) -> StatusError:
     details: dict[str, Any] = {}
     if causes:
         details["causes"] = [_cause(cause) for cause in causes]
     if retry_after:
         details["retryAfterSeconds"] = retry_after
     headers = {"retry-after": str(retry_after)} if retry_after else {}
-    return ApiError(429, "TooManyRequests", message, details=details, headers=headers)
+    return StatusError(429, "TooManyRequests", message, details=details, headers=headers)
 
 
-def internal(message: str) -> ApiError:
-    return ApiError(
+def internal(message: str) -> StatusError:
+    return StatusError(
         500,
         "InternalError",
         f"Internal error occurred: {message}",
@@ -299,16 +301,16 @@ def internal(message: str) -> ApiError:
     )
 
 
-def server_timeout(resource: Named, operation: str) -> ApiError:
+def server_timeout(resource: Named, operation: str) -> StatusError:
     message = f"The {operation} operation against {qualified(resource)} could not be completed at this time, please try again."
-    return ApiError(504, "ServerTimeout", message, details=_details(resource, ""))
+    return StatusError(504, "ServerTimeout", message, details=_details(resource, ""))
 
 
-def gateway_timeout(message: str, *, retry_after: int = 0, causes: Sequence[Cause] = ()) -> ApiError:
+def gateway_timeout(message: str, *, retry_after: int = 0, causes: Sequence[StatusCause] = ()) -> StatusError:
     details: dict[str, Any] = {}
     if causes:
         details["causes"] = [_cause(cause) for cause in causes]
     if retry_after:
         details["retryAfterSeconds"] = retry_after
     headers = {"retry-after": str(retry_after)} if retry_after else {}
-    return ApiError(504, "Timeout", f"Timeout: {message}", details=details, headers=headers)
+    return StatusError(504, "Timeout", f"Timeout: {message}", details=details, headers=headers)

@@ -11,7 +11,7 @@
 """
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
-from kapsa.devcluster.clock import run as run_on_virtual_time
+from kapsa.devcluster.clock import run_on_virtual_time as run_on_virtual_time
 from kapsa.runtime.testing._absences import miss_every_step, restart_in_every_past
 from kapsa.runtime.testing._background import background_loop
 from kapsa.runtime.testing._crashes import CRASH_MOMENTS, CrashMoment, CrashPoint, crash_at_every_write

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from kapsa.devcluster import FaultPlan
-from kapsa.devcluster.faults import Crash, Rule
+from kapsa.devcluster.faults import Crash, FaultRule
 from kapsa.runtime.testing._harness import Harness, RecordedCall
 from kapsa.runtime.testing._scenario import CLIENT, SIDE_WRITES, Scenario, difference, play
 from kapsa.runtime.testing._sweep_report import Sample, SweepReport, run_points
@@ -45,10 +45,10 @@ class CrashPoint(msgspec.Struct, frozen=True):
             harness.observers.append(_CrashAfter(plan, self.write))
         else:
             when: Literal["before", "after"] = "before" if self.moment == "before" else "after"
-            plan.add(Rule(action=Crash(), verb="write", client=CLIENT, nth=self.write, when=when))
+            plan.add(FaultRule(action=Crash(), verb="write", client=CLIENT, nth=self.write, when=when))
         if self.again:
             later = self.write + self.again
-            plan.add(Rule(action=Crash(), verb="write", client=CLIENT, nth=later, when="after"))
+            plan.add(FaultRule(action=Crash(), verb="write", client=CLIENT, nth=later, when="after"))
 
 
 class _CrashAfter:

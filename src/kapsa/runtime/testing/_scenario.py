@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
-from kapsa.devcluster.faults import Record
+from kapsa.devcluster.faults import RequestRecord
 from kapsa.runtime.operator.operator import Operator
 from kapsa.runtime.testing._harness import Harness
 
@@ -91,13 +91,13 @@ class Ending(msgspec.Struct):
     state: dict[str, Any]
     created: Counter[str]
     deleted: Counter[str]
-    records: list[Record]
+    records: list[RequestRecord]
     """Every request of the operator, in order."""
     writes_at_rest: int
     """Writes in ten minutes after everything was done."""
 
     @property
-    def writes(self) -> list[Record]:
+    def writes(self) -> list[RequestRecord]:
         return [record for record in self.records if record.is_write]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from kapsa.devcluster import FaultPlan
-from kapsa.devcluster.faults import Answer, Compact, Cut, Delay, Drop, Duplicate, Expire, Rule, Silence
+from kapsa.devcluster.faults import Answer, Compact, Cut, Delay, Drop, Duplicate, Expire, FaultRule, Silence
 from kapsa.runtime.cache.informer import SILENCE_SECONDS
 from kapsa.runtime.testing._harness import Harness
 from kapsa.runtime.testing._scenario import (
@@ -25,24 +25,24 @@ from kapsa.runtime.testing._sweep_report import Sample, SweepReport, run_points
 
 __all__ = ["CALL_FAULTS", "WATCH_FAULTS", "disturb_every_call", "disturb_every_watch"]
 
-CALL_FAULTS: Mapping[str, Rule] = {
-    "409": Rule(action=Answer(code=409, reason="Conflict")),
-    "429": Rule(action=Answer(code=429, reason="TooManyRequests", retry_after=1)),
-    "500": Rule(action=Answer(code=500, reason="InternalError")),
-    "504": Rule(action=Answer(code=504, reason="Timeout")),
-    "504 after the commit": Rule(action=Answer(code=504, reason="Timeout"), when="after"),
-    "reset": Rule(action=Drop()),
-    "reset after the commit": Rule(action=Drop(), when="after"),
-    "45 s late": Rule(action=Delay(seconds=45)),
-    "history compacted": Rule(action=Compact()),
+CALL_FAULTS: Mapping[str, FaultRule] = {
+    "409": FaultRule(action=Answer(code=409, reason="Conflict")),
+    "429": FaultRule(action=Answer(code=429, reason="TooManyRequests", retry_after=1)),
+    "500": FaultRule(action=Answer(code=500, reason="InternalError")),
+    "504": FaultRule(action=Answer(code=504, reason="Timeout")),
+    "504 after the commit": FaultRule(action=Answer(code=504, reason="Timeout"), when="after"),
+    "reset": FaultRule(action=Drop()),
+    "reset after the commit": FaultRule(action=Drop(), when="after"),
+    "45 s late": FaultRule(action=Delay(seconds=45)),
+    "history compacted": FaultRule(action=Compact()),
 }
 """What goes wrong with a call."""
 
-WATCH_FAULTS: Mapping[str, Rule] = {
-    "cut": Rule(action=Cut()),
-    "silent": Rule(action=Silence()),
-    "event twice": Rule(action=Duplicate()),
-    "410": Rule(action=Expire()),
+WATCH_FAULTS: Mapping[str, FaultRule] = {
+    "cut": FaultRule(action=Cut()),
+    "silent": FaultRule(action=Silence()),
+    "event twice": FaultRule(action=Duplicate()),
+    "410": FaultRule(action=Expire()),
 }
 """What goes wrong with a watch as it is about to send an event."""
 
@@ -50,7 +50,7 @@ _QUIET = 2 * SILENCE_SECONDS
 
 
 async def disturb_every_call(
-    scenario: Scenario, faults: Mapping[str, Rule] = CALL_FAULTS, *, sample: Sample | None = None
+    scenario: Scenario, faults: Mapping[str, FaultRule] = CALL_FAULTS, *, sample: Sample | None = None
 ) -> SweepReport:
     """Play the scenario once for each call that changes or reads objects, and each fault, or for a sample of both."""
     reference = await play(scenario, quiet=_QUIET)
@@ -67,7 +67,7 @@ async def disturb_every_call(
 
 async def disturb_every_watch(
     scenario: Scenario,
-    faults: Mapping[str, Rule] = WATCH_FAULTS,
+    faults: Mapping[str, FaultRule] = WATCH_FAULTS,
     *,
     events: int = 10,
     sample: Sample | None = None,
@@ -86,7 +86,7 @@ async def disturb_every_watch(
 
 class _Point(msgspec.Struct, frozen=True):
     name: str
-    fault: Rule
+    fault: FaultRule
     verb: str
     resource: str
     number: int

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 
 from kapsa.devcluster import DevCluster
-from kapsa.devcluster.wire.exchange import Reply, Request, UserInfo
+from kapsa.devcluster.wire.exchange import Reply, Request, RequestUser
 from kapsa.runtime.client.http.transport import Query, Response
 from kapsa.runtime.errors import NoResponse, TransportError
 
@@ -29,7 +29,7 @@ class InProcessTransport:
         cluster: DevCluster,
         *,
         client: str = "",
-        user: UserInfo | None = None,
+        user: RequestUser | None = None,
         latency: float = 0.0,
     ) -> None:
         self._server = cluster.server

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster.embedded.server import Server
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 
 Object = dict[str, Any]
 
@@ -54,7 +54,7 @@ class ApiServer:
 
     async def rejection(self, resource: str, name: str, **content: Any) -> str:
         """The message a bad object is refused with."""
-        with pytest.raises(ApiError) as refused:
+        with pytest.raises(StatusError) as refused:
             await self.create(resource, name, **content)
         return refused.value.message
 

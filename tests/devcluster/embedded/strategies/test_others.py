@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 from kapsa.schemas.quantities import canonical, parse
 from tests.devcluster.embedded.strategies.conftest import ApiServer
 
@@ -21,7 +21,7 @@ async def test_an_immutable_config_map_stays_as_it_is(api: ApiServer) -> None:
     stored = await api.create("configmaps", "c", immutable=True, data={"a": "1"})
     stored["data"] = {"a": "2"}
     del stored["immutable"]
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(StatusError) as refused:
         await api.update("configmaps", stored)
     assert refused.value.message == (
         'ConfigMap "c" is invalid: [immutable: Forbidden: field is immutable when `immutable` is set, '
@@ -31,7 +31,7 @@ async def test_an_immutable_config_map_stays_as_it_is(api: ApiServer) -> None:
 
 async def test_the_type_of_a_secret_does_not_change(api: ApiServer) -> None:
     stored = await api.create("secrets", "s")
-    with pytest.raises(ApiError, match=r'type: Invalid value: "other": field is immutable'):
+    with pytest.raises(StatusError, match=r'type: Invalid value: "other": field is immutable'):
         await api.update("secrets", {**stored, "type": "other"})
 
 
@@ -59,7 +59,7 @@ async def test_a_claim_is_protected_and_its_spec_fixed(api: ApiServer) -> None:
     assert stored["spec"]["resources"]["requests"]["storage"] == "1Gi"
     assert stored["status"] == {"phase": "Pending"}
     stored["spec"]["accessModes"] = ["ReadWriteMany"]
-    with pytest.raises(ApiError, match="spec is immutable after creation except"):
+    with pytest.raises(StatusError, match="spec is immutable after creation except"):
         await api.update("persistentvolumeclaims", stored)
 
 
@@ -118,7 +118,7 @@ async def test_the_role_of_a_binding_does_not_change(api: ApiServer) -> None:
     stored = await api.create("rolebindings", "rb", roleRef={"kind": "Role", "name": "a"})
     assert stored["roleRef"]["apiGroup"] == "rbac.authorization.k8s.io"
     stored["roleRef"]["name"] = "b"
-    with pytest.raises(ApiError, match="cannot change roleRef"):
+    with pytest.raises(StatusError, match="cannot change roleRef"):
         await api.update("rolebindings", stored)
 
 

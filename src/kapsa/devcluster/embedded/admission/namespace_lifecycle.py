@@ -6,10 +6,10 @@ from typing import Any
 
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.stored_form import decode
-from kapsa.devcluster.embedded.verbs.deletion import Deletion
-from kapsa.devcluster.embedded.verbs.writes import Write
+from kapsa.devcluster.embedded.verbs.deletion import DeleteRequest
+from kapsa.devcluster.embedded.verbs.writes import WriteRequest
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.status_errors import Cause
+from kapsa.devcluster.wire.status_errors import StatusCause
 
 __all__ = ["NamespaceLifecycle"]
 
@@ -25,19 +25,19 @@ class NamespaceLifecycle:
         self._namespaces = backend.registry.get("", "v1", "namespaces")
         self._collection = backend.collection(self._namespaces)
 
-    async def mutate(self, write: Write, obj: Object, old: Object | None) -> Object:
+    async def mutate(self, write: WriteRequest, obj: Object, old: Object | None) -> Object:
         if old is None and write.info.namespaced:
             self._check_open(write)
         return obj
 
-    async def validate(self, write: Write, obj: Object, old: Object | None) -> None:
+    async def validate(self, write: WriteRequest, obj: Object, old: Object | None) -> None:
         return
 
-    async def validate_deletion(self, deletion: Deletion, obj: Object) -> None:
+    async def validate_deletion(self, deletion: DeleteRequest, obj: Object) -> None:
         if deletion.info is self._namespaces and deletion.name in _IMMORTAL:
             raise errors.forbidden(self._namespaces, deletion.name, "this namespace may not be deleted")
 
-    def _check_open(self, write: Write) -> None:
+    def _check_open(self, write: WriteRequest) -> None:
         stored = self._collection.get(write.namespace)
         if stored is None:
             raise errors.not_found(self._namespaces, write.namespace)
@@ -48,7 +48,7 @@ class NamespaceLifecycle:
         if namespace["metadata"].get("deletionTimestamp"):
             name = write.namespace
             why = f"unable to create new content in namespace {name} because it is being terminated"
-            cause = Cause(
+            cause = StatusCause(
                 "metadata.namespace", "NamespaceTerminating", f"namespace {name} is being terminated"
             )
             raise errors.forbidden(write.info, write.name, why, causes=[cause])

@@ -7,8 +7,8 @@ from typing import Any
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds import names
-from kapsa.devcluster.embedded.verbs.deletion import Deletion
-from kapsa.devcluster.embedded.verbs.writes import Write
+from kapsa.devcluster.embedded.verbs.deletion import DeleteRequest
+from kapsa.devcluster.embedded.verbs.writes import WriteRequest
 from kapsa.devcluster.wire import status_errors as errors
 
 __all__ = ["DefaultStorageClass", "ServiceAccounts"]
@@ -27,17 +27,17 @@ class _Plugin:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    async def validate(self, write: Write, obj: Object, old: Object | None) -> None:
+    async def validate(self, write: WriteRequest, obj: Object, old: Object | None) -> None:
         return
 
-    async def validate_deletion(self, deletion: Deletion, obj: Object) -> None:
+    async def validate_deletion(self, deletion: DeleteRequest, obj: Object) -> None:
         return
 
 
 class ServiceAccounts(_Plugin):
     """A pod's account must exist, and its token is mounted where clients look for it."""
 
-    async def mutate(self, write: Write, obj: Object, old: Object | None) -> Object:
+    async def mutate(self, write: WriteRequest, obj: Object, old: Object | None) -> Object:
         if old is not None or write.subresource or (write.info.group, write.info.resource) != ("", "pods"):
             return obj
         name = obj["spec"].get("serviceAccountName") or _DEFAULT_ACCOUNT
@@ -92,7 +92,7 @@ def _token_volume(name: str) -> Object:
 class DefaultStorageClass(_Plugin):
     """A claim that names no class gets the default one, when there is one."""
 
-    async def mutate(self, write: Write, obj: Object, old: Object | None) -> Object:
+    async def mutate(self, write: WriteRequest, obj: Object, old: Object | None) -> Object:
         is_claim = (write.info.group, write.info.resource) == ("", "persistentvolumeclaims")
         if old is not None or not is_claim or obj["spec"].get("storageClassName") is not None:
             return obj

@@ -9,9 +9,9 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-__all__ = ["CallError", "Handler", "WebhookClient"]
+__all__ = ["CallError", "WebhookClient", "WebhookHandler"]
 
-Handler = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
+WebhookHandler = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 """Takes the path (with its query) and the body of a POST; gives status and body of the answer."""
 
 
@@ -23,10 +23,10 @@ class WebhookClient:
     """Posts to webhooks by their `clientConfig`."""
 
     def __init__(self) -> None:
-        self._routes: dict[str, Handler | str] = {}
+        self._routes: dict[str, WebhookHandler | str] = {}
         self._contexts: dict[str, ssl.SSLContext] = {}
 
-    def route(self, target: str, to: Handler | str) -> None:
+    def route(self, target: str, to: WebhookHandler | str) -> None:
         """Send calls elsewhere.
 
         There is no network behind the Services of a devcluster, and no socket at all on virtual time.

@@ -9,11 +9,11 @@ import msgspec
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.kinds.labels import matches
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.wire.exchange import UserInfo
+from kapsa.devcluster.wire.exchange import RequestUser
 from kapsa.devcluster.wire.status_errors import forbidden
 from kapsa.schemas.cel.expressions import compile_expression
 
-__all__ = ["Asked", "Invocation", "in_version", "invocation_of"]
+__all__ = ["Invocation", "ReviewedRequest", "in_version", "invocation_of"]
 
 Object = dict[str, Any]
 
@@ -21,14 +21,14 @@ Object = dict[str, Any]
 _EXEMPT = frozenset({"mutatingwebhookconfigurations", "validatingwebhookconfigurations"})
 
 
-class Asked(msgspec.Struct, kw_only=True):
+class ReviewedRequest(msgspec.Struct, kw_only=True):
     """One request on its way through admission. `object` changes as webhooks change it."""
 
     info: ResourceInfo
     operation: str
     namespace: str
     name: str
-    user: UserInfo
+    user: RequestUser
     options: Object
     subresource: str = ""
     dry_run: bool = False
@@ -44,7 +44,7 @@ class Invocation(msgspec.Struct, kw_only=True):
     object: Object | None
     old: Object | None
 
-    def review(self, asked: Asked, uid: str) -> Object:
+    def review(self, asked: ReviewedRequest, uid: str) -> Object:
         """The AdmissionReview to send."""
         versions = self.webhook.get("admissionReviewVersions") or ["v1"]
         version = next((v for v in versions if v in ("v1", "v1beta1")), "v1")
@@ -75,7 +75,7 @@ class Invocation(msgspec.Struct, kw_only=True):
         return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": request}
 
 
-async def invocation_of(backend: Backend, asked: Asked, webhook: Object) -> Invocation | None:
+async def invocation_of(backend: Backend, asked: ReviewedRequest, webhook: Object) -> Invocation | None:
     """The call a webhook is due for this request; None when it does not concern it.
 
     :raises ApiError: when a match condition cannot be evaluated and the webhook must not be skipped, or the object
@@ -101,7 +101,7 @@ async def invocation_of(backend: Backend, asked: Asked, webhook: Object) -> Invo
 # -- rules ----------------------------------------------------------------------------------------------------
 
 
-def _matching_version(backend: Backend, asked: Asked, webhook: Object) -> ResourceInfo | None:
+def _matching_version(backend: Backend, asked: ReviewedRequest, webhook: Object) -> ResourceInfo | None:
     rules = webhook.get("rules") or ()
     if any(_rule_matches(rule, asked, asked.info) for rule in rules):
         return asked.info
@@ -113,7 +113,7 @@ def _matching_version(backend: Backend, asked: Asked, webhook: Object) -> Resour
     return None
 
 
-def _rule_matches(rule: Object, asked: Asked, info: ResourceInfo) -> bool:
+def _rule_matches(rule: Object, asked: ReviewedRequest, info: ResourceInfo) -> bool:
     scope = rule.get("scope") or "*"
     namespaced = info.namespaced
     return (
@@ -144,7 +144,7 @@ def _resource_matches(entry: str, resource: str, subresource: str) -> bool:
 # -- selectors ------------------------------------------------------------------------------------------------
 
 
-def _namespace_selected(backend: Backend, asked: Asked, webhook: Object) -> bool:
+def _namespace_selected(backend: Backend, asked: ReviewedRequest, webhook: Object) -> bool:
     selector = webhook.get("namespaceSelector")
     if not selector:
         return True
@@ -157,7 +157,7 @@ def _namespace_selected(backend: Backend, asked: Asked, webhook: Object) -> bool
     return stored is not None and matches(selector, stored.labels)
 
 
-def _object_selected(asked: Asked, webhook: Object) -> bool:
+def _object_selected(asked: ReviewedRequest, webhook: Object) -> bool:
     selector = webhook.get("objectSelector")
     if not selector:
         return True
@@ -168,7 +168,7 @@ def _object_selected(asked: Asked, webhook: Object) -> bool:
 # -- match conditions -----------------------------------------------------------------------------------------
 
 
-def _conditions_hold(asked: Asked, invocation: Invocation) -> bool:
+def _conditions_hold(asked: ReviewedRequest, invocation: Invocation) -> bool:
     webhook = invocation.webhook
     conditions = webhook.get("matchConditions") or ()
     if not conditions:
@@ -225,7 +225,7 @@ def _resource(info: ResourceInfo) -> Object:
     return {"group": info.group, "version": info.version, "resource": info.resource}
 
 
-def _user(user: UserInfo) -> Object:
+def _user(user: RequestUser) -> Object:
     """authentication.k8s.io/v1 UserInfo."""
     info: Object = {"username": user.username}
     if user.uid:

@@ -9,15 +9,20 @@ import json
 from typing import Any
 
 from kapsa.devcluster.embedded.admission.webhook_client import CallError, WebhookClient
-from kapsa.devcluster.embedded.admission.webhook_match import Asked, Invocation, in_version, invocation_of
+from kapsa.devcluster.embedded.admission.webhook_match import (
+    Invocation,
+    ReviewedRequest,
+    in_version,
+    invocation_of,
+)
 from kapsa.devcluster.embedded.apply.json_patch import json_patch
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.storage.store import Change, Collection
-from kapsa.devcluster.embedded.verbs.deletion import Deletion
-from kapsa.devcluster.embedded.verbs.writes import Write
-from kapsa.devcluster.wire.status_errors import ApiError, internal
+from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
+from kapsa.devcluster.embedded.verbs.deletion import DeleteRequest
+from kapsa.devcluster.embedded.verbs.writes import WriteRequest
+from kapsa.devcluster.wire.status_errors import StatusError, internal
 from kapsa.schemas.defaulting import apply_defaults
 from kapsa.schemas.pruning import prune
 
@@ -44,7 +49,7 @@ class WebhookAdmission:
 
     # -- what the write path calls ------------------------------------------------------------------------
 
-    async def mutate(self, write: Write, obj: Object, old: Object | None) -> Object:
+    async def mutate(self, write: WriteRequest, obj: Object, old: Object | None) -> Object:
         webhooks = self._configured(_MUTATING)
         if not webhooks:
             return obj
@@ -65,16 +70,16 @@ class WebhookAdmission:
         assert asked.object is not None
         return asked.object
 
-    async def validate(self, write: Write, obj: Object, old: Object | None) -> None:
+    async def validate(self, write: WriteRequest, obj: Object, old: Object | None) -> None:
         webhooks = self._configured(_VALIDATING)
         if webhooks:
             await self._validate(_asked(write, obj, old), webhooks, write.warnings)
 
-    async def validate_deletion(self, deletion: Deletion, obj: Object) -> None:
+    async def validate_deletion(self, deletion: DeleteRequest, obj: Object) -> None:
         mutating, validating = self._configured(_MUTATING), self._configured(_VALIDATING)
         if not mutating and not validating:
             return
-        asked = Asked(
+        asked = ReviewedRequest(
             info=deletion.info,
             operation="DELETE",
             namespace=deletion.namespace,
@@ -91,7 +96,7 @@ class WebhookAdmission:
     # -- the two phases -----------------------------------------------------------------------------------
 
     async def _call_mutating(
-        self, asked: Asked, webhook: Object, called: dict[str, Invocation], warnings: list[str]
+        self, asked: ReviewedRequest, webhook: Object, called: dict[str, Invocation], warnings: list[str]
     ) -> bool:
         """Ask one webhook and apply its patch; whether the object is another one now."""
         invocation = await invocation_of(self._backend, asked, webhook)
@@ -111,12 +116,12 @@ class WebhookAdmission:
         before = json.dumps(asked.object, sort_keys=True)
         try:
             patched = json_patch(invocation.object or {}, operations)
-        except ApiError as error:
+        except StatusError as error:
             raise internal(str(error.__cause__ or error.message)) from None
         asked.object = await _read_back(invocation.info, asked.info, patched)
         return json.dumps(asked.object, sort_keys=True) != before
 
-    async def _validate(self, asked: Asked, webhooks: list[Object], warnings: list[str]) -> None:
+    async def _validate(self, asked: ReviewedRequest, webhooks: list[Object], warnings: list[str]) -> None:
         found = [await invocation_of(self._backend, asked, webhook) for webhook in webhooks]
         invocations = [invocation for invocation in found if invocation is not None]
         calls = [self._call(asked, invocation, warnings) for invocation in invocations]
@@ -125,10 +130,12 @@ class WebhookAdmission:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _call(self, asked: Asked, invocation: Invocation, warnings: list[str]) -> Object | None:
+    async def _call(
+        self, asked: ReviewedRequest, invocation: Invocation, warnings: list[str]
+    ) -> Object | None:
         """The response of an allowed request; None when the webhook failed and may be ignored.
 
-        :raises ApiError: when it denies the request, or fails and must not.
+        :raises StatusError: when it denies the request, or fails and must not.
         """
         webhook = invocation.webhook
         name = webhook["name"]
@@ -156,7 +163,7 @@ class WebhookAdmission:
         except CallError as error:
             raise CallError(f"failed to call webhook: {error}") from None
 
-    def _follow(self, collection: Collection, change: Change) -> None:
+    def _follow(self, collection: Collection, change: StoreChange) -> None:
         self._webhooks.pop(collection.key, None)
 
     def _configured(self, key: tuple[str, str]) -> list[Object]:
@@ -171,7 +178,7 @@ class WebhookAdmission:
         return known
 
 
-def _asked(write: Write, obj: Object, old: Object | None) -> Asked:
+def _asked(write: WriteRequest, obj: Object, old: Object | None) -> ReviewedRequest:
     creates = old is None
     kind = (
         "CreateOptions"
@@ -184,7 +191,7 @@ def _asked(write: Write, obj: Object, old: Object | None) -> Asked:
     if write.options.force is not None:
         options["force"] = write.options.force
     options |= dict(write.options.asked)
-    return Asked(
+    return ReviewedRequest(
         info=write.info,
         operation="CREATE" if creates else "UPDATE",
         namespace=write.namespace,
@@ -198,7 +205,7 @@ def _asked(write: Write, obj: Object, old: Object | None) -> Asked:
     )
 
 
-def _plain_options(deletion: Deletion) -> Object:
+def _plain_options(deletion: DeleteRequest) -> Object:
     options = deletion.options
     plain: Object = {}
     if options.grace_period_seconds is not None:
@@ -265,7 +272,7 @@ def _decode_patch(webhook: Object, patch: str) -> list[Any]:
     return operations if isinstance(operations, list) else []
 
 
-def _denial(name: str, status: Object) -> ApiError:
+def _denial(name: str, status: Object) -> StatusError:
     by = f'admission webhook "{name}" denied the request'
     if status.get("message"):
         message = f"{by}: {status['message']}"
@@ -274,4 +281,4 @@ def _denial(name: str, status: Object) -> ApiError:
     else:
         message = f"{by} without explanation"
     code = int(status.get("code") or 0)
-    return ApiError(max(code, 400), status.get("reason") or "", message, details=status.get("details"))
+    return StatusError(max(code, 400), status.get("reason") or "", message, details=status.get("details"))

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from kapsa.devcluster.embedded.apply.fieldset import Path, path_text
 from kapsa.devcluster.embedded.apply.managedfields import Manager
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 from kapsa.schemas.go_format import quote
 
 __all__ = ["ApplyConflict"]
 
 
-class ApplyConflict(ApiError):  # noqa: N818 - the word Kubernetes uses
+class ApplyConflict(StatusError):  # noqa: N818 - the word Kubernetes uses
     """Fields that other managers own and this configuration would change: 409 unless it is forced."""
 
     def __init__(self, conflicts: Iterable[tuple[Manager, Path]]) -> None:

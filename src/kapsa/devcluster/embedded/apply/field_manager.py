@@ -33,7 +33,7 @@ from kapsa.devcluster.embedded.apply.removal import without_given_up
 from kapsa.devcluster.embedded.apply.shape import TypedError
 from kapsa.devcluster.embedded.apply.typecheck import check
 from kapsa.devcluster.embedded.codec.written_form import zero_object
-from kapsa.devcluster.wire.status_errors import ApiError, bad_request
+from kapsa.devcluster.wire.status_errors import StatusError, bad_request
 from kapsa.schemas.schema import Schema
 
 __all__ = ["ApplyConflict", "Convert", "apply", "check_request", "failed", "track_update"]
@@ -61,9 +61,9 @@ _UNTRACKED = from_paths(
 """What identifies an object, or is the server's own, belongs to no manager."""
 
 
-def failed(message: str) -> ApiError:
+def failed(message: str) -> StatusError:
     """An error the real server does not classify: 500 without a reason."""
-    return ApiError(500, "", message)
+    return StatusError(500, "", message)
 
 
 def track_update(

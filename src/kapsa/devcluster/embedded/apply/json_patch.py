@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.wire.status_errors import ApiError, bad_request
+from kapsa.devcluster.wire.status_errors import StatusError, bad_request
 
 __all__ = ["MAXIMUM_OPERATIONS", "json_patch", "merge_patch"]
 
@@ -28,7 +28,7 @@ _GO_KINDS = {dict: "object", list: "array", str: "string", bool: "bool", int: "n
 def merge_patch(doc: dict[str, Any], patch: Any) -> dict[str, Any]:
     """`doc` after a JSON merge patch.
 
-    :raises ApiError: 400 if the patch is not an object.
+    :raises StatusError: 400 if the patch is not an object.
     """
     if patch is None:
         raise bad_request("Invalid JSON Patch")
@@ -75,7 +75,7 @@ class _OperationError(Exception):
 def json_patch(doc: dict[str, Any], operations: Any) -> Any:
     """`doc` after a JSON patch.
 
-    :raises ApiError: 400 for what is no patch, 413 for too many operations, 422 for one that does not apply.
+    :raises StatusError: 400 for what is no patch, 413 for too many operations, 422 for one that does not apply.
     """
     _check_operations(operations)
     result: Any = doc
@@ -85,7 +85,7 @@ def json_patch(doc: dict[str, Any], operations: Any) -> Any:
             copied += _size_copied(result, operation, MAXIMUM_COPIED - copied)
             result = _operate(result, operation)
     except _OperationError as error:
-        raise ApiError(
+        raise StatusError(
             422, "Invalid", "the server rejected our request due to an error in our request", details={}
         ) from error
     return result
@@ -108,7 +108,7 @@ def _check_operations(operations: Any) -> None:
             "Request entity too large: The allowed maximum operations in a JSON patch is "
             f"{MAXIMUM_OPERATIONS}, got {len(operations)}"
         )
-        raise ApiError(413, "RequestEntityTooLarge", message)
+        raise StatusError(413, "RequestEntityTooLarge", message)
 
 
 def _size_copied(doc: Any, operation: dict[str, Any] | None, allowed: int) -> int:

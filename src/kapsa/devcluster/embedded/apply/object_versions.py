@@ -8,7 +8,7 @@ from typing import Any
 from kapsa.devcluster.embedded.apply.comparison import Comparison, compare
 from kapsa.devcluster.embedded.apply.fieldset import Fields, recursive_difference
 from kapsa.devcluster.embedded.apply.shape import Shape, shape_of
-from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
 from kapsa.schemas.schema import Schema
 
 __all__ = ["Convert", "Versions", "converter"]
@@ -58,7 +58,7 @@ class Versions:
         return Comparison(*(recursive_difference(fields, self.reset) for fields in comparison))
 
 
-def converter(registry: Registry, info: ResourceInfo) -> Convert:
+def converter(registry: ResourceRegistry, info: ResourceInfo) -> Convert:
     """From an object to the same object in another version, with that version's schema."""
 
     def convert(obj: Object, api_version: str) -> tuple[Object, Schema | None] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.wire.status_errors import ApiError, bad_request
+from kapsa.devcluster.wire.status_errors import StatusError, bad_request
 from kapsa.schemas.go_format import format_value, type_name
 from kapsa.schemas.schema import Schema
 
@@ -25,7 +25,7 @@ _ORDER = "$setElementOrder"
 def strategic_merge_patch(doc: Map, patch: Any, schema: Schema | None) -> Map:
     """`doc` after a strategic merge patch. Neither argument is changed.
 
-    :raises ApiError: as the real server refuses the patch.
+    :raises StatusError: as the real server refuses the patch.
     """
     if schema is None:
         raise bad_request("strategic merge patch format is not supported")
@@ -38,18 +38,18 @@ def strategic_merge_patch(doc: Map, patch: Any, schema: Schema | None) -> Map:
     return _merge_map(doc, patch, schema)
 
 
-def _failed(message: str) -> ApiError:
+def _failed(message: str) -> StatusError:
     """An error the real server does not classify: 500 without a reason."""
-    return ApiError(500, "", message)
+    return StatusError(500, "", message)
 
 
-def _rejected() -> ApiError:
-    return ApiError(
+def _rejected() -> StatusError:
+    return StatusError(
         422, "Invalid", "the server rejected our request due to an error in our request", details={}
     )
 
 
-def _bad_format(directive: str) -> ApiError:
+def _bad_format(directive: str) -> StatusError:
     what = {_DELETE_FROM: "primitive list", _ORDER: "setElementOrder list", _RETAIN: "retainKeys"}[directive]
     return bad_request(f"invalid patch format of {what}")
 
@@ -85,7 +85,7 @@ def _replaced_or_deleted(patch: Map) -> Map:
     raise _unknown_directive(directive, patch)
 
 
-def _unknown_directive(directive: Any, patch: Map) -> ApiError:
+def _unknown_directive(directive: Any, patch: Map) -> StatusError:
     text = (
         directive if isinstance(directive, str) else f"%!s({_go_type(directive)}={format_value(directive)})"
     )

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.codec import go_yaml
-from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
 from kapsa.devcluster.wire import go_json
 from kapsa.devcluster.wire.go_json import json_type
-from kapsa.devcluster.wire.status_errors import ApiError, bad_request, invalid, unsupported_media_type
+from kapsa.devcluster.wire.status_errors import StatusError, bad_request, invalid, unsupported_media_type
 from kapsa.schemas.field_errors import invalid as invalid_field
 from kapsa.schemas.go_format import quote
 
@@ -112,7 +112,7 @@ def is_yaml(content_type: str) -> bool:
 def decode(body: bytes, content_type: str) -> Any:
     """A decoded body that is no stored kind.
 
-    :raises ApiError: 400 or 415.
+    :raises StatusError: 400 or 415.
     """
     try:
         return _parse(body, content_type)
@@ -123,7 +123,7 @@ def decode(body: bytes, content_type: str) -> Any:
 def decode_object(body: bytes, content_type: str, info: ResourceInfo) -> dict[str, Any]:
     """A decoded body that must be an object of this kind; its kind is not looked at yet.
 
-    :raises ApiError: 400 or 415.
+    :raises StatusError: 400 or 415.
     """
     try:
         decoded = _parse(body, content_type, custom=info.is_custom)
@@ -146,7 +146,7 @@ def no_object(value: Any) -> str:
     return f"couldn't get version/kind; json parse error: {why}"
 
 
-def _unrecognized(body: bytes, why: str, info: ResourceInfo) -> ApiError:
+def _unrecognized(body: bytes, why: str, info: ResourceInfo) -> StatusError:
     return bad_request(
         f"the object provided is unrecognized (must be of type {info.kind}): {why} ({_summary(body)})"
     )
@@ -183,10 +183,12 @@ def decode_applied(body: bytes) -> dict[str, Any]:
     return applied or {}
 
 
-def check_kind(obj: dict[str, Any], info: ResourceInfo, registry: Registry, body: bytes) -> dict[str, Any]:
+def check_kind(
+    obj: dict[str, Any], info: ResourceInfo, registry: ResourceRegistry, body: bytes
+) -> dict[str, Any]:
     """Fill in what the object leaves out of its type, and refuse another type than the path's.
 
-    :raises ApiError: 400 when it is something else.
+    :raises StatusError: 400 when it is something else.
     """
     api_version, kind = obj.get("apiVersion"), obj.get("kind")
     if why := malformed_type(obj):
@@ -232,7 +234,7 @@ def _check_custom_kind(
         raise another_type(obj, "kind", info.kind)
 
 
-def another_type(obj: dict[str, Any], field: str, expected: str) -> ApiError:
+def another_type(obj: dict[str, Any], field: str, expected: str) -> StatusError:
     """What a client is told whose custom resource is of another type than the path's."""
     metadata = obj.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
@@ -249,7 +251,7 @@ class _OtherKind(msgspec.Struct, frozen=True):
 _SCHEME = "pkg/runtime/scheme.go:111"
 
 
-def _wrong_kind(api_version: str, kind: str, info: ResourceInfo, registry: Registry) -> ApiError:
+def _wrong_kind(api_version: str, kind: str, info: ResourceInfo, registry: ResourceRegistry) -> StatusError:
     version = api_version.rpartition("/")[2]
     known = builtin_kind(api_version, kind, registry)
     if known is not None and kind == info.kind:
@@ -260,7 +262,7 @@ def _wrong_kind(api_version: str, kind: str, info: ResourceInfo, registry: Regis
     return bad_request(f"{kind} in version {quote(version)} cannot be handled as a {info.kind}: {why}")
 
 
-def builtin_kind(api_version: str, kind: str, registry: Registry) -> ResourceInfo | None:
+def builtin_kind(api_version: str, kind: str, registry: ResourceRegistry) -> ResourceInfo | None:
     """A kind that the real server has a Go type for."""
     group, _, version = api_version.rpartition("/")
     known = registry.find_kind(group, version, kind)

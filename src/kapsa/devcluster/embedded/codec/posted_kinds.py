@@ -9,7 +9,7 @@ from kapsa.devcluster.embedded.codec import bodies
 from kapsa.devcluster.embedded.codec.typed_decoding import DecodingError, check_types
 from kapsa.devcluster.embedded.kinds.builtins import definition_name
 from kapsa.devcluster.embedded.kinds.definitions import definitions
-from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
 from kapsa.devcluster.wire.status_errors import bad_request
 from kapsa.schemas.go_format import quote
 from kapsa.schemas.schema import Schema
@@ -41,7 +41,7 @@ _NAMED_TYPES = {"propagationPolicy": "v1.DeletionPropagation", "preconditions.ui
 """Strings that have a name of their own in Go."""
 
 
-def decode_posted(body: bytes, content_type: str, kind: ResourceInfo, registry: Registry) -> Object:
+def decode_posted(body: bytes, content_type: str, kind: ResourceInfo, registry: ResourceRegistry) -> Object:
     """A body that must be of this kind.
 
     :raises ApiError: 400 or 415 when it is something else.

@@ -23,7 +23,7 @@ from kapsa.devcluster.embedded.controllers.nodes.node_lifecycle import NodeContr
 from kapsa.devcluster.embedded.controllers.nodes.node_status import new_node, report
 from kapsa.devcluster.embedded.controllers.nodes.scheduler import Scheduler
 from kapsa.devcluster.embedded.controllers.workloads.controllers import WORKLOAD_CONTROLLERS
-from kapsa.devcluster.embedded.storage.store import Change, Collection
+from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
 from kapsa.devcluster.embedded.verbs.client import Verbs
 from kapsa.devcluster.wire.exchange import Reply
 from kapsa.devcluster.workloads import Workloads
@@ -161,7 +161,7 @@ class Controllers:
         metadata = {**obj["metadata"], **system}
         collection.put(stored_form(info, {**obj, "metadata": metadata}, revision))
 
-    def _follow(self, collection: Collection, change: Change) -> None:
+    def _follow(self, collection: Collection, change: StoreChange) -> None:
         self._collector.follow(collection, change)
         self._namespaces.follow(collection, change)
         self._accounts.follow(collection, change)

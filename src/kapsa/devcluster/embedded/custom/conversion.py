@@ -16,10 +16,10 @@ from kapsa.devcluster.embedded.admission.webhook_client import CallError, Webhoo
 from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Stored
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 from kapsa.schemas.pruning import prune
 
-__all__ = ["Converter", "converter_of"]
+__all__ = ["PruningConverter", "converter_of"]
 
 Object = dict[str, Any]
 _REVIEW = "apiextensions.k8s.io/v1"
@@ -29,7 +29,9 @@ _KEPT = 20_000
 _MAY_CHANGE = ("labels", "annotations")
 
 
-def converter_of(info: ResourceInfo, client: WebhookClient, new_uid: Callable[[], str]) -> Converter | None:
+def converter_of(
+    info: ResourceInfo, client: WebhookClient, new_uid: Callable[[], str]
+) -> PruningConverter | None:
     """The converter between a served version and the stored one; None when only their names differ."""
     if info.definition is None:
         return None
@@ -44,10 +46,10 @@ def converter_of(info: ResourceInfo, client: WebhookClient, new_uid: Callable[[]
     if is_stored:
         return None
     schemas = {version["name"]: version.get("schema") for version in info.definition["spec"]["versions"]}
-    return Converter(info) if schemas[info.version] != schemas[info.storage_version] else None
+    return PruningConverter(info) if schemas[info.version] != schemas[info.storage_version] else None
 
 
-class Converter:
+class PruningConverter:
     """The strategy None: versions differ by name, and by the fields their schemas have."""
 
     def __init__(self, info: ResourceInfo) -> None:
@@ -71,7 +73,7 @@ class Converter:
         return prune(target.schema, {**obj, "apiVersion": target.api_version})
 
 
-class _WebhookConverter(Converter):
+class _WebhookConverter(PruningConverter):
     """The strategy Webhook: the definition's own service converts."""
 
     def __init__(
@@ -126,10 +128,10 @@ class _WebhookConverter(Converter):
             answer = await self._client.post(self._config, msgspec.json.encode(review), timeout=_TIMEOUT)
             converted = _converted(answer, uid)
         except CallError as error:
-            raise ApiError(500, "", f"{about} failed: {error}") from error
+            raise StatusError(500, "", f"{about} failed: {error}") from error
         if len(converted) != len(objects):
             text = f"{about} returned {len(converted)} objects, expected {len(objects)}"
-            raise ApiError(500, "", text)
+            raise StatusError(500, "", text)
         return [
             _accepted(before, after, target, about, index)
             for index, (before, after) in enumerate(zip(objects, converted, strict=True))
@@ -159,16 +161,16 @@ def _accepted(before: Object, after: Object, target: str, about: str, index: int
     wrong = f"{about} returned invalid converted object at index {index}"
     if after.get("apiVersion") != target:
         text = f"{wrong}: invalid groupVersion (expected {target}, received {after.get('apiVersion')})"
-        raise ApiError(500, "", text)
+        raise StatusError(500, "", text)
     if after.get("kind") != before["kind"]:
         text = f"{wrong}: invalid kind (expected {before['kind']}, received {after.get('kind')})"
-        raise ApiError(500, "", text)
+        raise StatusError(500, "", text)
     metadata = after.get("metadata") or {}
     for key, name in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
         then, now = before["metadata"].get(key) or "", metadata.get(key) or ""
         if then != now:
             text = f"{about} returned invalid metadata in object at index {index}: must have the same {name}: {then} != {now}"
-            raise ApiError(500, "", text)
+            raise StatusError(500, "", text)
     kept = {key: value for key, value in before["metadata"].items() if key not in _MAY_CHANGE}
     own = {key: metadata[key] for key in _MAY_CHANGE if metadata.get(key)}
     return {**after, "metadata": {**kept, **own}}

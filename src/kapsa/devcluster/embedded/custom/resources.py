@@ -22,9 +22,9 @@ from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form
 from kapsa.devcluster.embedded.custom.conversion import converter_of
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.kinds.versions import version_priority
-from kapsa.devcluster.embedded.storage.store import Change, Collection, Stored
+from kapsa.devcluster.embedded.storage.store import Collection, StoreChange, Stored
 from kapsa.devcluster.embedded.strategies.custom.definition_names import CLEANUP, accept_names, set_condition
-from kapsa.devcluster.embedded.verbs.deletion import Deletion, advance, remove
+from kapsa.devcluster.embedded.verbs.deletion import DeleteRequest, advance, remove
 from kapsa.schemas.defaulting import apply_defaults
 from kapsa.schemas.pruning import prune
 from kapsa.schemas.schema import Schema
@@ -118,7 +118,7 @@ class CustomResources:
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop().call_soon(self.settle)
 
-    def _changed(self, collection: Collection, change: Change) -> None:
+    def _changed(self, collection: Collection, change: StoreChange) -> None:
         if collection is self._collection:
             if change.type == "DELETED":
                 group = decode(change.object)["spec"]["group"]
@@ -261,7 +261,7 @@ class CustomResources:
     def _delete_object(self, info: ResourceInfo, stored: Stored) -> None:
         obj = decode(stored)
         if not obj["metadata"].get("deletionTimestamp"):
-            deletion = Deletion(info=info, namespace=stored.namespace, name=stored.name)
+            deletion = DeleteRequest(info=info, namespace=stored.namespace, name=stored.name)
             advance(self._backend, deletion, obj, stored)
 
     def _finish_termination(self, collection: Collection) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo, Subresource
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry, Subresource
 from kapsa.devcluster.embedded.kinds.versions import version_priority
 from kapsa.devcluster.embedded.replies.negotiation import Form
 from kapsa.devcluster.embedded.replies.writer import encode_document
 from kapsa.devcluster.wire.exchange import Reply, Request
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 
 __all__ = ["DiscoveryDocuments"]
 
@@ -31,7 +31,7 @@ _AGGREGATED = re.compile(
 class DiscoveryDocuments:
     """Answers for `/api`, `/apis`, `/apis/GROUP` and `/apis/GROUP/VERSION`."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ResourceRegistry) -> None:
         self._registry = registry
         self._generation = -1
         self._documents: dict[str, Document] = {}
@@ -174,9 +174,9 @@ def _form(request: Request) -> Form:
     raise _not_acceptable()
 
 
-def _not_acceptable() -> ApiError:
+def _not_acceptable() -> StatusError:
     accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
+    return StatusError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
 
 
 def _group(name: str, versions: list[str]) -> Document:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.kinds.definitions import load
-from kapsa.devcluster.embedded.kinds.registry import Registry
+from kapsa.devcluster.embedded.kinds.registry import ResourceRegistry
 from kapsa.devcluster.wire.exchange import Reply, Request
 
 __all__ = ["health", "paths", "version"]
@@ -58,7 +58,7 @@ def version(request: Request) -> Reply | None:
     )
 
 
-def paths(request: Request, registry: Registry) -> Reply | None:
+def paths(request: Request, registry: ResourceRegistry) -> Reply | None:
     """`/`: every path there is."""
     if request.path != "/":
         return None

@@ -19,9 +19,9 @@ from kapsa.devcluster.embedded.documents.openapi_protobuf import ACCEPTED, MEDIA
 from kapsa.devcluster.embedded.documents.openapi_v2 import to_v2
 from kapsa.devcluster.embedded.kinds.builtins import definition_name
 from kapsa.devcluster.embedded.kinds.definitions import DATA_FILE, Definitions, definitions, load
-from kapsa.devcluster.embedded.kinds.registry import Registry, ResourceInfo
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
 from kapsa.devcluster.wire.exchange import Reply, Request
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 
 __all__ = ["OpenApi", "custom_definition_name"]
 
@@ -44,7 +44,7 @@ def _data_digest() -> bytes:
 class OpenApi:
     """Answers for `/openapi/v3`, the documents below it, and `/openapi/v2`."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ResourceRegistry) -> None:
         self._registry = registry
         self._generation = -1
         self._bodies: dict[str, bytes] = {}
@@ -154,7 +154,7 @@ def _check_accept(request: Request, version: str) -> None:
     accept = request.headers.get("accept", "")
     if accept and not any(media in accept for media in ("*/*", "application/*", "application/json")):
         text = f"the OpenAPI {version} documents of this server are JSON; send Accept: application/json"
-        raise ApiError(406, "NotAcceptable", text)
+        raise StatusError(406, "NotAcceptable", text)
 
 
 def _references(value: Any) -> Iterable[str]:

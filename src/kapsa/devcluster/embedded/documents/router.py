@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kapsa.devcluster.embedded.documents import health
 from kapsa.devcluster.embedded.documents.discovery import DiscoveryDocuments
-from kapsa.devcluster.embedded.kinds.registry import Registry
+from kapsa.devcluster.embedded.kinds.registry import ResourceRegistry
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Reply, Request
 
@@ -20,7 +20,7 @@ __all__ = ["Documents"]
 class Documents:
     """Answers whatever is asked about the server itself."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ResourceRegistry) -> None:
         self._registry = registry
         self._discovery = DiscoveryDocuments(registry)
 

@@ -8,7 +8,7 @@ from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form
 from kapsa.devcluster.embedded.kinds.labels import matches
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.status_errors import Cause
+from kapsa.devcluster.wire.status_errors import StatusCause
 
 __all__ = ["take_from_budget"]
 
@@ -42,7 +42,7 @@ def take_from_budget(backend: Backend, pod: Object) -> None:
         name, healthy = budget["metadata"]["name"], status.get("currentHealthy", 0)
         text = f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods and has {healthy} currently"
         message = "Cannot evict pod as it would violate the pod's disruption budget."
-        raise errors.too_many_requests(message, 0, causes=[Cause("", "DisruptionBudget", text)])
+        raise errors.too_many_requests(message, 0, causes=[StatusCause("", "DisruptionBudget", text)])
     status["disruptionsAllowed"] = allowed - 1
     status["disruptedPods"] = {**(status.get("disruptedPods") or {}), meta["name"]: backend.now()}
     revision = backend.store.next_revision

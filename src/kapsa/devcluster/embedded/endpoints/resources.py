@@ -16,18 +16,18 @@ from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.replies.negotiation import Form, negotiate
 from kapsa.devcluster.embedded.replies.writer import Writer, reply_document, warning_header
-from kapsa.devcluster.embedded.requests.options import ListOptions, list_options, write_options
+from kapsa.devcluster.embedded.requests.options import ListParameters, list_options, write_options
 from kapsa.devcluster.embedded.storage.store import CompactedError, FutureRevisionError, Stored
 from kapsa.devcluster.embedded.verbs import deletion, listing, patches, writes
-from kapsa.devcluster.embedded.verbs.deletion import DeleteOptions, Deletion
+from kapsa.devcluster.embedded.verbs.deletion import DeleteParameters, DeleteRequest
 from kapsa.devcluster.embedded.verbs.selection import selection
-from kapsa.devcluster.embedded.verbs.watch import Watch, too_old, watch_revision
-from kapsa.devcluster.embedded.verbs.writes import Write
+from kapsa.devcluster.embedded.verbs.watch import WatchStream, too_old, watch_revision
+from kapsa.devcluster.embedded.verbs.writes import WriteRequest
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, UserInfo
+from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, RequestUser
 from kapsa.devcluster.wire.query import parse_query
-from kapsa.devcluster.wire.routes import Route
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.routes import ResourceRoute
+from kapsa.devcluster.wire.status_errors import StatusError
 from kapsa.devcluster.wire.watch_events import error_stream
 from kapsa.schemas import go_format
 
@@ -60,7 +60,7 @@ class ResourceRequest:
         self,
         backend: Backend,
         request: Request,
-        route: Route,
+        route: ResourceRoute,
         info: ResourceInfo,
         *,
         frozen: int | None = None,
@@ -75,14 +75,14 @@ class ResourceRequest:
         self.warnings = [info.deprecation] if info.deprecation else []
 
     @property
-    def user(self) -> UserInfo:
+    def user(self) -> RequestUser:
         return self.request.user or ADMIN
 
     async def answer(self, verb: str) -> Reply:
         """Do what the verb says; a refusal carries the warnings that came up on the way to it."""
         try:
             return await self._answer(verb)
-        except errors.ApiError as error:
+        except errors.StatusError as error:
             error.headers |= warning_header(self.warnings)
             raise
 
@@ -164,7 +164,7 @@ class ResourceRequest:
         writer = self.writer(stream=True)
         options = list_options(self.request.query, watch=True)
         chosen = selection(self.info, self.route.namespace, options, self.route.name)
-        watch = Watch(
+        watch = WatchStream(
             self.backend.store,
             self.collection,
             chosen,
@@ -180,7 +180,7 @@ class ResourceRequest:
             return Reply(status=200, headers=writer.headers(), body=error_stream(too_old(error)))
         return Reply(status=200, headers=writer.headers(), body=watch.events())
 
-    def _watch_timeout(self, options: ListOptions) -> float:
+    def _watch_timeout(self, options: ListParameters) -> float:
         if options.timeout_seconds is not None:
             return float(options.timeout_seconds)
         return 1800.0 * (1.0 + self.backend.random.random())
@@ -211,10 +211,10 @@ class ResourceRequest:
         stored = await writes.update(self.backend, write, transform)
         return writer.object(201 if write.created else 200, stored)
 
-    def write(self, options: str, *, applies: bool = False) -> Write:
+    def write(self, options: str, *, applies: bool = False) -> WriteRequest:
         """The write this request asks for; ``options`` is the kind of its options."""
         route = self.route
-        return Write(
+        return WriteRequest(
             info=self.info,
             namespace=route.namespace,
             name=route.name,
@@ -226,7 +226,7 @@ class ResourceRequest:
             warnings=self.warnings,
         )
 
-    def body(self, write: Write | None = None) -> Object:
+    def body(self, write: WriteRequest | None = None) -> Object:
         """The request's object; decoded anew each time, since what is made of it is changed in place.
 
         :param write: is told of fields that the body has twice.
@@ -264,17 +264,17 @@ class ResourceRequest:
         selected = list_options(self.request.query)
         options = self._delete_options()
         chosen = selection(self.info, self.route.namespace, selected)
-        page = listing.read_page(self.backend.store, self.collection, chosen, ListOptions())
+        page = listing.read_page(self.backend.store, self.collection, chosen, ListParameters())
         for stored in page.items:
             try:
                 await deletion.delete(self.backend, self._deletion(stored.name, options, stored.namespace))
-            except ApiError as error:
+            except StatusError as error:
                 if error.code != 404:
                     raise
         return writer.page(page)
 
-    def _deletion(self, name: str, options: DeleteOptions, namespace: str = "") -> Deletion:
-        return Deletion(
+    def _deletion(self, name: str, options: DeleteParameters, namespace: str = "") -> DeleteRequest:
+        return DeleteRequest(
             info=self.info,
             namespace=namespace or self.route.namespace,
             name=name,
@@ -283,11 +283,11 @@ class ResourceRequest:
             warnings=self.warnings,
         )
 
-    def _delete_options(self) -> DeleteOptions:
+    def _delete_options(self) -> DeleteParameters:
         request = self.request
         if request.body:
             decoded = decode_delete_options(request.body, request.headers.get("content-type", ""))
-            options = msgspec.convert(decoded, DeleteOptions)
+            options = msgspec.convert(decoded, DeleteParameters)
         else:
             options = deletion.options_of_query(parse_query(request.query))
         options.validate()
@@ -319,7 +319,7 @@ def _check_target(form: Form, info: ResourceInfo, *, is_list: bool) -> None:
     if info.is_custom:
         kind = "unstructured.UnstructuredList" if is_list else "unstructured.Unstructured"
     message = f"you requested {form.target}, but the requested object is {what} (*{kind})"
-    raise ApiError(406, "NotAcceptable", message)
+    raise StatusError(406, "NotAcceptable", message)
 
 
 def _check_include(include: str, form: Form) -> None:

@@ -11,17 +11,17 @@ from kapsa.devcluster.embedded.apply.field_manager import track_update
 from kapsa.devcluster.embedded.backend import Attributes, Backend
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.exchange import UserInfo
+from kapsa.devcluster.wire.exchange import RequestUser
 from kapsa.schemas import field_errors
 
 __all__ = ["REVIEWS", "answer"]
 
 Object = dict[str, Any]
-Review = Callable[[Backend, UserInfo, Object, str], Object]
+Review = Callable[[Backend, RequestUser, Object, str], Object]
 
 
 def answer(
-    backend: Backend, info: ResourceInfo, user: UserInfo, obj: Object, namespace: str, manager: str
+    backend: Backend, info: ResourceInfo, user: RequestUser, obj: Object, namespace: str, manager: str
 ) -> Object:
     """The review with its status filled in.
 
@@ -45,13 +45,13 @@ def answer(
     return {**tracked, "kind": info.kind, "apiVersion": info.api_version, "status": status}
 
 
-def _self_access(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Object:
+def _self_access(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> Object:
     spec = obj.get("spec") or {}
     _check_attributes(spec)
     return _allowed(backend, user, spec)
 
 
-def _access(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Object:
+def _access(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> Object:
     spec = obj.get("spec") or {}
     _check_attributes(spec)
     if not spec.get("user") and not spec.get("groups"):
@@ -61,7 +61,7 @@ def _access(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Ob
     return _allowed(backend, _subject(spec), spec)
 
 
-def _local_access(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Object:
+def _local_access(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> Object:
     wanted = ((obj.get("spec") or {}).get("resourceAttributes") or {}).get("namespace", "")
     if wanted != namespace:
         detail = "must match metadata.namespace"
@@ -69,8 +69,8 @@ def _local_access(backend: Backend, user: UserInfo, obj: Object, namespace: str)
     return _access(backend, user, obj, namespace)
 
 
-def _subject(spec: Object) -> UserInfo:
-    return UserInfo(
+def _subject(spec: Object) -> RequestUser:
+    return RequestUser(
         username=spec.get("user", ""),
         uid=spec.get("uid", ""),
         groups=tuple(spec.get("groups") or ()),
@@ -97,11 +97,11 @@ class _NoKind(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-def _refused(problem: field_errors.FieldError) -> errors.ApiError:
+def _refused(problem: field_errors.FieldError) -> errors.StatusError:
     return errors.invalid(_NoKind(), "", [problem])
 
 
-def _allowed(backend: Backend, user: UserInfo, spec: Object) -> Object:
+def _allowed(backend: Backend, user: RequestUser, spec: Object) -> Object:
     resource = spec.get("resourceAttributes")
     if resource is not None:
         attributes = Attributes(
@@ -120,7 +120,7 @@ def _allowed(backend: Backend, user: UserInfo, spec: Object) -> Object:
     return {"allowed": backend.policy is None or backend.policy(attributes)}
 
 
-def _rules(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Object:
+def _rules(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> Object:
     if not (obj.get("spec") or {}).get("namespace"):
         raise errors.bad_request("no namespace on request")
     if backend.policy is None:
@@ -131,7 +131,7 @@ def _rules(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Obj
     return {"resourceRules": [], "nonResourceRules": [], "incomplete": True, "evaluationError": message}
 
 
-def _self_subject(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Object:
+def _self_subject(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> Object:
     info: Object = {"username": user.username, "groups": list(user.groups)}
     if user.uid:
         info["uid"] = user.uid
@@ -140,7 +140,7 @@ def _self_subject(backend: Backend, user: UserInfo, obj: Object, namespace: str)
     return {"userInfo": info}
 
 
-def _token(backend: Backend, user: UserInfo, obj: Object, namespace: str) -> Object:
+def _token(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> Object:
     if not (obj.get("spec") or {}).get("token"):
         raise errors.bad_request("token is required for TokenReview in authentication")
     # The devcluster issues no tokens, so it knows none.

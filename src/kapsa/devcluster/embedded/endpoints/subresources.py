@@ -17,8 +17,8 @@ from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.replies.negotiation import negotiate
 from kapsa.devcluster.embedded.replies.writer import reply_document
 from kapsa.devcluster.embedded.verbs import deletion, patches, writes
-from kapsa.devcluster.embedded.verbs.deletion import DeleteOptions, Deletion
-from kapsa.devcluster.embedded.verbs.writes import Transform, Write
+from kapsa.devcluster.embedded.verbs.deletion import DeleteParameters, DeleteRequest
+from kapsa.devcluster.embedded.verbs.writes import Transform, WriteRequest
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Reply
 from kapsa.schemas.go_format import quote
@@ -55,9 +55,9 @@ async def answer(request: ResourceRequest, verb: str) -> Reply:
     raise _needs_a_node(request, found)
 
 
-def _needs_a_node(request: ResourceRequest, found: Subresource) -> errors.ApiError:
+def _needs_a_node(request: ResourceRequest, found: Subresource) -> errors.StatusError:
     what = f"{request.info.resource}/{found.name}"
-    return errors.ApiError(
+    return errors.StatusError(
         501,
         "NotImplemented",
         f"the embedded devcluster has no {what}: nothing runs behind its pods and nodes; use the real engine",
@@ -151,7 +151,7 @@ def _scale_patching(request: ResourceRequest, change: Callable[[Object], Object]
     return transform
 
 
-def _typed(write: Write, change: Callable[[Object], Any]) -> Callable[[Object], Object]:
+def _typed(write: WriteRequest, change: Callable[[Object], Any]) -> Callable[[Object], Object]:
     """The change, as long as a Scale comes of it."""
 
     def patch(scale: Object) -> Object:
@@ -197,11 +197,11 @@ async def _evict(request: ResourceRequest) -> Reply:
     wanted = eviction.get("deleteOptions") or {}
     await deletion.delete(
         request.backend,
-        Deletion(
+        DeleteRequest(
             info=request.info,
             namespace=request.route.namespace,
             name=request.route.name,
-            options=DeleteOptions(grace_period_seconds=wanted.get("gracePeriodSeconds")),
+            options=DeleteParameters(grace_period_seconds=wanted.get("gracePeriodSeconds")),
             user=request.user,
         ),
     )
@@ -212,7 +212,7 @@ async def _bind(request: ResourceRequest) -> Reply:
     binding = _posted(request, BINDING)
     node = (binding.get("target") or {}).get("name", "")
     if not node:
-        raise errors.ApiError(500, "", "target.name: Required value")
+        raise errors.StatusError(500, "", "target.name: Required value")
     form = negotiate(request.request)
     write = request.write("CreateOptions")
 

@@ -11,7 +11,7 @@ import msgspec
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.schemas.schema import Schema
 
-__all__ = ["Registry", "ResourceInfo", "Subresource", "VersionConverter"]
+__all__ = ["ResourceInfo", "ResourceRegistry", "Subresource", "VersionConverter"]
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -105,7 +105,7 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=Tru
         return f"{namespace}/{name}" if self.namespaced else name
 
 
-class Registry:
+class ResourceRegistry:
     """Resources by group, version and plural name, and by kind."""
 
     def __init__(self, resources: Iterable[ResourceInfo] = ()) -> None:

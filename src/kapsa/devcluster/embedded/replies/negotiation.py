@@ -8,7 +8,7 @@ import msgspec
 
 from kapsa.devcluster.wire.exchange import Request
 from kapsa.devcluster.wire.query import parse_query
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 
 __all__ = ["Form", "negotiate"]
 
@@ -49,7 +49,7 @@ def negotiate(
     :param collection: whether the path is one that can also be watched, which an error tells.
     :param transforms: whether the endpoint can turn its objects into tables or metadata.
     :param stream: whether the reply is a watch, which YAML cannot carry.
-    :raises ApiError: 406 when nothing that is asked for can be given.
+    :raises StatusError: 406 when nothing that is asked for can be given.
     """
     accept = request.headers.get("accept", "")
     form = _parse(accept, transforms, stream) if accept else _JSON
@@ -64,16 +64,16 @@ _WHOLE = ("application/json", "application/yaml", "application/vnd.kubernetes.pr
 _STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 
 
-def _not_acceptable(accept: str, *, collection: bool, stream: bool) -> ApiError:
+def _not_acceptable(accept: str, *, collection: bool, stream: bool) -> StatusError:
     """The router of the real server looks at media types alone; what it lets through is judged as a whole."""
     medias = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
     if not medias & {*_WHOLE, "*/*"}:
         available = (*_WHOLE, *_STREAMS) if collection else _WHOLE
         message = "406: Not Acceptable\n\nAvailable representations: " + ", ".join(available)
-        return ApiError(406, "NotAcceptable", message, details={})
+        return StatusError(406, "NotAcceptable", message, details={})
     offered: tuple[str, ...] = _STREAMS if stream else _WHOLE
     message = "only the following media types are accepted: " + ", ".join(offered)
-    return ApiError(406, "NotAcceptable", message)
+    return StatusError(406, "NotAcceptable", message)
 
 
 def _wants_pretty(request: Request) -> bool:

@@ -8,17 +8,17 @@ import msgspec
 
 from kapsa.devcluster.wire.exchange import Request
 from kapsa.devcluster.wire.query import is_true, parse_query
-from kapsa.devcluster.wire.status_errors import ApiError, bad_request, invalid
+from kapsa.devcluster.wire.status_errors import StatusError, bad_request, invalid
 from kapsa.schemas import field_errors, go_format
 
-__all__ = ["ListOptions", "WriteOptions", "list_options", "write_options"]
+__all__ = ["ListParameters", "WriteParameters", "list_options", "write_options"]
 
 MAXIMUM_MANAGER_LENGTH = 128
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _LONGEST_INTEGER = 40
 
 
-class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+class WriteParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Create, update and patch options."""
 
     dry_run: bool = False
@@ -29,7 +29,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the client said of managers and validation itself; admission is told no more."""
 
 
-class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
+class ListParameters(msgspec.Struct, frozen=True, kw_only=True):
     """List and watch options."""
 
     label_selector: str = ""
@@ -52,7 +52,9 @@ class _OptionsKind(msgspec.Struct, frozen=True):
     resource: str = ""
 
 
-def write_options(request: Request, kind: str, *, patch: bool = False, apply: bool = False) -> WriteOptions:
+def write_options(
+    request: Request, kind: str, *, patch: bool = False, apply: bool = False
+) -> WriteParameters:
     """Options of a write; ``kind`` is CreateOptions, UpdateOptions or PatchOptions."""
     values = parse_query(request.query) if request.query else {}
     given = values.get("fieldManager", [""])[0]
@@ -71,7 +73,7 @@ def write_options(request: Request, kind: str, *, patch: bool = False, apply: bo
         )
     if errors:
         raise invalid(_OptionsKind(kind), "", errors)
-    return WriteOptions(
+    return WriteParameters(
         dry_run=bool(dry_run),
         manager=given or manager_of(request.headers.get("user-agent", "")),
         field_validation=validation or "Warn",
@@ -109,7 +111,7 @@ def manager_of(user_agent: str) -> str:
     return printable.encode()[:MAXIMUM_MANAGER_LENGTH].decode(errors="ignore") or "unknown"
 
 
-def list_options(query: str, *, watch: bool = False) -> ListOptions:
+def list_options(query: str, *, watch: bool = False) -> ListParameters:
     """Options of list, watch and deletecollection."""
     if not query and not watch:
         return _NO_OPTIONS
@@ -121,7 +123,7 @@ def list_options(query: str, *, watch: bool = False) -> ListOptions:
 
     timeout = first("timeoutSeconds")
     initial = first("sendInitialEvents")
-    options = ListOptions(
+    options = ListParameters(
         label_selector=first("labelSelector"),
         field_selector=first("fieldSelector"),
         limit=_integer(first("limit") or "0"),
@@ -139,23 +141,23 @@ def list_options(query: str, *, watch: bool = False) -> ListOptions:
     return options
 
 
-def _with_initial_events(options: ListOptions) -> ListOptions:
+def _with_initial_events(options: ListParameters) -> ListParameters:
     """A watch from nowhere begins with what exists, and says so, whether it was asked to or not."""
     if options.resource_version not in ("", "0"):
         return options
     return msgspec.structs.replace(options, send_initial_events=True, resource_version_match="NotOlderThan")
 
 
-_NO_OPTIONS = ListOptions()
+_NO_OPTIONS = ListParameters()
 
 
-def _validate(options: ListOptions) -> None:
+def _validate(options: ListParameters) -> None:
     errors = _watch_errors(options) if options.watch else _list_errors(options)
     if errors:
         raise invalid(_OptionsKind("ListOptions"), "", errors)
 
 
-def _watch_errors(options: ListOptions) -> list[field_errors.FieldError]:
+def _watch_errors(options: ListParameters) -> list[field_errors.FieldError]:
     match, initial = options.resource_version_match, options.send_initial_events
     path = "resourceVersionMatch"
     errors = []
@@ -179,7 +181,7 @@ def _watch_errors(options: ListOptions) -> list[field_errors.FieldError]:
     return errors
 
 
-def _list_errors(options: ListOptions) -> list[field_errors.FieldError]:
+def _list_errors(options: ListParameters) -> list[field_errors.FieldError]:
     match = options.resource_version_match
     errors = _match_errors(options, match) if match else []
     if options.send_initial_events is not None:
@@ -187,7 +189,7 @@ def _list_errors(options: ListOptions) -> list[field_errors.FieldError]:
     return errors
 
 
-def _match_errors(options: ListOptions, match: str) -> list[field_errors.FieldError]:
+def _match_errors(options: ListParameters, match: str) -> list[field_errors.FieldError]:
     errors = []
     if not options.resource_version:
         detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
@@ -214,5 +216,5 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _unparsable(text: str, problem: str) -> ApiError:
+def _unparsable(text: str, problem: str) -> StatusError:
     return bad_request(f"strconv.ParseInt: parsing {go_format.quote(text)}: {problem}")

@@ -15,7 +15,15 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Change", "ChangeType", "Collection", "CompactedError", "FutureRevisionError", "Store", "Stored"]
+__all__ = [
+    "ChangeType",
+    "Collection",
+    "CompactedError",
+    "FutureRevisionError",
+    "ObjectStore",
+    "StoreChange",
+    "Stored",
+]
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 CollectionKey = tuple[str, str]
@@ -54,7 +62,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     """Canonical JSON: apiVersion, kind and metadata come first, in that order."""
 
 
-class Change(msgspec.Struct, gc=False):
+class StoreChange(msgspec.Struct, gc=False):
     """One step of a resource's history."""
 
     type: ChangeType
@@ -69,12 +77,12 @@ class Change(msgspec.Struct, gc=False):
 class Collection:
     """All objects of one resource, and the window of their changes."""
 
-    def __init__(self, key: CollectionKey, store: Store) -> None:
+    def __init__(self, key: CollectionKey, store: ObjectStore) -> None:
         self.key = key
         self._store = store
         self._objects: dict[str, Stored] = {}
         self._keys: list[str] = []
-        self._changes: list[Change] = []
+        self._changes: list[StoreChange] = []
         self._dropped = 0
         self._window_bytes = 0
         self._compacted = 0
@@ -159,7 +167,7 @@ class Collection:
             raise CompactedError(revision, self._compacted)
         return self._dropped + self._index_after(revision)
 
-    def read(self, position: int) -> list[Change]:
+    def read(self, position: int) -> list[StoreChange]:
         """The changes from a position to the end.
 
         :raises CompactedError: when the reader has fallen out of the window.
@@ -182,27 +190,27 @@ class Collection:
 
     # Writing
 
-    def put(self, stored: Stored) -> Change:
+    def put(self, stored: Stored) -> StoreChange:
         """Add or replace an object. Its revision must be the store's next one."""
         previous = self._objects.get(stored.key)
         if previous is None:
             insort(self._keys, stored.key)
         self._objects[stored.key] = stored
         return self._append(
-            Change("ADDED" if previous is None else "MODIFIED", stored.revision, stored, previous)
+            StoreChange("ADDED" if previous is None else "MODIFIED", stored.revision, stored, previous)
         )
 
     def rewrite(self, stored: Stored) -> None:
         """Give an object other bytes at the revision it has: no change, no event."""
         self._objects[stored.key] = stored
 
-    def remove(self, last: Stored) -> Change:
+    def remove(self, last: Stored) -> StoreChange:
         """Remove an object; ``last`` is its last state at the revision of the deletion."""
         previous = self._objects.pop(last.key)
         del self._keys[bisect_left(self._keys, last.key)]
-        return self._append(Change("DELETED", last.revision, last, previous))
+        return self._append(StoreChange("DELETED", last.revision, last, previous))
 
-    def _append(self, change: Change) -> Change:
+    def _append(self, change: StoreChange) -> StoreChange:
         self._store.commit(change.revision)
         self._changes.append(change)
         self._window_bytes += len(change.object.body)
@@ -243,11 +251,11 @@ class Collection:
         return bisect_right(self._changes, revision, key=_revision_of)
 
 
-def _revision_of(change: Change) -> int:
+def _revision_of(change: StoreChange) -> int:
     return change.revision
 
 
-class Store:
+class ObjectStore:
     """Every collection, and the revision they share."""
 
     def __init__(self, *, window_changes: int = 10_000, window_bytes: int = 64 * 1024 * 1024) -> None:
@@ -255,7 +263,7 @@ class Store:
         self.window_changes = window_changes
         self.window_bytes = window_bytes
         self._collections: dict[CollectionKey, Collection] = {}
-        self.listeners: list[Callable[[Collection, Change], None]] = []
+        self.listeners: list[Callable[[Collection, StoreChange], None]] = []
         """Told of every change as it is committed; they must be quick and must not write."""
 
     @property

@@ -14,13 +14,13 @@ import msgspec
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.requests.options import ListOptions, WriteOptions
+from kapsa.devcluster.embedded.requests.options import ListParameters, WriteParameters
 from kapsa.devcluster.embedded.storage.store import CompactedError
 from kapsa.devcluster.embedded.verbs import deletion, writes
-from kapsa.devcluster.embedded.verbs.deletion import DeleteOptions, Deletion, Preconditions
+from kapsa.devcluster.embedded.verbs.deletion import DeleteParameters, DeleteRequest, Preconditions
 from kapsa.devcluster.embedded.verbs.selection import Selection, selection
-from kapsa.devcluster.embedded.verbs.writes import Write
-from kapsa.devcluster.wire.exchange import UserInfo
+from kapsa.devcluster.embedded.verbs.writes import WriteRequest
+from kapsa.devcluster.wire.exchange import RequestUser
 from kapsa.devcluster.wire.status_errors import expired, not_found
 
 __all__ = ["Event", "Verbs"]
@@ -41,11 +41,11 @@ class Verbs:
     """Reads and writes by resource."""
 
     def __init__(
-        self, backend: Backend, user: UserInfo | None = None, manager: str = "kube-controller-manager"
+        self, backend: Backend, user: RequestUser | None = None, manager: str = "kube-controller-manager"
     ) -> None:
         self._backend = backend
         self._manager = manager
-        self._user = user or UserInfo(
+        self._user = user or RequestUser(
             username=f"system:{manager}", groups=("system:authenticated", "system:masters")
         )
 
@@ -129,7 +129,7 @@ class Verbs:
                 collection.forget(waiter)
 
     def _selection(self, info: ResourceInfo, namespace: str, labels: str, fields: str) -> Selection:
-        return selection(info, namespace, ListOptions(label_selector=labels, field_selector=fields))
+        return selection(info, namespace, ListParameters(label_selector=labels, field_selector=fields))
 
     # Writing
 
@@ -162,7 +162,7 @@ class Verbs:
         propagation: str | None = None,
     ) -> None:
         """Delete an object; ApiError 404 when it is gone, 409 when another uid has its name."""
-        options = DeleteOptions(
+        options = DeleteParameters(
             grace_period_seconds=grace_seconds,
             preconditions=Preconditions(uid=uid) if uid else None,
             propagation_policy=propagation,
@@ -170,16 +170,18 @@ class Verbs:
         options.validate()
         await deletion.delete(
             self._backend,
-            Deletion(info=info, namespace=namespace, name=name, options=options, user=self._user),
+            DeleteRequest(info=info, namespace=namespace, name=name, options=options, user=self._user),
         )
 
-    def _write(self, info: ResourceInfo, namespace: str, name: str = "", subresource: str = "") -> Write:
-        return Write(
+    def _write(
+        self, info: ResourceInfo, namespace: str, name: str = "", subresource: str = ""
+    ) -> WriteRequest:
+        return WriteRequest(
             info=info,
             namespace=namespace if info.namespaced else "",
             name=name,
             subresource=subresource,
-            options=WriteOptions(manager=self._manager, field_validation="Ignore"),
+            options=WriteParameters(manager=self._manager, field_validation="Ignore"),
             user=self._user,
         )
 

@@ -14,12 +14,12 @@ from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form, wit
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.exchange import ADMIN, UserInfo
+from kapsa.devcluster.wire.exchange import ADMIN, RequestUser
 from kapsa.schemas import field_errors, go_format
 
 __all__ = [
-    "DeleteOptions",
-    "Deletion",
+    "DeleteParameters",
+    "DeleteRequest",
     "Preconditions",
     "advance",
     "delete",
@@ -39,7 +39,7 @@ class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str | None = None
 
 
-class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class DeleteParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """metav1.DeleteOptions."""
 
     grace_period_seconds: int | None = None
@@ -77,14 +77,14 @@ class _OptionsKind(msgspec.Struct, frozen=True):
     resource: str = ""
 
 
-class Deletion(msgspec.Struct, kw_only=True):
+class DeleteRequest(msgspec.Struct, kw_only=True):
     """One deletion in flight."""
 
     info: ResourceInfo
     namespace: str = ""
     name: str = ""
-    options: DeleteOptions = DeleteOptions()
-    user: UserInfo = ADMIN
+    options: DeleteParameters = DeleteParameters()
+    user: RequestUser = ADMIN
     warnings: list[str] = []
 
     @property
@@ -92,7 +92,7 @@ class Deletion(msgspec.Struct, kw_only=True):
         return bool(self.options.dry_run)
 
 
-async def delete(backend: Backend, deletion: Deletion) -> tuple[Stored, bool]:
+async def delete(backend: Backend, deletion: DeleteRequest) -> tuple[Stored, bool]:
     """Begin (or finish) the deletion of an object: its state now, and whether it is gone.
 
     :raises ApiError: as the real server's delete would.
@@ -130,7 +130,7 @@ def _check_preconditions(info: ResourceInfo, obj: Object, wanted: Preconditions 
         raise errors.conflict(info, meta["name"], why, kind=info.kind)
 
 
-def advance(backend: Backend, deletion: Deletion, obj: Object, live: Stored) -> tuple[Stored, bool]:
+def advance(backend: Backend, deletion: DeleteRequest, obj: Object, live: Stored) -> tuple[Stored, bool]:
     """Take one step towards the end: mark the object, or remove it."""
     meta = obj["metadata"]
     strategy = backend.strategy(deletion.info)
@@ -156,7 +156,7 @@ def advance(backend: Backend, deletion: Deletion, obj: Object, live: Stored) -> 
     return remove(backend, deletion.info, live), True
 
 
-def _grace(backend: Backend, deletion: Deletion, obj: Object) -> tuple[int | None, bool]:
+def _grace(backend: Backend, deletion: DeleteRequest, obj: Object) -> tuple[int | None, bool]:
     """Seconds the object is given (None: its kind knows no grace), and whether it is ending already."""
     meta = obj["metadata"]
     requested = deletion.options.grace_period_seconds
@@ -190,7 +190,7 @@ def _shorten(backend: Backend, meta: Object, current: int, requested: int) -> in
     return requested
 
 
-def _finalizers(backend: Backend, deletion: Deletion, obj: Object) -> list[str]:
+def _finalizers(backend: Backend, deletion: DeleteRequest, obj: Object) -> list[str]:
     """The object's finalizers, with those of the propagation policy put in or taken out."""
     existing = obj["metadata"].get("finalizers") or []
     policy = _policy(backend, deletion, existing, obj)
@@ -202,7 +202,7 @@ def _finalizers(backend: Backend, deletion: Deletion, obj: Object) -> list[str]:
     return existing if set(kept) == set(existing) else kept
 
 
-def _policy(backend: Backend, deletion: Deletion, existing: list[str], obj: Object) -> str:
+def _policy(backend: Backend, deletion: DeleteRequest, existing: list[str], obj: Object) -> str:
     options = deletion.options
     default = backend.strategy(deletion.info).default_propagation(obj)
     if default == "unsupported":
@@ -229,7 +229,7 @@ def _mark(backend: Backend, obj: Object) -> None:
     meta["deletionGracePeriodSeconds"] = 0
 
 
-def _store(backend: Backend, deletion: Deletion, obj: Object, live: Stored) -> Stored:
+def _store(backend: Backend, deletion: DeleteRequest, obj: Object, live: Stored) -> Stored:
     info = deletion.info
     unchanged = stored_form(info, obj, live.revision)
     if unchanged.body == live.body or deletion.dry_run:
@@ -257,14 +257,14 @@ def finish_if_released(backend: Backend, info: ResourceInfo, obj: Object, live: 
     return True
 
 
-def options_of_query(values: dict[str, list[str]]) -> DeleteOptions:
+def options_of_query(values: dict[str, list[str]]) -> DeleteParameters:
     """The options of a deletion that has no body."""
     grace = values.get("gracePeriodSeconds", [""])[0]
     orphan = values.get("orphanDependents", [""])[0]
     if grace and not re.fullmatch("[+-]?[0-9]{1,18}", grace):
         text = go_format.quote(grace)
         raise errors.bad_request(f"strconv.ParseInt: parsing {text}: invalid syntax")
-    return DeleteOptions(
+    return DeleteParameters(
         grace_period_seconds=int(grace) if grace else None,
         orphan_dependents=orphan.lower() not in ("0", "false") if orphan else None,
         propagation_policy=values["propagationPolicy"][0] if "propagationPolicy" in values else None,

@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.requests.options import ListOptions
+from kapsa.devcluster.embedded.requests.options import ListParameters
 from kapsa.devcluster.embedded.storage.store import (
     Collection,
     CompactedError,
     FutureRevisionError,
-    Store,
+    ObjectStore,
     Stored,
 )
 from kapsa.devcluster.embedded.verbs.selection import Selection
 from kapsa.devcluster.wire.continue_tokens import decode_token, encode_token, expired_list, expired_token
-from kapsa.devcluster.wire.status_errors import ApiError, Cause, bad_request, gateway_timeout
+from kapsa.devcluster.wire.status_errors import StatusCause, StatusError, bad_request, gateway_timeout
 from kapsa.schemas.go_format import quote
 
 __all__ = [
@@ -49,10 +49,10 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def read_page(
-    store: Store,
+    store: ObjectStore,
     collection: Collection,
     chosen: Selection,
-    options: ListOptions,
+    options: ListParameters,
     *,
     frozen: int | None = None,
 ) -> Page:
@@ -87,7 +87,7 @@ def read_page(
     return _page(objects, revision, chosen, options.limit)
 
 
-def _revision(options: ListOptions, current: int) -> int:
+def _revision(options: ListParameters, current: int) -> int:
     """The revision to read at: exact where one is asked for, the newest one otherwise."""
     if options.resource_version in ("", "0"):
         return current
@@ -124,10 +124,10 @@ def parse_revision(text: str) -> int:
     return int(text)
 
 
-def too_large_revision(error: FutureRevisionError) -> ApiError:
+def too_large_revision(error: FutureRevisionError) -> StatusError:
     """What a client is told that asks for a revision which has not happened yet."""
     return gateway_timeout(
         f"Too large resource version: {error.requested}, current: {error.current}",
         retry_after=1,
-        causes=[Cause("", "ResourceVersionTooLarge", "Too large resource version")],
+        causes=[StatusCause("", "ResourceVersionTooLarge", "Too large resource version")],
     )

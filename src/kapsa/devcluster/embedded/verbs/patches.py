@@ -23,7 +23,7 @@ from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.verbs.reset_fields import reset_fields
 from kapsa.devcluster.embedded.verbs.writes import (
     Transform,
-    Write,
+    WriteRequest,
     cannot_decode,
     shown_patched,
     tell_of_another_version,
@@ -53,7 +53,7 @@ def patch_type(request: Request, info: ResourceInfo) -> str:
     kind = bodies.media_type(request.headers.get("content-type", ""))
     allowed = _CUSTOM if info.is_custom else _BUILT_IN
     if kind not in _BUILT_IN:
-        raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+        raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
     if kind not in allowed:
         raise errors.unsupported_media_type(
             "the body of the request was in an unknown format - accepted media types include: "
@@ -62,7 +62,7 @@ def patch_type(request: Request, info: ResourceInfo) -> str:
     return kind
 
 
-def transform_of(kind: str, request: Request, write: Write, backend: Backend) -> Transform:
+def transform_of(kind: str, request: Request, write: WriteRequest, backend: Backend) -> Transform:
     """What a patch of that type does to an object."""
     if kind == APPLY:
         return _applying(request.body, write, backend)
@@ -84,7 +84,7 @@ def scale_change_of(kind: str, request: Request) -> Callable[[Object], Any]:
     return lambda scale: patch.merge_patch(scale, decoded)
 
 
-def scale_applying(request: Request, write: Write, backend: Backend) -> Transform:
+def scale_applying(request: Request, write: WriteRequest, backend: Backend) -> Transform:
     """An apply of a Scale: its replicas are applied to the object behind it."""
     info = write.info
 
@@ -107,7 +107,7 @@ def scale_applying(request: Request, write: Write, backend: Backend) -> Transfor
     return transform
 
 
-def _decoded(body: bytes, write: Write, *, strategic: bool = False) -> Any:
+def _decoded(body: bytes, write: WriteRequest, *, strategic: bool = False) -> Any:
     """A patch, of which the write is told what strict decoding finds in it."""
     decoded = bodies.decode_patch(body, strategic=strategic)
     if write.options.field_validation != "Ignore":
@@ -115,7 +115,7 @@ def _decoded(body: bytes, write: Write, *, strategic: bool = False) -> Any:
     return decoded
 
 
-def _operations(body: bytes, write: Write) -> Any:
+def _operations(body: bytes, write: WriteRequest) -> Any:
     """A JSON patch, likewise."""
     decoded = bodies.decode_patch(body)
     if write.options.field_validation == "Ignore":
@@ -130,7 +130,7 @@ def _operations(body: bytes, write: Write) -> Any:
     return decoded
 
 
-def _restoring(body: bytes, write: Write) -> Transform:
+def _restoring(body: bytes, write: WriteRequest) -> Transform:
     """A strategic merge patch: only the kind's fields of the result count, not what it says it is."""
     decoded = _decoded(body, write, strategic=True)
     write.strategic = decoded
@@ -146,7 +146,7 @@ def _restoring(body: bytes, write: Write) -> Transform:
     return transform
 
 
-def _patching(change: Callable[[Object], Any], write: Write, backend: Backend) -> Transform:
+def _patching(change: Callable[[Object], Any], write: WriteRequest, backend: Backend) -> Transform:
     def transform(live: Object | None) -> Object:
         if live is None:
             raise errors.not_found(write.info, write.name)
@@ -164,7 +164,7 @@ def _patching(change: Callable[[Object], Any], write: Write, backend: Backend) -
     return transform
 
 
-def _check_type(patched: Object, write: Write, backend: Backend) -> None:
+def _check_type(patched: Object, write: WriteRequest, backend: Backend) -> None:
     """A patch may not turn the object into another kind; the result is first read as what it says it is."""
     info = write.info
     api_version, kind = patched.get("apiVersion") or info.api_version, patched.get("kind") or info.kind
@@ -181,7 +181,7 @@ def _check_type(patched: Object, write: Write, backend: Backend) -> None:
     patched["apiVersion"], patched["kind"] = info.api_version, info.kind
 
 
-def _check_custom_type(patched: Object, write: Write) -> None:
+def _check_custom_type(patched: Object, write: WriteRequest) -> None:
     info = write.info
     if not patched.get("kind"):
         shown = shown_patched(write, patched)
@@ -193,7 +193,7 @@ def _check_custom_type(patched: Object, write: Write) -> None:
             raise bodies.another_type(patched, field, expected)
 
 
-def _with_metadata(patched: Object, write: Write) -> Object:
+def _with_metadata(patched: Object, write: WriteRequest) -> Object:
     metadata = patched.get("metadata")
     if metadata is None:
         patched["metadata"] = {}
@@ -206,7 +206,7 @@ def _with_metadata(patched: Object, write: Write) -> Object:
     return patched
 
 
-def _applying(body: bytes, write: Write, backend: Backend) -> Transform:
+def _applying(body: bytes, write: WriteRequest, backend: Backend) -> Transform:
     def transform(live: Object | None) -> Object:
         applied = bodies.decode_applied(body)
         directive = write.options.field_validation
@@ -221,7 +221,7 @@ def _applying(body: bytes, write: Write, backend: Backend) -> Transform:
     return transform
 
 
-def _apply(live: Object | None, applied: Object, write: Write, backend: Backend) -> Object:
+def _apply(live: Object | None, applied: Object, write: WriteRequest, backend: Backend) -> Object:
     info = write.info
     return apply.apply(
         live,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.requests.options import ListOptions
+from kapsa.devcluster.embedded.requests.options import ListParameters
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.embedded.verbs import field_selectors, label_selectors
 from kapsa.devcluster.embedded.verbs.field_selectors import FieldMatcher
@@ -49,7 +49,7 @@ class Selection:
         return [stored for stored in objects if self.matches(stored)]
 
 
-def selection(info: ResourceInfo, namespace: str, options: ListOptions, name: str = "") -> Selection:
+def selection(info: ResourceInfo, namespace: str, options: ListParameters, name: str = "") -> Selection:
     """The selection a request makes; ``name`` when its path names one object.
 
     :raises ApiError: 400 for a selector that cannot be understood.

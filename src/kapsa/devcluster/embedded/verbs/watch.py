@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 from kapsa.devcluster.embedded.codec.stored_form import with_revision
-from kapsa.devcluster.embedded.requests.options import ListOptions
-from kapsa.devcluster.embedded.storage.store import Change, Collection, CompactedError, Store, Stored
+from kapsa.devcluster.embedded.requests.options import ListParameters
+from kapsa.devcluster.embedded.storage.store import (
+    Collection,
+    CompactedError,
+    ObjectStore,
+    StoreChange,
+    Stored,
+)
 from kapsa.devcluster.embedded.verbs.selection import Selection
-from kapsa.devcluster.wire.status_errors import ApiError, expired
+from kapsa.devcluster.wire.status_errors import StatusError, expired
 from kapsa.devcluster.wire.watch_events import encode_event, error_event
 from kapsa.schemas.go_format import quote
 
-__all__ = ["Watch", "too_old", "watch_revision"]
+__all__ = ["WatchStream", "too_old", "watch_revision"]
 
 BOOKMARK_SECONDS = 60.0
 _LONGEST_REVISION = 19
@@ -23,15 +29,15 @@ View = Callable[[Stored], bytes]
 """How one object is written for this client."""
 
 
-class Watch:
+class WatchStream:
     """One client's watch: iterate over it for encoded events, several at a time when it lags."""
 
     def __init__(
         self,
-        store: Store,
+        store: ObjectStore,
         collection: Collection,
         chosen: Selection,
-        options: ListOptions,
+        options: ListParameters,
         *,
         bookmark: Callable[[int, dict[str, str]], bytes],
         view: View | None = None,
@@ -137,7 +143,7 @@ class Watch:
         body = stored.body if self._view is None else self._view(stored)
         return self._frame(kind, body)
 
-    def _encode_changes(self, changes: list[Change]) -> bytes:
+    def _encode_changes(self, changes: list[StoreChange]) -> bytes:
         chosen = self._chosen
         if chosen.is_everything and self._view is None:
             if not chosen.prefix:
@@ -152,7 +158,7 @@ class Watch:
             )
         return b"".join([self._selected(change) for change in changes])
 
-    def _selected(self, change: Change) -> bytes:
+    def _selected(self, change: StoreChange) -> bytes:
         """The event as this selection sees it: entering it is ADDED, leaving it is DELETED."""
         chosen = self._chosen
         before = change.previous is not None and chosen.matches(change.previous)
@@ -175,14 +181,14 @@ def watch_revision(text: str) -> int:
         quoted = quote(text)
         problem = "value out of range" if text.isdigit() else "invalid syntax"
         message = f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {problem}"
-        raise ApiError(500, "", message)
+        raise StatusError(500, "", message)
     return int(text)
 
 
-def _shared_frame(change: Change) -> bytes:
+def _shared_frame(change: StoreChange) -> bytes:
     change.frame = encode_event(change.type, change.object.body)
     return change.frame
 
 
-def too_old(error: CompactedError) -> ApiError:
+def too_old(error: CompactedError) -> StatusError:
     return expired(f"too old resource version: {error.requested} ({error.oldest})")

@@ -20,13 +20,13 @@ from kapsa.devcluster.embedded.codec.version_conversion import from_storage, to_
 from kapsa.devcluster.embedded.codec.written_form import store_as_go, write_as_go
 from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.requests.options import WriteOptions
+from kapsa.devcluster.embedded.requests.options import WriteParameters
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.embedded.verbs import metadata
 from kapsa.devcluster.embedded.verbs.deletion import finish_if_released
 from kapsa.devcluster.embedded.verbs.reset_fields import reset_fields
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.exchange import ADMIN, UserInfo
+from kapsa.devcluster.wire.exchange import ADMIN, RequestUser
 from kapsa.schemas import field_errors, go_format
 from kapsa.schemas.defaulting import apply_defaults, fill_defaults
 from kapsa.schemas.pruning import prune
@@ -34,7 +34,7 @@ from kapsa.schemas.validation import unknown_fields, validate, validate_status
 
 __all__ = [
     "Transform",
-    "Write",
+    "WriteRequest",
     "cannot_decode",
     "create",
     "shown_patched",
@@ -50,15 +50,15 @@ Transform = Callable[[Object | None], Object]
 _ATTEMPTS = 5
 
 
-class Write(msgspec.Struct, kw_only=True):
+class WriteRequest(msgspec.Struct, kw_only=True):
     """One write in flight."""
 
     info: ResourceInfo
     namespace: str = ""
     name: str = ""
     subresource: str = ""
-    options: WriteOptions = WriteOptions()
-    user: UserInfo = ADMIN
+    options: WriteParameters = WriteParameters()
+    user: RequestUser = ADMIN
     warnings: list[str] = []
     patches: bool = False
     """Whether this is a patch of some type: only a whole object's uid is a precondition."""
@@ -76,7 +76,7 @@ class Write(msgspec.Struct, kw_only=True):
         return self.info.object_key(self.namespace, self.name)
 
 
-async def create(backend: Backend, write: Write, obj: Object) -> Stored:
+async def create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
     """Store a new object.
 
     :raises ApiError: as the real server's create would.
@@ -115,7 +115,7 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
         await admission.validate(write, obj, None)
     write.warnings.extend(strategy.warnings(obj, None))
     if meta.get("resourceVersion") and not write.created:
-        raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
     if info.converter is not None:
         obj = await info.converter.to_storage(obj)
     existing = backend.collection(info).get(write.key)
@@ -129,7 +129,7 @@ async def create(backend: Backend, write: Write, obj: Object) -> Stored:
     return stored
 
 
-async def update(backend: Backend, write: Write, transform: Transform) -> Stored:
+async def update(backend: Backend, write: WriteRequest, transform: Transform) -> Stored:
     """Replace an object by what ``transform`` makes of it.
 
     :raises ApiError: as the real server's update and patch would.
@@ -158,7 +158,7 @@ async def update(backend: Backend, write: Write, transform: Transform) -> Stored
     raise errors.conflict(write.info, write.name)
 
 
-async def _create_by_update(backend: Backend, write: Write, transform: Transform) -> Stored:
+async def _create_by_update(backend: Backend, write: WriteRequest, transform: Transform) -> Stored:
     allowed = write.applies or backend.strategy(write.info).allows_create_on_update
     if not allowed or write.subresource:
         if not write.patches:
@@ -176,7 +176,7 @@ async def _create_by_update(backend: Backend, write: Write, transform: Transform
     return await create(backend, write, obj)
 
 
-def _check_identity(write: Write, obj: Object) -> None:
+def _check_identity(write: WriteRequest, obj: Object) -> None:
     name = obj["metadata"].get("name") or ""
     if not name:
         raise errors.bad_request(
@@ -189,7 +189,7 @@ def _check_identity(write: Write, obj: Object) -> None:
     metadata.check_namespace(write.info, obj, write.namespace)
 
 
-def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) -> None:
+def _check_revision(backend: Backend, write: WriteRequest, obj: Object, old: Object) -> None:
     """Optimistic locking: a resourceVersion that the update carries must be the live one."""
     meta, live = obj["metadata"], old["metadata"]
     if meta.get("uid") and meta["uid"] != live["uid"]:
@@ -216,12 +216,12 @@ def _check_revision(backend: Backend, write: Write, obj: Object, old: Object) ->
         return
     if not given.isdigit():
         quoted = go_format.quote(given)
-        raise errors.ApiError(500, "", f"strconv.ParseUint: parsing {quoted}: invalid syntax")
+        raise errors.StatusError(500, "", f"strconv.ParseUint: parsing {quoted}: invalid syntax")
     if given != live["resourceVersion"]:
         raise errors.conflict(write.info, write.name)
 
 
-async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Object) -> Object:
+async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, old: Object) -> Object:
     info = write.info
     strategy = backend.strategy(info)
     is_status = write.subresource in ("status", "approval")
@@ -261,7 +261,7 @@ async def _prepare_update(backend: Backend, write: Write, obj: Object, old: Obje
     return obj
 
 
-def _track(backend: Backend, write: Write, obj: Object, old: Object | None) -> Object:
+def _track(backend: Backend, write: WriteRequest, obj: Object, old: Object | None) -> Object:
     """Record which fields this write's manager sets."""
     if write.applies:
         return obj
@@ -284,7 +284,7 @@ def _track(backend: Backend, write: Write, obj: Object, old: Object | None) -> O
     )
 
 
-def _decode_into_schema(write: Write, obj: Object) -> None:
+def _decode_into_schema(write: WriteRequest, obj: Object) -> None:
     """Refuse what does not fit the kind's types; name, then drop, unknown fields; fill defaults."""
     info = write.info
     schema = info.schema
@@ -314,14 +314,14 @@ def _decode_into_schema(write: Write, obj: Object) -> None:
     apply_defaults(schema, obj)
 
 
-def _strict_problems(write: Write, unknown: list[str]) -> list[str]:
+def _strict_problems(write: WriteRequest, unknown: list[str]) -> list[str]:
     # What is wrong with a patch itself comes before what is wrong with what it makes.
     found = [*write.duplicates, *unknown] if write.patches else [*unknown, *write.duplicates]
     # Go's decoder of built-in kinds tells so many and no more.
     return found if write.info.is_custom else found[:_STRICT_PROBLEMS]
 
 
-def tell_of_another_version(write: Write, obj: Object) -> None:
+def tell_of_another_version(write: WriteRequest, obj: Object) -> None:
     """Name the fields of a custom resource that the version it claims to be of does not have."""
     if not write.info.is_custom or not isinstance(obj.get("apiVersion"), str):
         return
@@ -338,7 +338,7 @@ def _joined(problems: list[str]) -> str:
     return ", ".join(problems)
 
 
-def cannot_decode(write: Write, obj: Any, why: str) -> errors.ApiError:
+def cannot_decode(write: WriteRequest, obj: Any, why: str) -> errors.StatusError:
     """What a client is told whose object does not fit its kind; of a patch, with the object it made."""
     if not write.patches or write.applies:
         kind, version = write.info.kind, go_format.quote(obj["apiVersion"].rpartition("/")[2])
@@ -346,7 +346,7 @@ def cannot_decode(write: Write, obj: Any, why: str) -> errors.ApiError:
     return errors.invalid(_Nothing(), "", [field_errors.invalid("patch", shown_patched(write, obj), why)])
 
 
-def shown_patched(write: Write, obj: Any) -> str:
+def shown_patched(write: WriteRequest, obj: Any) -> str:
     """What the real server shows of a patch: itself if it is strategic, what it made if not."""
     if write.strategic is not None:
         return print_as_go(write.strategic)
@@ -363,7 +363,7 @@ class _Nothing(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-def _commit_create(backend: Backend, write: Write, obj: Object) -> Stored:
+def _commit_create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
     revision = backend.store.next_revision
     _lose(write.info, obj)
     if write.options.dry_run:
@@ -374,7 +374,7 @@ def _commit_create(backend: Backend, write: Write, obj: Object) -> Stored:
     return stored
 
 
-def _commit_update(backend: Backend, write: Write, obj: Object, live: Stored) -> Stored:
+def _commit_update(backend: Backend, write: WriteRequest, obj: Object, live: Stored) -> Stored:
     _lose(write.info, obj)
     unchanged = stored_form(write.info, to_storage(write.info, obj), live.revision)
     if write.options.dry_run or _same(unchanged.body, live.body):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 from tests.devcluster.embedded.controllers.client import ObjectClient, condition, workload
 
 pytestmark = pytest.mark.virtual_time
@@ -77,6 +77,6 @@ async def test_nothing_new_is_created_in_a_terminating_namespace(client: ObjectC
     )
     await client.delete("namespaces", "stuck")
     await client.settle()
-    with pytest.raises(ApiError, match="because it is being terminated") as refused:
+    with pytest.raises(StatusError, match="because it is being terminated") as refused:
         await client.create("configmaps", "late", metadata={"namespace": "stuck"})
     assert refused.value.code == 403

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 from tests.devcluster.embedded.strategies.conftest import ApiServer
 
 
@@ -88,7 +88,7 @@ async def test_an_external_name_has_nothing_of_this(api: ApiServer) -> None:
 async def test_a_cluster_ip_does_not_change(api: ApiServer) -> None:
     stored = await api.create("services", "web", spec=ports(80))
     stored["spec"]["clusterIP"] = "10.0.0.200"
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(StatusError) as refused:
         await api.update("services", stored)
     assert refused.value.message == (
         'Service "web" is invalid: spec.clusterIPs[0]: Invalid value: ["10.0.0.200"]: may not change once set'

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 from tests.devcluster.embedded.strategies.conftest import ApiServer
 
 POD = {"containers": [{"name": "main", "image": "app:1"}]}
@@ -74,7 +74,7 @@ async def test_a_selector_cannot_change(api: ApiServer) -> None:
     stored = await api.create("deployments", "web", spec=SPEC)
     stored["spec"]["selector"] = {"matchLabels": {"app": "web", "tier": "x"}}
     stored["spec"]["template"]["metadata"]["labels"]["tier"] = "x"
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(StatusError) as refused:
         await api.update("deployments", stored)
     assert refused.value.message == (
         'Deployment.apps "web" is invalid: spec.selector: Invalid value: '
@@ -154,7 +154,7 @@ async def test_only_the_image_of_a_pods_containers_can_change(api: ApiServer) ->
     changed = await api.update("pods", pod)
     assert changed["metadata"]["generation"] == 2
     changed["spec"]["containers"][0]["command"] = ["sh"]
-    with pytest.raises(ApiError, match="pod updates may not change fields other than"):
+    with pytest.raises(StatusError, match="pod updates may not change fields other than"):
         await api.update("pods", changed)
 
 
@@ -199,7 +199,7 @@ async def test_a_stateful_set_allows_few_changes(api: ApiServer) -> None:
     stored["spec"]["replicas"] = 3
     stored = await api.update("statefulsets", stored)
     stored["spec"]["serviceName"] = "other"
-    with pytest.raises(ApiError, match="updates to statefulset spec for fields other than"):
+    with pytest.raises(StatusError, match="updates to statefulset spec for fields other than"):
         await api.update("statefulsets", stored)
 
 
@@ -232,7 +232,7 @@ async def test_a_job_gets_a_selector_of_its_own_and_keeps_its_template(api: ApiS
     )
     assert [stored["spec"][f] for f in fields] == [1, 1, 6, "NonIndexed", False, "TerminatingOrFailed"]
     stored["spec"]["template"]["spec"]["containers"][0]["image"] = "app:2"
-    with pytest.raises(ApiError, match=r"spec\.template: Invalid value: .*: field is immutable"):
+    with pytest.raises(StatusError, match=r"spec\.template: Invalid value: .*: field is immutable"):
         await api.update("jobs", stored)
 
 

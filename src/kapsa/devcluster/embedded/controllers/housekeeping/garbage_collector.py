@@ -15,10 +15,10 @@ from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.controllers.machinery.kinds import Object
 from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue, Retry
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.storage.store import Change, Collection, Stored
+from kapsa.devcluster.embedded.storage.store import Collection, StoreChange, Stored
 from kapsa.devcluster.embedded.verbs.client import Verbs
 from kapsa.devcluster.embedded.verbs.deletion import FOREGROUND, ORPHAN
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 
 Place = tuple[str, str, str]
 """Group, resource, and key of an object."""
@@ -54,7 +54,7 @@ class GarbageCollector:
             for stored in collection.current():
                 self._learn(collection, stored.key, stored.body)
 
-    def follow(self, collection: Collection, change: Change) -> None:
+    def follow(self, collection: Collection, change: StoreChange) -> None:
         """Called for every change of every resource, so it looks at bytes before it decodes any."""
         key = change.object.key
         if change.type == "DELETED":
@@ -203,7 +203,7 @@ class GarbageCollector:
             await self._verbs.delete(
                 info, metadata.get("namespace", ""), metadata["name"], uid=metadata["uid"], propagation=policy
             )
-        except ApiError as error:
+        except StatusError as error:
             if error.reason not in ("NotFound", "Conflict"):
                 raise
 
@@ -221,7 +221,7 @@ class GarbageCollector:
     async def _update(self, info: ResourceInfo, obj: Object) -> None:
         try:
             await self._verbs.update(info, obj)
-        except ApiError as error:
+        except StatusError as error:
             if error.reason == "Conflict":
                 raise Retry from None
             if error.reason != "NotFound":

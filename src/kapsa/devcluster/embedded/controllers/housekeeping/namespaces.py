@@ -14,11 +14,11 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import NAMESPACE, Obj
 from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue, Retry
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.storage.store import Change, Collection
+from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
 from kapsa.devcluster.embedded.strategies.cluster.namespaces import FINALIZER
 from kapsa.devcluster.embedded.verbs.client import Verbs
 from kapsa.devcluster.embedded.verbs.deletion import remove
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 
 _FINE: tuple[tuple[str, str, str], ...] = (
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
@@ -102,7 +102,7 @@ class NamespaceController:
         for stored in self._backend.store.collection("", "namespaces").current():
             self._look(stored.name, stored.body)
 
-    def follow(self, collection: Collection, change: Change) -> None:
+    def follow(self, collection: Collection, change: StoreChange) -> None:
         if collection.key == ("", "namespaces"):
             if change.type == "DELETED":
                 self._ending.discard(change.object.name)
@@ -154,7 +154,7 @@ class NamespaceController:
                     await self._verbs.delete(
                         info, stored.namespace, stored.name, uid=stored.uid, propagation="Background"
                     )
-                except ApiError as error:
+                except StatusError as error:
                     if error.reason not in ("NotFound", "Conflict"):
                         failures.append(error.message)
         return failures
@@ -181,7 +181,7 @@ class NamespaceController:
         info = self._verbs.resource(NAMESPACE.group, NAMESPACE.version, NAMESPACE.resource)
         try:
             await self._verbs.update_status(info, {**namespace, "status": status})
-        except ApiError as error:
+        except StatusError as error:
             if error.reason == "Conflict":
                 raise Retry from None
             if error.reason != "NotFound":

@@ -14,7 +14,7 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import (
 from kapsa.devcluster.embedded.controllers.machinery.plan import Create, WritePlan
 from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue
 from kapsa.devcluster.embedded.controllers.machinery.view import View
-from kapsa.devcluster.embedded.storage.store import Change, Collection
+from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
 
 ACCOUNT = "default"
 CERTIFICATE = "kube-root-ca.crt"
@@ -61,7 +61,7 @@ class ServiceAccountController:
         for stored in self._backend.store.collection("", "namespaces").current():
             self.queue.add(("", stored.name))
 
-    def follow(self, collection: Collection, change: Change) -> None:
+    def follow(self, collection: Collection, change: StoreChange) -> None:
         if collection.key == ("", "namespaces"):
             if change.type == "ADDED":
                 self.queue.add(("", change.object.name))

@@ -11,7 +11,7 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import EVENT, Object
 from kapsa.devcluster.embedded.controllers.machinery.plan import Note
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
 from kapsa.devcluster.embedded.verbs.client import Verbs
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 
 _REMEMBERED = 4096
 _MESSAGE_LIMIT = 1024
@@ -34,7 +34,7 @@ class Recorder:
         try:
             if not await self._count(verbs, key):
                 self._create(note, message, component, manager, key)
-        except ApiError:
+        except StatusError:
             self._names.pop(key, None)
 
     async def _count(self, verbs: Verbs, key: tuple[str, ...]) -> bool:

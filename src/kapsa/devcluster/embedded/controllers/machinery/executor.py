@@ -17,8 +17,8 @@ from kapsa.devcluster.embedded.controllers.machinery.plan import (
 from kapsa.devcluster.embedded.controllers.machinery.queue import Retry
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.verbs.client import Verbs
-from kapsa.devcluster.wire.exchange import UserInfo
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.exchange import RequestUser
+from kapsa.devcluster.wire.status_errors import StatusError
 
 _AUTHENTICATED = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
 
@@ -40,7 +40,7 @@ class Executor:
         self._recorder = recorder
         self._component = component or account
         self._manager = manager
-        identity = UserInfo(
+        identity = RequestUser(
             username=user or f"system:serviceaccount:kube-system:{account}",
             groups=("system:authenticated",) if user else _AUTHENTICATED,
         )
@@ -70,7 +70,7 @@ class Executor:
             return None
         try:
             written = await self._write(action)
-        except ApiError as error:
+        except StatusError as error:
             return await self._failed(action, error)
         done = None if not isinstance(action, Create | Update | Delete) else action.done
         if done is not None and (written is not None or isinstance(action, Delete)):
@@ -97,7 +97,7 @@ class Executor:
         assert not isinstance(action, RecordEvent)
         return await self._verbs.update_status(self.info(action.kind), action.object)
 
-    async def _failed(self, action: Action, error: ApiError) -> Object | None:
+    async def _failed(self, action: Action, error: StatusError) -> Object | None:
         if error.reason == "AlreadyExists" and isinstance(action, Create) and action.exists_ok:
             return None
         if error.reason == "NotFound" and not isinstance(action, Create):
@@ -119,7 +119,7 @@ class Executor:
         await self._recorder.record(note, message, note.component or self._component, self._manager)
 
 
-def is_terminating_namespace(error: ApiError) -> bool:
+def is_terminating_namespace(error: StatusError) -> bool:
     """Return whether a create was rejected because its namespace is terminating; a retry would not help."""
     causes = (error.details or {}).get("causes") or ()
     return error.reason == "Forbidden" and any(c.get("reason") == "NamespaceTerminating" for c in causes)

@@ -15,7 +15,7 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import (
     Object,
 )
 from kapsa.devcluster.embedded.controllers.machinery.ownership import controller_uid
-from kapsa.devcluster.embedded.storage.store import Change, Collection, Stored
+from kapsa.devcluster.embedded.storage.store import Collection, StoreChange, Stored
 
 _INDEXED = (POD, REPLICA_SET, JOB, CONTROLLER_REVISION)
 
@@ -94,7 +94,7 @@ class View:
         """Return whether the resource has an index that must follow its changes."""
         return key in self._controller
 
-    def follow(self, collection: Collection, change: Change) -> tuple[Object | None, Object | None]:
+    def follow(self, collection: Collection, change: StoreChange) -> tuple[Object | None, Object | None]:
         """Update the indexes after a change. Returns the new object and the old one."""
         key = collection.key
         old = None

@@ -32,7 +32,7 @@ from kapsa.devcluster.embedded.controllers.workloads import (
     statefulsets,
 )
 from kapsa.devcluster.embedded.kinds.labels import matches, matches_map
-from kapsa.devcluster.wire.status_errors import ApiError
+from kapsa.devcluster.wire.status_errors import StatusError
 
 
 class DeploymentController(OwnerController):
@@ -82,7 +82,7 @@ class ReplicaSetController(OwnerController):
         plan = replicasets.plan_scale(self.kind, owner, pods, self._related(owner))
         try:
             await self.carry_out(key, plan)
-        except ApiError as error:
+        except StatusError as error:
             if is_terminating_namespace(error):
                 return
             failure = error.message

@@ -68,7 +68,7 @@ class CustomResourceStrategy(Strategy):
         definition = self.info.definition or {}
         if definition.get("metadata", {}).get("deletionTimestamp"):
             text = "create not allowed while custom resource definition is terminating"
-            raise errors.ApiError(405, "MethodNotAllowed", text, details=_details(self.info))
+            raise errors.StatusError(405, "MethodNotAllowed", text, details=_details(self.info))
         super().reset_for_create(obj)
 
     def validate_create(self, obj: Object) -> list[FieldError]:

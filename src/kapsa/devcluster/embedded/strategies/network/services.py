@@ -8,7 +8,7 @@ from typing import Any
 from kapsa.devcluster.embedded.strategies.builtin.addresses import AddressError
 from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.network.service_validation import validate_service
-from kapsa.devcluster.wire.status_errors import ApiError, internal
+from kapsa.devcluster.wire.status_errors import StatusError, internal
 from kapsa.devcluster.wire.status_errors import invalid as invalid_object
 from kapsa.schemas.field_errors import FieldError, invalid
 
@@ -234,5 +234,5 @@ class ServiceStrategy(BuiltInStrategy):
             return ['spec.externalName is ignored when spec.type is not "ExternalName"']
         return []
 
-    def _invalid(self, obj: Object, error: FieldError) -> ApiError:
+    def _invalid(self, obj: Object, error: FieldError) -> StatusError:
         return invalid_object(self.info, obj["metadata"]["name"], [error])
