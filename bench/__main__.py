@@ -17,8 +17,8 @@ from pathlib import Path
 from rich.table import Table as RichTable
 
 from bench.console import output, say, say_loudly
-from bench.lab import HERE, compile_kapsa, machine, versions
 from bench.page import write_page
+from bench.peer_programs import HERE, compile_kapsa, machine, versions
 from bench.plan import Budget, Cell, Step, shortfalls, whole_run
 from bench.results import Measurement, Run, tables
 from bench.scenarios import Scenario, scenarios

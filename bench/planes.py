@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from bench.lab import SAMPLES, Bench, go_program
+from bench.peer_programs import SAMPLES, Bench, go_program
 from bench.processes import running
 from kapsa.devcluster.real.control_plane import RealControlPlane
 from kapsa.runtime import Bookmark, Client, ClientError, WatchOptions

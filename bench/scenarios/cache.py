@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from bench.console import say
-from bench.lab import Bench, Command, peer_command
+from bench.peer_programs import Bench, Command, peer_command
 from bench.planes import Store, control_plane, samples
 from bench.processes import running, usage
 from bench.results import Measurement

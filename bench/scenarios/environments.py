@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from bench.environments_world import Progress
-from bench.lab import PEERS
+from bench.environments_cluster import Progress
+from bench.peer_programs import PEERS
 from bench.processes import TICKS, running, usage
 from bench.results import Measurement
 from bench.scenarios import Scenario
@@ -76,7 +76,7 @@ class World:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "bench.environments_world",
+            "bench.environments_cluster",
             str(directory),
             str(n),
             stdin=asyncio.subprocess.PIPE,

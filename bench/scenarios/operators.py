@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from bench.console import say
-from bench.lab import SAMPLES, Bench, Command, peer_command
+from bench.peer_programs import SAMPLES, Bench, Command, peer_command
 from bench.planes import control_plane, samples
 from bench.processes import running, stolen_seconds, usage
 from bench.results import Measurement

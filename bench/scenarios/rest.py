@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from bench.lab import HERE, kapsa_command
+from bench.peer_programs import HERE, kapsa_command
 from bench.planes import control_plane
 from bench.results import Measurement
 from bench.scenarios import Scenario

@@ -7,7 +7,7 @@ import statistics
 import time
 from pathlib import Path
 
-from bench.lab import Bench
+from bench.peer_programs import Bench
 from bench.planes import control_plane, embedded_plane, real_plane
 from bench.results import Measurement
 from bench.scenarios import Scenario

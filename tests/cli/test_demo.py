@@ -164,7 +164,7 @@ def test_it_ends_in_order_when_nobody_reads_it_any_more(directory: Path, env: di
 
 
 def test_what_does_not_come_about_in_time_is_told_in_one_line(directory: Path, env: dict[str, str]) -> None:
-    impatient = "from kapsa.cli import main; from kapsa.cli.demo import story; story._SECONDS = 0.2; main()"
+    impatient = "from kapsa.cli import main; from kapsa.cli.demo import walkthrough; walkthrough._SECONDS = 0.2; main()"
     done = subprocess.run(
         [sys.executable, "-c", impatient, "demo"],
         cwd=directory,

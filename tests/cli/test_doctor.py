@@ -124,7 +124,7 @@ async def test_a_cluster_that_answers_is_told_with_its_version(monkeypatch: pyte
     async with DevCluster() as cluster:
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
         finding = await doctor.examine_cluster()
-    assert finding.status is doctor.Status.OK
+    assert finding.status is doctor.CheckStatus.OK
     assert finding.version.startswith("v1.")
 
 

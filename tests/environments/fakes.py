@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from kapsa.adapters.errors import OutsideError, Refused
-from kapsa.adapters.git.command import Refs
+from kapsa.adapters.errors import ExternalError, Refused
+from kapsa.adapters.git.client import Refs
 from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.ports import (
@@ -35,7 +35,7 @@ class FakeGit:
     def __init__(self) -> None:
         self.branches: dict[str, str] = {"main": commit_of("main")}
         self.pull_requests: dict[int, str] = {}
-        self.error: OutsideError | None = None
+        self.error: ExternalError | None = None
         self.listed = 0
         self.credentials: list[GitCredentials | None] = []
 
@@ -69,7 +69,7 @@ class FakeRenderer:
     def __init__(self) -> None:
         self.objects: list[dict[str, Any]] | None = None
         self.warnings: tuple[str, ...] = ()
-        self.error: OutsideError | None = None
+        self.error: ExternalError | None = None
         self.requests: list[RenderRequest] = []
 
     async def render(self, request: RenderRequest) -> Rendered:
@@ -114,7 +114,7 @@ class FakeImages:
 
     def __init__(self) -> None:
         self.digests: dict[str, str] = {}
-        self.error: OutsideError | None = None
+        self.error: ExternalError | None = None
         self.asked: list[str] = []
 
     def push(self, image: str) -> str:
@@ -198,7 +198,7 @@ class FakeProber:
 
     def __init__(self) -> None:
         self.code = 200
-        self.error: OutsideError | None = None
+        self.error: ExternalError | None = None
         self.asked: list[str] = []
 
     async def probe(self, url: str, *, address: str = "") -> int:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kapsa.adapters.errors import Refused, TooLarge
-from kapsa.adapters.git.command import Git
-from kapsa.adapters.git.repository import Repositories
-from kapsa.adapters.http.outgoing import OutgoingHttp
+from kapsa.adapters.errors import LimitExceeded, Refused
+from kapsa.adapters.git.client import Git
+from kapsa.adapters.git.repositories import Repositories
+from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing.git_server import GitRepository, GitServer
 from kapsa.environments.operator import Outside, make_operator
 from kapsa.environments.settings import Settings
@@ -30,7 +30,7 @@ def test_the_timeout_of_a_reconcile_is_that_of_every_controller_that_asks_others
 
 
 def git_of(settings: Settings) -> Git:
-    made = Outside.of(settings, OutgoingHttp(), address_guard=None).git
+    made = Outside.of(settings, GuardedHttpClient(), address_guard=None).git
     assert isinstance(made, Git)
     return made
 
@@ -61,12 +61,12 @@ async def test_repositories_are_kept_in_the_cache_directory_and_within_its_limit
     small = git_repository.commit({"a": "b"})
     cache = tmp_path / "cache"
     settings = Settings(cache_directory=cache, git_protocols=("http",), git_max_bytes=1_000_000)
-    repositories = Outside.of(settings, OutgoingHttp(), address_guard=None).commits
+    repositories = Outside.of(settings, GuardedHttpClient(), address_guard=None).commits
     assert isinstance(repositories, Repositories)
     async with repositories.checkout(git_repository.url, small) as checkout:
         assert checkout.root.is_relative_to(cache)
     large = git_repository.commit({"large": random.Random(1).randbytes(4_000_000)})
-    with pytest.raises(TooLarge):
+    with pytest.raises(LimitExceeded):
         async with repositories.checkout(git_repository.url, large):
             pass
 

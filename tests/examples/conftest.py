@@ -11,7 +11,7 @@ import pytest_asyncio
 from kapsa.devcluster import DevCluster, VirtualClock
 from kapsa.runtime import SystemClock
 from kapsa.runtime.testing import Harness
-from tests.examples.world import World
+from tests.examples.namespaced_harness import NamespacedHarness
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -20,13 +20,13 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 
 @pytest_asyncio.fixture
-async def world(cluster: DevCluster) -> AsyncIterator[World]:
+async def harness(cluster: DevCluster) -> AsyncIterator[NamespacedHarness]:
     clock = VirtualClock() if cluster.engine == "embedded" else SystemClock()
     harness = Harness(cluster, clock=clock)
     namespace = f"test-{uuid.uuid4().hex[:8]}"
     await harness.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     try:
-        yield World(harness, namespace)
+        yield NamespacedHarness(harness, namespace)
     finally:
         for name in list(harness.running):
             await harness.stop(name)  # in order, so that the next one need not wait for the lease to run out

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from kapsa.runtime import custom_resource_definitions, rbac_manifests, to_yaml
-from tests.examples.world import World
+from tests.examples.namespaced_harness import NamespacedHarness
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ["application", "backup", "database", "myapp"]
@@ -34,13 +34,15 @@ def test_the_rbac_is_up_to_date(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_crd_rbac_and_sample_are_accepted_under_strict_validation(world: World, name: str) -> None:
+async def test_crd_rbac_and_sample_are_accepted_under_strict_validation(
+    harness: NamespacedHarness, name: str
+) -> None:
     operator = operator_of(name)
-    await world.install(operator)
+    await harness.install(operator)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{operator.name}-system"}}
-    await world.client.apply(namespace, force=True)
+    await harness.client.apply(namespace, force=True)
     for file in ("crd.yaml", "rbac.yaml", "sample.yaml"):
         for manifest in yaml.safe_load_all((EXAMPLES / name / file).read_text()):
             if file == "sample.yaml":
-                manifest["metadata"]["namespace"] = world.namespace
-            await world.client.apply(manifest, force=True, field_validation="Strict")
+                manifest["metadata"]["namespace"] = harness.namespace
+            await harness.client.apply(manifest, force=True, field_validation="Strict")

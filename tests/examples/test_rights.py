@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.examples.world import World
+from tests.examples.namespaced_harness import NamespacedHarness
 
 CLAIMS = {"sourceClaim": "data", "targetClaim": "archives"}
 STORIES: dict[str, list[dict[str, Any]]] = {
@@ -20,17 +20,17 @@ STORIES: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", STORIES)
-async def test_every_call_has_a_rule_and_every_rule_a_call(world: World, name: str) -> None:
+async def test_every_call_has_a_rule_and_every_rule_a_call(harness: NamespacedHarness, name: str) -> None:
     operator = importlib.import_module(f"examples.{name}.{name}").operator
     (kind,) = operator.resources
     for claim in ("data", "archives"):
-        await world.provide_claim(claim)
-    await world.run(operator)
+        await harness.provide_claim(claim)
+    await harness.run(operator)
     for generation, spec in enumerate(STORIES[name], start=1):
-        await world.apply(kind, "one", **spec)
-        await world.observed(kind, "one", generation)
-        await world.at_rest()
-    await world.client.delete(kind, "one", namespace=world.namespace)
-    await world.gone(kind, "one")
-    surplus = world.harness.verify_rights(operator)
+        await harness.apply(kind, "one", **spec)
+        await harness.observed(kind, "one", generation)
+        await harness.at_rest()
+    await harness.client.delete(kind, "one", namespace=harness.namespace)
+    await harness.gone(kind, "one")
+    surplus = harness.inner.verify_rights(operator)
     assert [each for each in surplus if "events" not in each and "leases" not in each] == []

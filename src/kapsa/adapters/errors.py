@@ -2,7 +2,7 @@
 
 The tree; `retryable` says whether the same call can succeed later with nothing changed by anybody here:
 
-    OutsideError
+    ExternalError
     ├── Refused          an address, a reference, a path or an answer that is not taken
     │   ├── TooLarge     more than the limit allows
     │   └── RenderFailed a chart, a kustomization or a manifest that makes no objects
@@ -23,18 +23,18 @@ from typing import ClassVar
 
 __all__ = [
     "AuthFailed",
-    "Failed",
-    "NotFound",
-    "OutsideError",
+    "ExternalError",
+    "ExternalFailure",
+    "ExternalNotFound",
+    "LimitExceeded",
     "Refused",
     "RenderFailed",
     "TimedOut",
-    "TooLarge",
     "Unreachable",
 ]
 
 
-class OutsideError(Exception):
+class ExternalError(Exception):
     """The root: something outside did not do what was asked."""
 
     retryable: ClassVar[bool] = False
@@ -53,13 +53,13 @@ class OutsideError(Exception):
         """Seconds that the other side asked to wait, when it did."""
 
 
-class Refused(OutsideError):
+class Refused(ExternalError):
     """It was not even tried, or not taken: the input breaks a rule. The message names the rule."""
 
     default_reason = "Refused"
 
 
-class TooLarge(Refused):
+class LimitExceeded(Refused):
     """More than the limit allows."""
 
     default_reason = "TooLarge"
@@ -71,26 +71,26 @@ class RenderFailed(Refused):
     default_reason = "RenderFailed"
 
 
-class AuthFailed(OutsideError):
+class AuthFailed(ExternalError):
     """The credentials are missing, wrong, or not enough. A retry helps once they were changed."""
 
     default_reason = "AuthFailed"
 
 
-class NotFound(OutsideError):
+class ExternalNotFound(ExternalError):
     """There is no such thing; some servers also say so to those who may not see it."""
 
     default_reason = "NotFound"
 
 
-class Failed(OutsideError):
+class ExternalFailure(ExternalError):
     """A program or a server ended in a way that nobody expected, which may pass."""
 
     retryable = True
     default_reason = "Failed"
 
 
-class Unreachable(OutsideError):
+class Unreachable(ExternalError):
     """There was no usable answer."""
 
     retryable = True

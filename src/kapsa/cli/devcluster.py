@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from kapsa.cli.running import Claim
+    from kapsa.cli.devcluster_records import KubeconfigClaim
     from kapsa.devcluster import DevCluster
     from kapsa.devcluster.real.build import Progress
 
@@ -69,11 +69,11 @@ def up(
     if detach:
         _up_detached(engine, kubeconfig, port, nodes)
         return
-    from kapsa.cli.running import claim
+    from kapsa.cli.devcluster_records import claim_kubeconfig
     from kapsa.devcluster import DevCluster
 
     try:
-        with claim(kubeconfig) as claimed, _build_progress() as progress:
+        with claim_kubeconfig(kubeconfig) as claimed, _build_progress() as progress:
             claimed.note(engine)
             cluster = DevCluster(engine=engine.value, port=port, nodes=nodes, progress=progress)
             code = asyncio.run(_serve(cluster, kubeconfig, claimed))
@@ -88,19 +88,19 @@ def down(
     everyone: Annotated[bool, typer.Option("--all", help="Stop every devcluster of this user.")] = False,
 ) -> None:
     """Stop a cluster that was started in another terminal, or detached."""
-    from kapsa.cli.running import find, find_all, stop
+    from kapsa.cli.devcluster_records import find_record, list_records, stop_devcluster
 
     if everyone:
-        records = find_all()
+        records = list_records()
     else:
-        record = find(kubeconfig.absolute())
+        record = find_record(kubeconfig.absolute())
         if record is None:
             raise _user_error(
                 f"no devcluster was started with --kubeconfig {kubeconfig}; `down --all` stops every one"
             )
         records = [record]
     for record in records:
-        was_alive = stop(record)
+        was_alive = stop_devcluster(record)
         _say(f"{record.kubeconfig}: {'stopped' if was_alive else 'had ended already; removed what it left'}")
     if not records:
         _say("no devcluster runs")
@@ -118,7 +118,7 @@ def build() -> None:
         typer.echo(f"{binary.name:<24} {binary.source:<20} {binary.path}")
 
 
-async def _serve(cluster: DevCluster, kubeconfig: Path, claimed: Claim) -> int:
+async def _serve(cluster: DevCluster, kubeconfig: Path, claimed: KubeconfigClaim) -> int:
     """Run a cluster until a signal, or until it fails. Returns the exit code."""
     stopped = _stop_signal()
     began = time.monotonic()
@@ -144,7 +144,7 @@ async def _serve(cluster: DevCluster, kubeconfig: Path, claimed: Claim) -> int:
         await cluster.stop()
 
 
-async def _publish(cluster: DevCluster, kubeconfig: Path, claimed: Claim) -> None:
+async def _publish(cluster: DevCluster, kubeconfig: Path, claimed: KubeconfigClaim) -> None:
     import yaml
 
     claimed.write_kubeconfig(yaml.safe_dump(cluster.kubeconfig_data, sort_keys=False))
@@ -184,10 +184,10 @@ def _stop_signal() -> asyncio.Future[None]:
 
 
 def _up_detached(engine: Engine, kubeconfig: Path, port: int, nodes: int) -> None:
-    from kapsa.cli.running import Record, refuse_taken
+    from kapsa.cli.devcluster_records import DevClusterRecord, check_free
 
-    refuse_taken(kubeconfig)
-    log = Record(kubeconfig, engine, os.getpid()).log
+    check_free(kubeconfig)
+    log = DevClusterRecord(kubeconfig, engine, os.getpid()).log
     log.parent.mkdir(parents=True, exist_ok=True)
     arguments = [
         "up",
@@ -213,11 +213,11 @@ def _up_detached(engine: Engine, kubeconfig: Path, port: int, nodes: int) -> Non
 
 def _wait_until_ready(process: subprocess.Popen[bytes], kubeconfig: Path, log: IO[str]) -> None:
     """Repeat what the background process says, until it is ready or dead."""
-    from kapsa.cli.running import find
+    from kapsa.cli.devcluster_records import find_record
 
     try:
         while process.poll() is None:
-            record = find(kubeconfig)
+            record = find_record(kubeconfig)
             if record is not None and record.pid == process.pid and record.url:
                 return
             sys.stderr.write(log.read())

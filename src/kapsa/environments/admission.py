@@ -10,7 +10,7 @@ import contextlib
 import random
 from typing import Any, TypeVar
 
-from kapsa.adapters.errors import OutsideError, Refused
+from kapsa.adapters.errors import ExternalError, Refused
 from kapsa.adapters.git.address import RepositoryAddress, check_branch
 from kapsa.environments.domains.choice import HostRequest, built_in_pool, choose, giving_pools, shared_domains
 from kapsa.environments.domains.routes import check_ingress
@@ -56,7 +56,7 @@ class _Validator(ValidatingWebhook[T]):
     async def validate(self, request: AdmissionRequest[T]) -> AdmissionResponse:
         try:
             warnings = await self.check(request, request.object, request.old_object)
-        except OutsideError as refusal:
+        except ExternalError as refusal:
             hint = f". {refusal.hint}" if refusal.hint else ""
             return deny(f"{refusal}{hint}", reason=refusal.reason)
         except ForeignNamespaceError as refusal:

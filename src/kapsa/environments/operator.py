@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 
-from kapsa.adapters.git.command import Git
-from kapsa.adapters.git.repository import Repositories
+from kapsa.adapters.git.client import Git
+from kapsa.adapters.git.repositories import Repositories
 from kapsa.adapters.http.address_guard import AddressGuard, no_inner_address
-from kapsa.adapters.http.outgoing import Outgoing, OutgoingHttp
-from kapsa.adapters.http.probe import HttpProber
+from kapsa.adapters.http.client import GuardedHttpClient, HttpClient
+from kapsa.adapters.http.prober import HttpProber
 from kapsa.environments.admission import validators
 from kapsa.environments.build import BuildEngines
 from kapsa.environments.controllers.domain_pool import DomainPoolController
@@ -56,7 +56,7 @@ class Outside(msgspec.Struct, kw_only=True):
     renderer: Renders
     builds: Builds
     images: Images
-    outgoing: Outgoing
+    outgoing: HttpClient
     """For registries' own APIs."""
     prober: Prober
     close: Callable[[], Awaitable[None]] = _hold_nothing
@@ -66,7 +66,7 @@ class Outside(msgspec.Struct, kw_only=True):
     def of(
         cls,
         settings: Settings,
-        outgoing: Outgoing,
+        outgoing: HttpClient,
         *,
         address_guard: AddressGuard | None = no_inner_address,
         git: Git | None = None,
@@ -97,7 +97,7 @@ def make_operator(
     settings: Settings, outside: Outside | None = None, *, rng: random.Random | None = None
 ) -> Operator:
     """The operator with these settings, in the world as it is unless another is handed in."""
-    connections = OutgoingHttp()
+    connections = GuardedHttpClient()
     outside = outside or Outside.of(settings, connections)
     metrics = EnvironmentMetrics()
     access = RepositoryAccess()

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, TypedDict, Unpack
 
 import msgspec
 
-from kapsa.adapters.git.command import Refs
+from kapsa.adapters.git.client import Refs
 from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import ImageReference
@@ -32,13 +32,13 @@ __all__ = [
 
 
 class ListsRefs(Protocol):
-    """Tells what a repository shows: `kapsa.adapters.git.command.Git`."""
+    """Tells what a repository shows: `kapsa.adapters.git.client.Git`."""
 
     async def ls_remote(self, url: str, credentials: GitCredentials | None = None) -> Refs: ...
 
 
 class ResolvesCommits(Protocol):
-    """Completes shortened commits: `kapsa.adapters.git.repository.Repositories`."""
+    """Completes shortened commits: `kapsa.adapters.git.repositories.Repositories`."""
 
     async def complete(
         self,
@@ -82,7 +82,7 @@ class Renders(Protocol):
     async def render(self, request: RenderRequest) -> Rendered:
         """The objects, filtered: only allowed kinds, in this namespace.
 
-        :raises OutsideError: they cannot be made, or are refused.
+        :raises ExternalError: they cannot be made, or are refused.
         """
         ...
 
@@ -146,14 +146,14 @@ class Images(Protocol):
     async def digest(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> str | None:
         """The digest of an image; None if the registry says that it has none.
 
-        :raises OutsideError: nobody can tell.
+        :raises ExternalError: nobody can tell.
         """
         ...
 
     async def delete(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> bool:
         """Delete an image by its digest; False if there is none.
 
-        :raises OutsideError: it could not be deleted.
+        :raises ExternalError: it could not be deleted.
         """
         ...
 
@@ -176,7 +176,7 @@ class Domains(Protocol):
     ) -> HostGrant:
         """The host of this environment: the same one every time.
 
-        :raises OutsideError: it is taken, reserved, or there is no such pool.
+        :raises ExternalError: it is taken, reserved, or there is no such pool.
         """
         ...
 
@@ -191,6 +191,6 @@ class Prober(Protocol):
     async def probe(self, url: str, *, address: str = "") -> int:
         """The status code of the answer.
 
-        :raises OutsideError: there is none.
+        :raises ExternalError: there is none.
         """
         ...

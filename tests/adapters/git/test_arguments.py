@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kapsa.adapters.errors import Refused
-from kapsa.adapters.git.command import Git
+from kapsa.adapters.git.client import Git
 from kapsa.adapters.testing.git_server import GitRepository, GitServer
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.manifests.health import health
+from kapsa.adapters.manifests.health import object_health
 
 
 def thing(kind: str, spec: dict[str, Any] | None = None, /, **status: Any) -> dict[str, Any]:
@@ -166,7 +166,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("found", "state", "words"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
 def test_an_object_is_judged_as_kstatus_does(found: dict[str, Any], state: str, words: str) -> None:
-    judged = health(found)
+    judged = object_health(found)
     assert judged.state == state
     assert words in judged.message
 
@@ -174,11 +174,11 @@ def test_an_object_is_judged_as_kstatus_does(found: dict[str, Any], state: str, 
 def test_what_is_being_deleted_is_not_healthy_whatever_its_status_says() -> None:
     found = thing("Deployment", **replicas(1, conditions=AVAILABLE))
     found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert health(found).state == "Terminating"
+    assert object_health(found).state == "Terminating"
 
 
 @pytest.mark.parametrize(
     "found", [{}, {"kind": "Deployment"}, {"kind": "Job", "status": None, "metadata": None}]
 )
 def test_what_has_no_status_yet_is_judged_all_the_same(found: dict[str, Any]) -> None:
-    assert health(found).state in ("InProgress", "Current")
+    assert object_health(found).state in ("InProgress", "Current")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.errors import RenderFailed, TooLarge
+from kapsa.adapters.errors import LimitExceeded, RenderFailed
 from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_documents, load_objects
 
 
@@ -40,13 +40,13 @@ def test_a_key_that_is_there_twice_is_refused_with_its_line() -> None:
 def test_a_bomb_of_aliases_is_refused_before_it_goes_off() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    with pytest.raises(TooLarge, match="aliases written out"):
+    with pytest.raises(LimitExceeded, match="aliases written out"):
         load_documents("\n".join(lines).encode(), "bomb.yaml")
 
 
 def test_a_long_chain_of_aliases_is_refused_too() -> None:
     lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 400))]
-    with pytest.raises(TooLarge):
+    with pytest.raises(LimitExceeded):
         load_documents("\n".join(lines).encode(), "chain.yaml")
 
 
@@ -57,7 +57,7 @@ def test_an_alias_inside_of_itself_is_refused() -> None:
 
 @pytest.mark.parametrize("content", [b"[" * 1_000_000, b"- " * 100_000, b"{a: " * 100_000])
 def test_deep_nesting_is_refused_and_does_not_end_the_process(content: bytes) -> None:
-    with pytest.raises(TooLarge, match="levels deep"):
+    with pytest.raises(LimitExceeded, match="levels deep"):
         load_documents(content, "deep.yaml")
 
 
@@ -83,9 +83,9 @@ def test_what_is_more_than_plain_yaml_is_refused(text: bytes) -> None:
 
 
 def test_size_and_number_of_documents_are_limited() -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(LimitExceeded):
         load_documents(b"a: 1\n" * 100, "file", YamlLimits(bytes=100))
-    with pytest.raises(TooLarge):
+    with pytest.raises(LimitExceeded):
         load_documents(b"---\na: 1\n" * 20, "file", YamlLimits(documents=10))
 
 

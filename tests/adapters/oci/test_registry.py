@@ -8,9 +8,9 @@ import json
 
 import pytest
 
-from kapsa.adapters.errors import AuthFailed, NotFound, Refused, TooLarge, Unreachable
+from kapsa.adapters.errors import AuthFailed, ExternalNotFound, LimitExceeded, Refused, Unreachable
 from kapsa.adapters.http.address_guard import no_inner_address
-from kapsa.adapters.http.outgoing import OutgoingHttp
+from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.oci.credentials import RegistryCredentials, docker_config
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.oci.registry import ImageRegistry
@@ -34,7 +34,7 @@ async def test_an_image_is_found_by_its_tag_and_one_that_is_not_there_is_absent(
     registry_server: RegistryServer,
 ) -> None:
     digest = registry_server.push("team/app", COMMIT)
-    outgoing = OutgoingHttp(address_guard=None)
+    outgoing = GuardedHttpClient(address_guard=None)
     registry = ImageRegistry(registry_server.endpoint, outgoing, insecure=True)
     try:
         assert await registry.digest(image(registry_server)) == digest
@@ -48,7 +48,7 @@ async def test_several_can_ask_at_once_before_it_is_known_whether_it_speaks_http
     registry_server: RegistryServer,
 ) -> None:
     digest = registry_server.push("team/app", COMMIT)
-    outgoing = OutgoingHttp(address_guard=None)
+    outgoing = GuardedHttpClient(address_guard=None)
     registry = ImageRegistry(registry_server.endpoint, outgoing, insecure=True)
     try:
         found = await asyncio.gather(*(registry.digest(image(registry_server)) for _ in range(4)))
@@ -138,7 +138,7 @@ async def test_a_registry_is_verified_with_its_own_login() -> None:
     with pytest.raises(AuthFailed, match="not accepted"):
         await asked(server, RegistryCredentials(username="robot", password="wrong")).verify()
     server.fail(404, path="/v2/")
-    with pytest.raises(NotFound, match="no image registry"):
+    with pytest.raises(ExternalNotFound, match="no image registry"):
         await asked(server, LOGIN).verify()
 
 
@@ -147,7 +147,7 @@ async def test_a_redirect_to_another_server_gets_no_credentials(registry_server:
         digest = elsewhere.push("team/app", COMMIT)
         registry_server.login, registry_server.token_login = ("robot", PASSWORD), False
         registry_server.redirect_to = f"http://{elsewhere.endpoint}"
-        outgoing = OutgoingHttp(address_guard=None)
+        outgoing = GuardedHttpClient(address_guard=None)
         try:
             registry = ImageRegistry(
                 f"http://{registry_server.endpoint}", outgoing, credentials=LOGIN, insecure=True
@@ -162,7 +162,7 @@ async def test_a_redirect_to_another_server_gets_no_credentials(registry_server:
 async def test_plain_http_is_used_only_if_somebody_asked_for_it(registry_server: RegistryServer) -> None:
     with pytest.raises(Refused, match="plain http"):
         ImageRegistry(f"http://{registry_server.endpoint}", registry_server.outgoing)
-    outgoing = OutgoingHttp(address_guard=None)
+    outgoing = GuardedHttpClient(address_guard=None)
     try:
         with pytest.raises(Unreachable):
             await ImageRegistry(registry_server.endpoint, outgoing).verify()
@@ -181,7 +181,7 @@ async def test_a_token_service_over_plain_http_is_refused() -> None:
 
 
 async def test_inner_addresses_are_refused_when_connecting(registry_server: RegistryServer) -> None:
-    outgoing = OutgoingHttp(address_guard=no_inner_address)
+    outgoing = GuardedHttpClient(address_guard=no_inner_address)
     try:
         for endpoint in (registry_server.endpoint, f"localhost:{registry_server.port}", "169.254.169.254"):
             with pytest.raises(Refused, match="no server may be at"):
@@ -198,7 +198,7 @@ async def test_a_redirect_to_an_inner_address_is_refused(registry_server: Regist
 
     registry_server.push("team/app", COMMIT)
     registry_server.redirect_to = "http://169.254.169.254"
-    outgoing = OutgoingHttp(address_guard=guard)
+    outgoing = GuardedHttpClient(address_guard=guard)
     try:
         registry = ImageRegistry(f"http://{registry_server.endpoint}", outgoing, insecure=True)
         with pytest.raises(Refused, match=r"169\.254\.169\.254"):
@@ -209,10 +209,10 @@ async def test_a_redirect_to_an_inner_address_is_refused(registry_server: Regist
 
 async def test_an_answer_without_end_is_cut(registry_server: RegistryServer) -> None:
     registry_server.push("team/app", COMMIT)
-    outgoing = OutgoingHttp(address_guard=None)
+    outgoing = GuardedHttpClient(address_guard=None)
     url = f"http://{registry_server.endpoint}/v2/team/app/manifests/{COMMIT}"
     try:
-        with pytest.raises(TooLarge):
+        with pytest.raises(LimitExceeded):
             await outgoing.fetch("GET", url, limit=10)
     finally:
         await outgoing.close()

@@ -15,7 +15,8 @@ import msgspec
 import pytest
 
 from kapsa.adapters.process import tools
-from kapsa.adapters.process.tools import ToolNotFound, cache_directory, file_lock, find_tool
+from kapsa.adapters.process.file_lock import file_lock
+from kapsa.adapters.process.tools import ToolNotFound, cache_directory, find_tool
 
 KUBECTL = '#!/bin/sh\necho \'{{"clientVersion": {{"gitVersion": "v{version}"}}}}\'\n'
 HELM = "#!/bin/sh\necho v{version}+gabc\n"
@@ -212,7 +213,7 @@ def test_a_lock_is_held_against_other_processes_and_freed_by_their_death(tmp_pat
     lock = tmp_path / "some.lock"
     hold = """
 import pathlib, sys
-from kapsa.adapters.process.tools import file_lock
+from kapsa.adapters.process.file_lock import file_lock
 with file_lock(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -9,20 +9,20 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kapsa.adapters.git.command import Git, Refs
+from kapsa.adapters.git.client import Git, Refs
 from kapsa.adapters.git.credentials import GitCredentials
-from kapsa.adapters.http.outgoing import OutgoingHttp
+from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing.git_server import GitRepository
 from kapsa.adapters.testing.registry_server import RegistryServer
-from kapsa.cli.demo.builder import Builder, BuildPods, SimulatedPods
 from kapsa.environments.names import namespace_name
 from kapsa.environments.operator import Outside, make_operator
 from kapsa.environments.ports import ListsRefs
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.poll_schedule import POLL_REQUESTED
+from kapsa.environments.testing.simulated_builds import BuildPods, SimulatedBuildPods, SimulatedBuilds
 from kapsa.runtime import Client, ClientError, NotFound, Operator
-from tests.adapters.servers.threaded_outgoing import ThreadedOutgoing
+from tests.adapters.servers.threaded_http_client import ThreadedHttpClient
 from tests.environments.fake_controllers import (
     CERTIFICATE,
     CertManager,
@@ -65,17 +65,17 @@ class EndToEnd:
         self._directory = directory
         self._polls = 0
 
-    def _builder(self) -> Builder:
+    def _builder(self) -> SimulatedBuilds:
         def read(commit: str, path: str) -> str:
             return self.repository.git("show", f"{commit}:{path}")
 
         cluster, namespace = self.sandbox.harness.cluster, self.settings.build_namespace
         pods: BuildPods = (
-            SimulatedPods(cluster.workloads, seconds=0)
+            SimulatedBuildPods(cluster.workloads, seconds=0)
             if cluster.engine == "embedded"
             else UnscheduledPods(self.client, namespace)
         )
-        return Builder(self.client, pods, self.registry, read, namespace=namespace)
+        return SimulatedBuilds(self.client, pods, self.registry, read, namespace=namespace)
 
     @contextlib.asynccontextmanager
     async def failing_builds(self) -> AsyncIterator[None]:
@@ -92,8 +92,8 @@ class EndToEnd:
     async def operator(self, git: Git | None = None) -> AsyncIterator[None]:
         """Runs in this block: on the real engine as the service account that its manifests describe."""
         embedded = self.sandbox.harness.cluster.engine == "embedded"
-        connections = OutgoingHttp(address_guard=None)
-        outgoing = ThreadedOutgoing() if embedded else connections
+        connections = GuardedHttpClient(address_guard=None)
+        outgoing = ThreadedHttpClient() if embedded else connections
         outside = Outside.of(self.settings, outgoing, address_guard=None, git=git)
         outside.git = _Counted(outside.git, self)
         operator = make_operator(self.settings, outside, rng=random.Random(1))
@@ -314,7 +314,7 @@ async def with_controllers(e2e: EndToEnd) -> AsyncIterator[EndToEnd]:
     """The players at work, for the length of the block."""
     await e2e.prepare()
     cert_manager = asyncio.create_task(e2e.cert_manager.work())
-    async with e2e.builder.working():
+    async with e2e.builder.running():
         try:
             yield e2e
         finally:

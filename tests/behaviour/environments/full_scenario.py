@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.adapters.http.outgoing import Answer
+from kapsa.adapters.http.client import HttpResponse
 from kapsa.environments.build import BuildEngines
 from kapsa.environments.domains.routes import CERTIFICATE, HTTP_ROUTE
 from kapsa.environments.objects.children import KPACK_IMAGE
@@ -56,8 +56,8 @@ _SPECS: Mapping[str, dict[str, Any]] = {
 class _Welcoming:
     """A registry that takes every login."""
 
-    async def fetch(self, method: str, url: str, **options: Any) -> Answer:
-        return Answer(200, {"docker-distribution-api-version": "registry/2.0"})
+    async def fetch(self, method: str, url: str, **options: Any) -> HttpResponse:
+        return HttpResponse(200, {"docker-distribution-api-version": "registry/2.0"})
 
 
 class FullScenario:

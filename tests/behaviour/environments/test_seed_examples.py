@@ -11,7 +11,7 @@ import pytest_asyncio
 import yaml
 
 from kapsa.adapters.git.address import RepositoryAddress
-from kapsa.adapters.git.command import Git
+from kapsa.adapters.git.client import Git
 from kapsa.adapters.testing.git_server import GitRepository
 from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.environments.resources import Environment, PreviewEnvironment, Project

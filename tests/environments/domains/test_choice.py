@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.errors import OutsideError
+from kapsa.adapters.errors import ExternalError
 from kapsa.environments.domains.choice import BUILT_IN, DEFAULT_POOL, HostRequest, choose, shared_domains
 from kapsa.environments.resources import DomainPool, Environment, Project
 
@@ -68,7 +68,7 @@ def test_reserved_names_are_given_to_nobody() -> None:
     policy: dict[str, Any] = {"allocationPolicy": {"reservedSubdomains": ["www", "pr-1"]}}
     assert chosen([pool(**policy)], request()) == "pr-1-app.example.com"
     for host in ("www.example.com", "deep.www.example.com"):
-        with pytest.raises(OutsideError, match="is reserved") as refused:
+        with pytest.raises(ExternalError, match="is reserved") as refused:
             chosen([pool(**policy)], request(host=host))
         assert refused.value.reason == "HostReserved"
     assert chosen([pool(**policy)], request(host="www.deep.example.com")) == "www.deep.example.com"
@@ -78,7 +78,7 @@ def test_a_host_that_is_asked_for_is_given_or_refused_with_its_holder() -> None:
     pools = [pool(held={"shop.example.com": "other"})]
     assert chosen(pools, request(host="mine.example.com")) == "mine.example.com"
     with pytest.raises(
-        OutsideError, match=r"shop\.example\.com is taken by environment team-app/other"
+        ExternalError, match=r"shop\.example\.com is taken by environment team-app/other"
     ) as refused:
         chosen(pools, request(host="shop.example.com"))
     assert refused.value.reason == "HostTaken"
@@ -87,7 +87,7 @@ def test_a_host_that_is_asked_for_is_given_or_refused_with_its_holder() -> None:
 @pytest.mark.parametrize("host", ["example.com", "shop.example.org", "badexample.com", "b.example.com"])
 def test_a_host_outside_the_pools_is_refused(host: str) -> None:
     pools = [pool(), pool("nested", "b.example.com")]
-    with pytest.raises(OutsideError, match="not below a domain") as refused:
+    with pytest.raises(ExternalError, match="not below a domain") as refused:
         chosen(pools, request(host=host))
     assert refused.value.reason == "HostOutsidePools"
 
@@ -101,10 +101,10 @@ def test_a_domain_inside_another_pools_domain_is_never_given_out_as_a_host() -> 
 def test_a_pool_that_is_named_is_used_and_one_that_is_missing_is_reported() -> None:
     pools = [pool(age=1), pool("other", "other.org")]
     assert chosen(pools, request(pool="other")) == "pr-1.other.org"
-    with pytest.raises(OutsideError, match="no DomainPool third") as refused:
+    with pytest.raises(ExternalError, match="no DomainPool third") as refused:
         chosen(pools, request(pool="third"))
     assert refused.value.reason == "DomainPoolNotFound"
-    with pytest.raises(OutsideError, match="not below a domain"):
+    with pytest.raises(ExternalError, match="not below a domain"):
         chosen(pools, request(pool="other", host="x.example.com"))
 
 
@@ -123,7 +123,7 @@ def test_the_default_is_the_marked_pool_else_the_oldest_and_the_built_in_one_las
 
 
 def test_a_pool_without_a_domain_of_its_own_gives_out_nothing() -> None:
-    with pytest.raises(OutsideError, match="no domain that no other pool has") as refused:
+    with pytest.raises(ExternalError, match="no domain that no other pool has") as refused:
         chosen([pool(age=1), pool("copy")], request(pool="copy"))
     assert refused.value.reason == "DomainTaken"
 
@@ -182,8 +182,8 @@ def test_a_pool_that_is_being_deleted_gives_out_no_hosts_and_its_domains_to_anot
     assert chosen([old, new], request()) == "pr-1-app.example.com"
     assert shared_domains(new, [old, new]) == ""
     for pools, wanted in (([old, new], request(pool="old")), ([old], request())):
-        with pytest.raises(OutsideError, match="being deleted") as refused:
+        with pytest.raises(ExternalError, match="being deleted") as refused:
             choose(pools, wanted, random.Random(0))
         assert refused.value.reason == "DomainPoolTerminating"
-    with pytest.raises(OutsideError, match=r"pr-1\.example\.com is taken"):
+    with pytest.raises(ExternalError, match=r"pr-1\.example\.com is taken"):
         choose([old, new], request(host="pr-1.example.com"), random.Random(0))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.errors import OutsideError
+from kapsa.adapters.errors import ExternalError
 from kapsa.devcluster import FaultPlan
 from kapsa.devcluster.faults import Answer, Delay, Drop, FaultRule
 from kapsa.environments.controllers.domain_pool import DomainPoolController
@@ -49,7 +49,7 @@ class HostKeeper(Controller[Environment]):
     async def reconcile(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
         try:
             grant = await self.domains.allocate(ctx, environment, self.project)
-        except OutsideError as error:
+        except ExternalError as error:
             ctx.status.url = None
             ctx.condition("Ready", False, reason=error.reason, message=str(error))
             return Requeue(after=5)

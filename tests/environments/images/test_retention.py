@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from kapsa.adapters.errors import OutsideError, Refused
+from kapsa.adapters.errors import ExternalError, Refused
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.oci.registry import ImageRegistry
@@ -197,5 +197,5 @@ async def test_whatever_a_registry_answers_but_done_or_absent_is_an_error(status
     digest = server.push("team/app", "1.0")
     server.fail(status, method="DELETE")
     registry = ImageRegistry("http://registry.test", server.outgoing, insecure=True)
-    with pytest.raises(OutsideError, match=str(status)):
+    with pytest.raises(ExternalError, match=str(status)):
         await registry.delete(ImageReference.parse("registry.test/team/app").with_digest(digest))

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from kapsa.adapters.errors import NotFound, OutsideError, Unreachable
-from kapsa.adapters.git.command import Git
+from kapsa.adapters.errors import ExternalError, ExternalNotFound, Unreachable
+from kapsa.adapters.git.client import Git
 from kapsa.adapters.git.credentials import GitCredentials
-from kapsa.adapters.git.repository import Repositories
+from kapsa.adapters.git.repositories import Repositories
 from kapsa.adapters.testing.git_server import GitRepository, GitServer
 from kapsa.environments.ports import Rendered, RenderRequest
 from kapsa.environments.render import EnvironmentRenderer, ObjectsRefused, RenderCache, Renderer, RenderFailed
@@ -213,7 +213,7 @@ async def test_what_one_tenant_rendered_is_not_shown_to_another(
     deployment: Any = {"type": "manifest", "path": "plain"}
     assert (await environments.render(request(private, commit, credentials=known, **deployment))).objects
     for credentials in (None, GitCredentials(username="robot", password="wrong")):
-        with pytest.raises(OutsideError):
+        with pytest.raises(ExternalError):
             await environments.render(request(private, commit, credentials=credentials, **deployment))
 
 
@@ -236,7 +236,7 @@ async def test_a_refusal_is_remembered_for_a_while_and_trouble_is_not(
     git_server.failures.append(503)
     with pytest.raises(Unreachable):
         await environments.render(request(git_repository, commit, type="manifest", path="plain"))
-    with pytest.raises(NotFound):
+    with pytest.raises(ExternalNotFound):
         await environments.render(request(git_repository, commit, type="manifest", path="plain"))
 
 

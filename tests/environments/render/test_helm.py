@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kapsa.adapters.errors import NotFound, Refused
+from kapsa.adapters.errors import ExternalNotFound, Refused
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.ports import Rendered
 from kapsa.environments.render import Injected, Renderer, RenderFailed
@@ -293,7 +293,7 @@ async def test_a_path_without_a_chart_is_named(renderer: Renderer, checkout: Wri
     made = checkout({"other/file": "x"})
     with pytest.raises(RenderFailed, match=r"no Chart\.yaml in 'other'"):
         await renderer.render(made, Deployment(type="helm", path="other"), injected())
-    with pytest.raises(NotFound, match="'nothing'"):
+    with pytest.raises(ExternalNotFound, match="'nothing'"):
         await renderer.render(made, Deployment(type="helm", path="nothing"), injected())
 
 

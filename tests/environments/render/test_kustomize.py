@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.errors import NotFound, Refused
+from kapsa.adapters.errors import ExternalNotFound, Refused
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.ports import Rendered
 from kapsa.environments.render import Injected, Renderer, RenderFailed
@@ -177,5 +177,5 @@ async def test_a_base_that_refers_back_does_not_go_round_in_circles(
 async def test_a_path_that_holds_no_kustomization_is_named(renderer: Renderer, checkout: Writes) -> None:
     with pytest.raises(RenderFailed, match=r"no kustomization\.yaml in 'overlay'"):
         await build(renderer, checkout, {"overlay/app.yaml": CONFIG_MAP})
-    with pytest.raises(NotFound, match="'nothing'"):
+    with pytest.raises(ExternalNotFound, match="'nothing'"):
         await build(renderer, checkout, {"overlay/app.yaml": CONFIG_MAP}, path="nothing")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.errors import NotFound, Refused, TooLarge
+from kapsa.adapters.errors import ExternalNotFound, LimitExceeded, Refused
 from kapsa.adapters.git.checkout import Checkout
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.ports import Rendered
@@ -92,7 +92,7 @@ async def test_what_is_wrong_is_told_with_the_file(
 async def test_a_path_that_does_not_exist_or_leaves_the_repository_is_refused(
     renderer: Renderer, checkout: Writes
 ) -> None:
-    with pytest.raises(NotFound, match="'deploy'"):
+    with pytest.raises(ExternalNotFound, match="'deploy'"):
         await render(renderer, checkout, {"a": "b"})
     for path in ("../deploy", "/etc", "deploy/../../x", ".git/config"):
         with pytest.raises(Refused):
@@ -110,10 +110,10 @@ async def test_a_directory_with_a_link_to_elsewhere_is_refused_with_its_name(
 
 
 async def test_more_than_the_limit_is_refused_before_it_is_read(renderer: Renderer, checkout: Writes) -> None:
-    with pytest.raises(TooLarge, match="KB of them"):
+    with pytest.raises(LimitExceeded, match="KB of them"):
         await render(renderer, checkout, {"deploy/a.yaml": "#" * 9_000_000})
     many = {f"deploy/{number}.yaml": "" for number in range(501)}
-    with pytest.raises(TooLarge, match="500 manifests"):
+    with pytest.raises(LimitExceeded, match="500 manifests"):
         await render(renderer, checkout, many)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapsa.adapters.git.command import Refs
+from kapsa.adapters.git.client import Refs
 from kapsa.environments.resources import Project, TrackedBranch
 from kapsa.environments.sources.previews import Tracking, plan, preview_name, track
 from tests.environments.fakes import commit_of

@@ -16,9 +16,16 @@ from typing import IO
 
 import msgspec
 
-from kapsa.adapters.errors import Failed, NotFound, OutsideError, Refused, TimedOut, TooLarge
-from kapsa.adapters.git.command import Git
-from kapsa.adapters.git.failures import not_written
+from kapsa.adapters.errors import (
+    ExternalError,
+    ExternalFailure,
+    ExternalNotFound,
+    LimitExceeded,
+    Refused,
+    TimedOut,
+)
+from kapsa.adapters.git._failures import not_written
+from kapsa.adapters.git.client import Git
 
 __all__ = ["Checkout", "CheckoutLimits", "check_path", "export"]
 
@@ -50,12 +57,12 @@ class Checkout(msgspec.Struct, frozen=True):
     def directory(self, path: str) -> Path:
         """A directory of the commit, all of which is there.
 
-        :raises NotFound: there is none.
+        :raises ExternalNotFound: there is none.
         :raises Refused: the path leaves the checkout, or something inside it does.
         """
         found = self.resolve(path)
         if not found.is_dir():
-            raise NotFound(f"{path!r} is a file, not a directory", reason="PathNotFound")
+            raise ExternalNotFound(f"{path!r} is a file, not a directory", reason="PathNotFound")
         inside = PurePosixPath(os.fsdecode(os.fsencode(found.relative_to(self.root))))
         for name, why in self.omitted.items():
             if PurePosixPath(name).is_relative_to(inside):
@@ -65,7 +72,7 @@ class Checkout(msgspec.Struct, frozen=True):
     def resolve(self, path: str) -> Path:
         """A file or a directory of the commit, links followed, inside the checkout for certain.
 
-        :raises NotFound: there is none.
+        :raises ExternalNotFound: there is none.
         :raises Refused: the path leaves the checkout.
         """
         wanted = check_path(path)
@@ -75,7 +82,7 @@ class Checkout(msgspec.Struct, frozen=True):
         try:
             found = (self.root / wanted).resolve(strict=True)
         except (OSError, RuntimeError):
-            raise NotFound(
+            raise ExternalNotFound(
                 f"there is no {str(wanted)!r} in commit {self.commit[:12]}",
                 hint="Check the path: it starts at the root of the repository",
                 reason="PathNotFound",
@@ -118,7 +125,7 @@ class _Entry(msgspec.Struct, frozen=True):
 async def export(git: Git, repository: Path, commit: str, root: Path, limits: CheckoutLimits) -> Checkout:
     """Write the files of a commit into a directory that does not exist yet.
 
-    :raises TooLarge: it holds more than the limits allow.
+    :raises LimitExceeded: it holds more than the limits allow.
     :raises Refused: it holds a path that leads elsewhere.
     """
     entries = await _listing(git, repository, commit, limits)
@@ -135,7 +142,7 @@ async def export(git: Git, repository: Path, commit: str, root: Path, limits: Ch
                 output_bytes=total + 256 * len(wanted),
             )
             if finished.code:
-                raise Failed(f"commit {commit[:12]} can't be read from the cache")
+                raise ExternalFailure(f"commit {commit[:12]} can't be read from the cache")
         omitted = await asyncio.to_thread(_write, entries, contents, root)
     except OSError as error:
         raise _unwritable(commit, error) from error
@@ -144,7 +151,7 @@ async def export(git: Git, repository: Path, commit: str, root: Path, limits: Ch
     return Checkout(commit, root, omitted, total)
 
 
-def _unwritable(commit: str, error: OSError) -> OutsideError:
+def _unwritable(commit: str, error: OSError) -> ExternalError:
     if error.errno in (
         errno.ENAMETOOLONG,
         errno.ENOTDIR,
@@ -162,7 +169,7 @@ def _unwritable(commit: str, error: OSError) -> OutsideError:
 
 
 async def _listing(git: Git, repository: Path, commit: str, limits: CheckoutLimits) -> list[_Entry]:
-    too_many = TooLarge(
+    too_many = LimitExceeded(
         f"commit {commit[:12]} holds more than {limits.files} files or directories",
         reason="RepositoryTooLarge",
     )
@@ -173,22 +180,22 @@ async def _listing(git: Git, repository: Path, commit: str, limits: CheckoutLimi
             output_bytes=limits.files * 400,
             seconds=_LISTING_SECONDS,
         )
-    except (TooLarge, TimedOut):
+    except (LimitExceeded, TimedOut):
         # Directories that hold nothing are not listed and take their time all the same; another try would take as long.
         raise too_many from None
     if finished.code:
-        raise Failed(f"commit {commit[:12]} can't be read from the cache")
+        raise ExternalFailure(f"commit {commit[:12]} can't be read from the cache")
     entries = [_entry(record) for record in finished.output.split(b"\0") if record]
     if len(entries) > limits.files:
         raise too_many
     for entry in entries:
         if entry.size > limits.file_bytes:
-            raise TooLarge(
+            raise LimitExceeded(
                 f"{entry.path!r} in commit {commit[:12]} is larger than {limits.file_bytes // _MIB} MB",
                 reason="RepositoryTooLarge",
             )
     if sum(entry.size for entry in entries) > limits.total_bytes:
-        raise TooLarge(
+        raise LimitExceeded(
             f"commit {commit[:12]} holds more than {limits.total_bytes // _MIB} MB of files",
             reason="RepositoryTooLarge",
         )
@@ -230,7 +237,7 @@ def _objects(packed: IO[bytes]) -> Iterator[tuple[str, bytes]]:
     while header := packed.readline():
         name, kind, size = header.decode("ascii").split()
         if kind != "blob":
-            raise Failed(f"object {name} is a {kind} where a file should be")
+            raise ExternalFailure(f"object {name} is a {kind} where a file should be")
         content = packed.read(int(size))
         packed.read(1)
         yield name, content

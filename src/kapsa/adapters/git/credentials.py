@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,11 +11,11 @@ import msgspec
 
 from kapsa.adapters.errors import AuthFailed
 from kapsa.adapters.git.address import RepositoryAddress
+from kapsa.adapters.secret_data import decoded_secret
 
-__all__ = ["GitCredentials", "decoded_secret"]
+__all__ = ["GitCredentials"]
 
 _TOKEN_USER = "git"  # noqa: S105 - the name that servers take along with a token
-_LARGEST = 64 * 1024
 _BAD_SECRET = "The Secret needs username and password, or token, or ssh-privatekey and known_hosts"  # noqa: S105
 
 
@@ -86,28 +84,6 @@ class GitCredentials(msgspec.Struct, frozen=True, kw_only=True):
         _write(directory / "known_hosts", f"{self.known_hosts.rstrip()}\n")
         _write(directory / "ssh", _ssh(directory), mode=0o700)
         return {"GIT_SSH": str(directory / "ssh"), "GIT_SSH_VARIANT": "ssh"}
-
-
-def decoded_secret(secret: Mapping[str, Any]) -> dict[str, str]:
-    """The texts in a Secret object. What is no text is left out.
-
-    :raises AuthFailed: it is broken, or far too large to hold credentials.
-    """
-    decoded: dict[str, str] = {}
-    for key, value in (secret.get("data") or {}).items():
-        try:
-            decoded[key] = base64.b64decode(value, validate=True).decode()
-        except (binascii.Error, TypeError, ValueError):
-            continue
-    decoded |= {key: str(value) for key, value in (secret.get("stringData") or {}).items()}
-    for key in ("username", "password", "token", "bearerToken"):
-        if key in decoded:
-            decoded[key] = decoded[key].strip("\r\n")
-            if "\n" in decoded[key] or "\0" in decoded[key]:
-                raise AuthFailed(f"{key} in the Secret has several lines")
-    if sum(map(len, decoded.values())) > _LARGEST * 16:
-        raise AuthFailed("the Secret is far too large to hold credentials")
-    return decoded
 
 
 def _write(path: Path, content: str, *, mode: int = 0o600) -> None:

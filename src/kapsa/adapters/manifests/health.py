@@ -11,13 +11,13 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["Health", "State", "health"]
+__all__ = ["ObjectHealth", "State", "object_health"]
 
 State: TypeAlias = Literal["Current", "InProgress", "Failed", "Terminating"]
 Object: TypeAlias = Mapping[str, Any]
 
 
-class Health(msgspec.Struct, frozen=True):
+class ObjectHealth(msgspec.Struct, frozen=True):
     """How an object is."""
 
     state: State
@@ -26,15 +26,15 @@ class Health(msgspec.Struct, frozen=True):
     """For a failure: why, as one word."""
 
 
-def health(found: Object) -> Health:
+def object_health(found: Object) -> ObjectHealth:
     """How this object is."""
     metadata = found.get("metadata") or {}
     if metadata.get("deletionTimestamp"):
-        return Health("Terminating", "it is being deleted")
+        return ObjectHealth("Terminating", "it is being deleted")
     status = found.get("status") or {}
     observed = status.get("observedGeneration")
     if observed is not None and observed < metadata.get("generation", 0):
-        return Health("InProgress", "its controller has not seen the latest change yet")
+        return ObjectHealth("InProgress", "its controller has not seen the latest change yet")
     judge = _JUDGES.get(found.get("kind", ""), _by_conditions)
     return judge(found, status)
 
@@ -51,62 +51,62 @@ def _is(status: Object, kind: str, value: str = "True") -> bool:
     return bool(_condition(status, kind).get("status") == value)
 
 
-def _by_conditions(found: Object, status: Object) -> Health:
+def _by_conditions(found: Object, status: Object) -> ObjectHealth:
     """The convention for kinds that we know nothing of: Stalled, Reconciling, Ready."""
     stalled, reconciling, ready = (_condition(status, kind) for kind in ("Stalled", "Reconciling", "Ready"))
     if stalled.get("status") == "True":
-        return Health("Failed", str(stalled.get("message", "")), str(stalled.get("reason", "Stalled")))
+        return ObjectHealth("Failed", str(stalled.get("message", "")), str(stalled.get("reason", "Stalled")))
     if reconciling.get("status") == "True":
-        return Health("InProgress", str(reconciling.get("message", "")))
+        return ObjectHealth("InProgress", str(reconciling.get("message", "")))
     if ready.get("status") in ("False", "Unknown"):
-        return Health("InProgress", str(ready.get("message", "")))
-    return Health("Current")
+        return ObjectHealth("InProgress", str(ready.get("message", "")))
+    return ObjectHealth("Current")
 
 
-def _deployment(found: Object, status: Object) -> Health:
+def _deployment(found: Object, status: Object) -> ObjectHealth:
     progressing, failure = _condition(status, "Progressing"), _condition(status, "ReplicaFailure")
     if progressing.get("reason") == "ProgressDeadlineExceeded":
-        return Health("Failed", str(progressing.get("message", "")), "ProgressDeadlineExceeded")
+        return ObjectHealth("Failed", str(progressing.get("message", "")), "ProgressDeadlineExceeded")
     if failure.get("status") == "True":
-        return Health("Failed", str(failure.get("message", "")), "ReplicaFailure")
+        return ObjectHealth("Failed", str(failure.get("message", "")), "ReplicaFailure")
     wanted = (found.get("spec") or {}).get("replicas", 1)
     counted = _replicas(status, wanted)
     if counted is not None:
         return counted
     if "observedGeneration" not in status:
-        return Health("InProgress", "its controller has not seen it yet")
+        return ObjectHealth("InProgress", "its controller has not seen it yet")
     if wanted and not _is(status, "Available"):
-        return Health("InProgress", "it is not available yet")
-    return Health("Current")
+        return ObjectHealth("InProgress", "it is not available yet")
+    return ObjectHealth("Current")
 
 
-def _stateful_set(found: Object, status: Object) -> Health:
+def _stateful_set(found: Object, status: Object) -> ObjectHealth:
     spec = found.get("spec") or {}
     strategy = spec.get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
-        return Health("Current")
+        return ObjectHealth("Current")
     wanted = spec.get("replicas", 1)
     if "observedGeneration" not in status:
-        return Health("InProgress", "its controller has not seen it yet")
+        return ObjectHealth("InProgress", "its controller has not seen it yet")
     if status.get("replicas", 0) < wanted or status.get("readyReplicas", 0) < wanted:
-        return Health("InProgress", f"{status.get('readyReplicas', 0)} of {wanted} replicas are ready")
+        return ObjectHealth("InProgress", f"{status.get('readyReplicas', 0)} of {wanted} replicas are ready")
     if status.get("replicas", 0) > wanted:
-        return Health("InProgress", f"{status['replicas'] - wanted} surplus replicas are ending")
+        return ObjectHealth("InProgress", f"{status['replicas'] - wanted} surplus replicas are ending")
     partition = (strategy.get("rollingUpdate") or {}).get("partition", 0)
     if partition:
         if status.get("updatedReplicas", 0) < wanted - partition:
-            return Health("InProgress", f"{status.get('updatedReplicas', 0)} replicas are updated")
-        return Health("Current")
+            return ObjectHealth("InProgress", f"{status.get('updatedReplicas', 0)} replicas are updated")
+        return ObjectHealth("Current")
     if status.get("currentReplicas", 0) < wanted or status.get("currentRevision") != status.get(
         "updateRevision"
     ):
-        return Health("InProgress", "replicas of an older revision are still there")
-    return Health("Current")
+        return ObjectHealth("InProgress", "replicas of an older revision are still there")
+    return ObjectHealth("Current")
 
 
-def _daemon_set(found: Object, status: Object) -> Health:
+def _daemon_set(found: Object, status: Object) -> ObjectHealth:
     if "observedGeneration" not in status:
-        return Health("InProgress", "its controller has not seen it yet")
+        return ObjectHealth("InProgress", "its controller has not seen it yet")
     wanted = status.get("desiredNumberScheduled", 0)
     for field, words in (
         ("currentNumberScheduled", "are scheduled"),
@@ -115,11 +115,11 @@ def _daemon_set(found: Object, status: Object) -> Health:
         ("numberReady", "are ready"),
     ):
         if status.get(field, 0) < wanted:
-            return Health("InProgress", f"{status.get(field, 0)} of {wanted} pods {words}")
-    return Health("Current")
+            return ObjectHealth("InProgress", f"{status.get(field, 0)} of {wanted} pods {words}")
+    return ObjectHealth("Current")
 
 
-def _replicas(status: Object, wanted: int) -> Health | None:
+def _replicas(status: Object, wanted: int) -> ObjectHealth | None:
     """What is missing until all replicas are there and no others; None if nothing is."""
     for field, words in (
         ("replicas", "are there"),
@@ -128,63 +128,67 @@ def _replicas(status: Object, wanted: int) -> Health | None:
         ("readyReplicas", "are ready"),
     ):
         if status.get(field, 0) < wanted:
-            return Health("InProgress", f"{status.get(field, 0)} of {wanted} replicas {words}")
+            return ObjectHealth("InProgress", f"{status.get(field, 0)} of {wanted} replicas {words}")
     if status.get("replicas", 0) > wanted:
-        return Health("InProgress", f"{status['replicas'] - wanted} surplus replicas are ending")
+        return ObjectHealth("InProgress", f"{status['replicas'] - wanted} surplus replicas are ending")
     return None
 
 
-def _job(found: Object, status: Object) -> Health:
+def _job(found: Object, status: Object) -> ObjectHealth:
     if _is(status, "Failed"):
         failed = _condition(status, "Failed")
-        return Health("Failed", str(failed.get("message", "")), str(failed.get("reason") or "JobFailed"))
+        return ObjectHealth(
+            "Failed", str(failed.get("message", "")), str(failed.get("reason") or "JobFailed")
+        )
     if _is(status, "Complete") or _is(status, "Suspended"):
-        return Health("Current")
+        return ObjectHealth("Current")
     # kstatus calls a Job current as soon as it has started; whoever renders one means its result.
-    return Health("InProgress", f"{status.get('succeeded', 0)} of {_completions(found)} pods have succeeded")
+    return ObjectHealth(
+        "InProgress", f"{status.get('succeeded', 0)} of {_completions(found)} pods have succeeded"
+    )
 
 
 def _completions(found: Object) -> int:
     return int((found.get("spec") or {}).get("completions") or 1)
 
 
-def _claim(found: Object, status: Object) -> Health:
+def _claim(found: Object, status: Object) -> ObjectHealth:
     phase = status.get("phase", "Pending")
     if phase == "Lost":
-        return Health("Failed", "its volume is lost", "VolumeLost")
+        return ObjectHealth("Failed", "its volume is lost", "VolumeLost")
     # A class that waits for the first pod binds only then; the pod's own health tells whether that happens.
-    return Health("Current", "" if phase == "Bound" else "it is bound with the first pod that uses it")
+    return ObjectHealth("Current", "" if phase == "Bound" else "it is bound with the first pod that uses it")
 
 
-def _service(found: Object, status: Object) -> Health:
+def _service(found: Object, status: Object) -> ObjectHealth:
     spec = found.get("spec") or {}
     if spec.get("type") == "LoadBalancer" and not (status.get("loadBalancer") or {}).get("ingress"):
-        return Health("InProgress", "it has no address yet")
-    return Health("Current")
+        return ObjectHealth("InProgress", "it has no address yet")
+    return ObjectHealth("Current")
 
 
-def _pod(found: Object, status: Object) -> Health:
+def _pod(found: Object, status: Object) -> ObjectHealth:
     phase = status.get("phase", "")
     if phase == "Succeeded" or (phase == "Running" and _is(status, "Ready")):
-        return Health("Current")
+        return ObjectHealth("Current")
     if phase == "Failed":
-        return Health(
+        return ObjectHealth(
             "Failed", str(status.get("message", "it failed")), str(status.get("reason") or "PodFailed")
         )
-    return Health("InProgress", f"it is {phase.lower() or 'not scheduled yet'}")
+    return ObjectHealth("InProgress", f"it is {phase.lower() or 'not scheduled yet'}")
 
 
-def _budget(found: Object, status: Object) -> Health:
+def _budget(found: Object, status: Object) -> ObjectHealth:
     if "observedGeneration" not in status:
-        return Health("InProgress", "its controller has not seen it yet")
-    return Health("Current")
+        return ObjectHealth("InProgress", "its controller has not seen it yet")
+    return ObjectHealth("Current")
 
 
-def _always(found: Object, status: Object) -> Health:
-    return Health("Current")
+def _always(found: Object, status: Object) -> ObjectHealth:
+    return ObjectHealth("Current")
 
 
-_JUDGES: Mapping[str, Callable[[Object, Object], Health]] = {
+_JUDGES: Mapping[str, Callable[[Object, Object], ObjectHealth]] = {
     "Deployment": _deployment,
     "StatefulSet": _stateful_set,
     "DaemonSet": _daemon_set,

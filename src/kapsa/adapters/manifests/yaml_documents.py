@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from kapsa.adapters.errors import RenderFailed, TooLarge
+from kapsa.adapters.errors import LimitExceeded, RenderFailed
 from kapsa.adapters.manifests.manifest import Manifest
 
 __all__ = ["YamlLimits", "load_documents", "load_objects"]
@@ -87,11 +87,11 @@ def load_documents(content: bytes, what: str, limits: YamlLimits | None = None) 
     """The documents of a file. `what` names the file in errors.
 
     :raises RenderFailed: it is not YAML, or a key is there twice.
-    :raises TooLarge: it holds more than the limits allow, written out or not.
+    :raises LimitExceeded: it holds more than the limits allow, written out or not.
     """
     limits = limits or YamlLimits()
     if len(content) > limits.bytes:
-        raise TooLarge(f"{what} is larger than {limits.bytes // 1024} KB")
+        raise LimitExceeded(f"{what} is larger than {limits.bytes // 1024} KB")
     documents: list[Any] = []
     try:
         _check_depth(content, what, limits.depth)
@@ -100,7 +100,7 @@ def load_documents(content: bytes, what: str, limits: YamlLimits | None = None) 
             left = limits.nodes
             while loader.check_node():
                 if len(documents) >= limits.documents:
-                    raise TooLarge(f"{what} holds more than {limits.documents} documents")
+                    raise LimitExceeded(f"{what} holds more than {limits.documents} documents")
                 node = loader.get_node()
                 left -= _Weight(what, most=left, deepest=limits.depth).of(node)[0]
                 documents.append(loader.construct_document(node))
@@ -151,7 +151,7 @@ def _check_depth(content: bytes, what: str, deepest: int) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > deepest:
-            raise TooLarge(f"{what} is nested more than {deepest} levels deep")
+            raise LimitExceeded(f"{what} is nested more than {deepest} levels deep")
 
 
 class _Weight:
@@ -176,7 +176,7 @@ class _Weight:
             of_child, height_of_child = self.of(child)
             weight, height = weight + of_child, max(height, height_of_child + 1)
             if weight > self._most or height > self._deepest:
-                raise TooLarge(
+                raise LimitExceeded(
                     f"{self._what} holds too many values, or too deep ones, with its aliases written out"
                 )
         self._open.discard(identity)

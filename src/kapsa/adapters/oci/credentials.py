@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.errors import AuthFailed
-from kapsa.adapters.git.credentials import decoded_secret
 from kapsa.adapters.oci.image_reference import DOCKER_HUB, split_endpoint
+from kapsa.adapters.secret_data import decoded_secret
 
 __all__ = ["RegistryCredentials", "docker_config"]
 

@@ -13,8 +13,15 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import msgspec
 
-from kapsa.adapters.errors import AuthFailed, Failed, NotFound, OutsideError, Refused, Unreachable
-from kapsa.adapters.http.outgoing import Answer, Outgoing
+from kapsa.adapters.errors import (
+    AuthFailed,
+    ExternalError,
+    ExternalFailure,
+    ExternalNotFound,
+    Refused,
+    Unreachable,
+)
+from kapsa.adapters.http.client import HttpClient, HttpResponse
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import DOCKER_HUB, ImageReference, is_digest, split_endpoint
 from kapsa.adapters.redaction import printable, redact
@@ -56,7 +63,7 @@ class ImageRegistry:
     def __init__(
         self,
         endpoint: str,
-        outgoing: Outgoing,
+        outgoing: HttpClient,
         *,
         credentials: RegistryCredentials | None = None,
         insecure: bool = False,
@@ -72,11 +79,11 @@ class ImageRegistry:
     async def verify(self) -> None:
         """Make sure that there is a registry, and that it takes the credentials.
 
-        :raises OutsideError: with what is wrong; `retryable` says whether a later try can succeed.
+        :raises ExternalError: with what is wrong; `retryable` says whether a later try can succeed.
         """
         answer = await self._ask("GET", "/v2/", scope="")
         if answer.status == 404:
-            raise NotFound(
+            raise ExternalNotFound(
                 f"{self._base} is no image registry: it has no /v2/",
                 hint="Check the Registry's endpoint",
                 reason="NoRegistry",
@@ -87,7 +94,7 @@ class ImageRegistry:
     async def digest(self, image: ImageReference) -> str | None:
         """The digest of an image by its tag (or digest); None if the registry says that it has none.
 
-        :raises OutsideError: nobody can tell; `retryable` says whether a later try can.
+        :raises ExternalError: nobody can tell; `retryable` says whether a later try can.
         """
         path = f"/v2/{image.path}/manifests/{image.digest or image.tag or 'latest'}"
         scope = f"repository:{image.path}:pull"
@@ -106,7 +113,7 @@ class ImageRegistry:
     async def delete(self, image: ImageReference) -> bool:
         """Delete an image by its digest, and so all its tags; False if the registry has none.
 
-        :raises OutsideError: it is still there, as far as anybody knows.
+        :raises ExternalError: it is still there, as far as anybody knows.
         """
         if not image.digest:
             raise Refused(f"{image} has no digest: another image may have its tag by now")
@@ -128,7 +135,7 @@ class ImageRegistry:
             raise self._unexpected(answer, path)
         return True
 
-    async def _ask(self, method: str, path: str, *, scope: str, accept: str = "") -> Answer:
+    async def _ask(self, method: str, path: str, *, scope: str, accept: str = "") -> HttpResponse:
         await self._settle()
         headers = {"Accept": accept} if accept else {}
         url = f"{self._base}{path}"
@@ -155,7 +162,9 @@ class ImageRegistry:
                 self._base = plain
             self._plain = []
 
-    async def _send(self, method: str, url: str, headers: Mapping[str, str], authorization: str) -> Answer:
+    async def _send(
+        self, method: str, url: str, headers: Mapping[str, str], authorization: str
+    ) -> HttpResponse:
         """One request. Redirects are followed, but the credentials go to the registry's own origin only."""
         origin = _origin(url)
         for _ in range(_REDIRECTS + 1):
@@ -168,7 +177,7 @@ class ImageRegistry:
             if answer.status not in (301, 302, 303, 307, 308):
                 return answer
             url = self._redirected(url, answer.header("Location"))
-        raise Failed(f"{self._base}: more than {_REDIRECTS} redirects in a row")
+        raise ExternalFailure(f"{self._base}: more than {_REDIRECTS} redirects in a row")
 
     def _redirected(self, url: str, location: str) -> str:
         target = urljoin(url, location)
@@ -180,7 +189,7 @@ class ImageRegistry:
     def _schemes(self) -> tuple[str, ...]:
         return ("https", "http") if self._insecure else ("https",)
 
-    async def _authorize(self, answer: Answer, scope: str) -> str:
+    async def _authorize(self, answer: HttpResponse, scope: str) -> str:
         """What the registry asks for in its challenge: a token from where it says, or a name and a password."""
         kind, parameters = _challenge(answer.header("WWW-Authenticate"))
         if kind == "bearer":
@@ -231,7 +240,7 @@ class ImageRegistry:
             )
         return self._token(answer)
 
-    def _token(self, answer: Answer) -> _Token:
+    def _token(self, answer: HttpResponse) -> _Token:
         if answer.status in (400, 401, 403):
             raise self._no_entry(answer, "")
         if answer.status != 200:
@@ -239,14 +248,14 @@ class ImageRegistry:
         try:
             given = msgspec.json.decode(answer.body, type=_TokenAnswer)
         except msgspec.DecodeError:
-            raise Failed(f"{self._base}: the answer of its token service is not a token") from None
+            raise ExternalFailure(f"{self._base}: the answer of its token service is not a token") from None
         text = given.token or given.access_token
         if not text or not text.isascii() or not text.isprintable():
-            raise Failed(f"{self._base}: the answer of its token service is not a token")
+            raise ExternalFailure(f"{self._base}: the answer of its token service is not a token")
         lifetime = min(max(given.expires_in, 60.0), 3600.0)
         return _Token(f"Bearer {text}", self._clock.monotonic() + lifetime - _MARGIN)
 
-    def _no_entry(self, answer: Answer, path: str) -> OutsideError:
+    def _no_entry(self, answer: HttpResponse, path: str) -> ExternalError:
         who = (
             "the credentials are not accepted" if self._credentials is not None else "it asks for credentials"
         )
@@ -257,13 +266,13 @@ class ImageRegistry:
         )
         return AuthFailed(f"{self._base}{path}: {who} ({answer.status}){self._said(answer)}", hint=hint)
 
-    def _unexpected(self, answer: Answer, path: str) -> OutsideError:
+    def _unexpected(self, answer: HttpResponse, path: str) -> ExternalError:
         what = f"{self._base}, {path}: it answered {answer.status}{self._said(answer)}"
         if answer.status == 429 or answer.status >= 500:
             return Unreachable(what, retry_after=_seconds(answer.header("Retry-After")))
-        return Failed(what)
+        return ExternalFailure(what)
 
-    def _said(self, answer: Answer) -> str:
+    def _said(self, answer: HttpResponse) -> str:
         secrets = self._credentials.secrets if self._credentials is not None else ()
         text = redact(printable(answer.body[:2000].decode("utf-8", "replace")), secrets)
         return f": {' '.join(text.split())[:200]}" if text.strip() else ""

@@ -6,7 +6,6 @@ every virtual environment of the machine.
 
 import contextlib
 import errno
-import fcntl
 import functools
 import importlib.metadata
 import os
@@ -24,7 +23,9 @@ from typing import IO
 
 import msgspec
 
-__all__ = ["Tool", "ToolNotFound", "cache_directory", "file_lock", "find_tool", "tool_names", "version_tuple"]
+from kapsa.adapters.process.file_lock import file_lock
+
+__all__ = ["Tool", "ToolNotFound", "cache_directory", "find_tool", "tool_names", "version_tuple"]
 
 Say = Callable[[str], None]
 
@@ -117,20 +118,6 @@ def version_tuple(version: str) -> tuple[int, ...]:
     """`v1.36.3-rc.1` as `(1, 36, 3)`, for comparison."""
     numbers = re.match(r"v?(\d+(?:\.\d+)*)", version)
     return tuple(int(part) for part in numbers[1].split(".")) if numbers else ()
-
-
-@contextlib.contextmanager
-def file_lock(path: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold an exclusive lock between processes; a holder's death frees it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if on_wait is not None:
-                on_wait()
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _candidates(name: str, known: _Known) -> Iterator[tuple[Path, str]]:

@@ -31,6 +31,7 @@ from aiohttp import web
 
 from kapsa.adapters.process.tools import find_tool
 from kapsa.adapters.testing.loopback_tls import loopback_tls
+from kapsa.adapters.testing.received_request import ReceivedRequest
 from kapsa.runtime.testing import background_loop
 
 _FIRST_COMMIT = 1_767_225_600  # 2026-01-01
@@ -50,14 +51,6 @@ class Executable(msgspec.Struct, frozen=True):
 
 Content = str | bytes | Link | Executable | None
 """What a path holds from a commit on; None removes it."""
-
-
-class SeenRequest(msgspec.Struct, frozen=True):
-    """A request that arrived."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
 
 
 class GitRepository:
@@ -204,7 +197,7 @@ class GitServer:
         """Where every request is redirected to, if anywhere."""
         self.hangs = False
         """Whether requests are taken and never answered."""
-        self.requests: list[SeenRequest] = []
+        self.requests: list[ReceivedRequest] = []
         self.most_at_once = 0
         """How many requests were being answered at a time, at most."""
         self._at_once = 0
@@ -257,7 +250,8 @@ class GitServer:
         return application
 
     async def _handle(self, request: web.Request) -> web.Response:
-        self.requests.append(SeenRequest(request.method, request.path_qs, dict(request.headers)))
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self.requests.append(ReceivedRequest(request.method, request.path_qs, headers))
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
         try:

@@ -5,9 +5,9 @@ both kinds of login, and ways to make it fail.
         digest = registry.push("team/app", "1.0")                    # an image, as a build leaves it
         registry.login = ("builder", "secret")                       # asked for by token, or with token_login=False directly
         registry.fail(503, times=2, path="/v2/team/app/manifests/")  # the next two requests for it
-        await ImageRegistry(registry.endpoint, OutgoingHttp(address_guard=None), insecure=True).digest(...)
+        await ImageRegistry(registry.endpoint, GuardedHttpClient(address_guard=None), insecure=True).digest(...)
 
-`handle` is the whole registry without sockets: `registry.outgoing` takes the place of `OutgoingHttp` in virtual time.
+`handle` is the whole registry without sockets: `registry.outgoing` takes the place of `GuardedHttpClient` in virtual time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 from aiohttp import web
 
-from kapsa.adapters.http.outgoing import Answer
+from kapsa.adapters.http.client import HttpResponse
+from kapsa.adapters.testing.received_request import ReceivedRequest
 from kapsa.runtime.testing import background_loop
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -42,15 +43,6 @@ _ROUTES = tuple(
     )
 )
 _NO_HEADERS: Mapping[str, str] = {}
-
-
-class SeenRequest(msgspec.Struct, frozen=True):
-    """A request that arrived."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    """Their names in lower case."""
 
 
 class _Failure(msgspec.Struct):
@@ -79,7 +71,7 @@ class RegistryServer:
         self.knows_head = True
         self.redirect_to = ""
         """Where manifests are redirected to, if anywhere."""
-        self.requests: list[SeenRequest] = []
+        self.requests: list[ReceivedRequest] = []
         self.port = 0
         self.outgoing = _InProcess(self)
         """The registry as something that answers without sockets."""
@@ -150,11 +142,11 @@ class RegistryServer:
         body = b"" if request.method == "HEAD" else answer.body
         return web.Response(status=answer.status, headers=dict(answer.headers), body=body)
 
-    def handle(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    def handle(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpResponse:
         """Answer one request."""
         parts = urlsplit(url)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-        seen = SeenRequest(method, parts.path, {key.lower(): value for key, value in headers.items()})
+        seen = ReceivedRequest(method, parts.path, {key.lower(): value for key, value in headers.items()})
         self.requests.append(seen)
         for failure in self._failures:
             if failure.times > 0 and parts.path.startswith(failure.path) and failure.method in ("", method):
@@ -165,14 +157,14 @@ class RegistryServer:
         if (refused := self._check(seen, f"{parts.scheme}://{parts.netloc}")) is not None:
             return refused
         if parts.path == "/v2/":
-            return Answer(200, {"Docker-Distribution-Api-Version": "registry/2.0"}, b"{}")
+            return HttpResponse(200, {"Docker-Distribution-Api-Version": "registry/2.0"}, b"{}")
         for pattern, handler in _ROUTES:
             if found := pattern.fullmatch(parts.path):
-                answer: Answer = getattr(self, handler)(seen, query, body, **found.groupdict())
+                answer: HttpResponse = getattr(self, handler)(seen, query, body, **found.groupdict())
                 return answer
         return _error(404, "NAME_UNKNOWN")
 
-    def _check(self, seen: SeenRequest, base: str) -> Answer | None:
+    def _check(self, seen: ReceivedRequest, base: str) -> HttpResponse | None:
         """Who asks; None if they may."""
         if self.login is None:
             return None
@@ -192,7 +184,9 @@ class RegistryServer:
             challenge += f',scope="{wanted}"'
         return _error(401, "UNAUTHORIZED", headers={"WWW-Authenticate": challenge})
 
-    def _issue(self, method: str, query: Mapping[str, str], seen: SeenRequest, body: bytes) -> Answer:
+    def _issue(
+        self, method: str, query: Mapping[str, str], seen: ReceivedRequest, body: bytes
+    ) -> HttpResponse:
         form = (
             {key: values[0] for key, values in parse_qs(body.decode()).items()} if method == "POST" else query
         )
@@ -211,10 +205,10 @@ class RegistryServer:
         self._tokens.clear()
 
     def _manifests(
-        self, seen: SeenRequest, query: Mapping[str, str], body: bytes, name: str, reference: str
-    ) -> Answer:
+        self, seen: ReceivedRequest, query: Mapping[str, str], body: bytes, name: str, reference: str
+    ) -> HttpResponse:
         if self.redirect_to and seen.method in ("GET", "HEAD"):
-            return Answer(307, {"Location": self.redirect_to + seen.path})
+            return HttpResponse(307, {"Location": self.redirect_to + seen.path})
         stored, tags = self._manifests_of.setdefault(name, {}), self._tags_of.setdefault(name, {})
         if seen.method == "PUT":
             digest = _digest(body)
@@ -223,7 +217,7 @@ class RegistryServer:
             stored[digest] = (seen.headers.get("content-type", _MANIFEST), body)
             if not reference.startswith("sha256:"):
                 tags[reference] = digest
-            return Answer(
+            return HttpResponse(
                 201, {"Location": f"/v2/{name}/manifests/{digest}", "Docker-Content-Digest": digest}
             )
         digest = tags.get(reference, reference)
@@ -237,9 +231,9 @@ class RegistryServer:
         headers = {"Content-Type": media_type}
         if self.tells_digests:
             headers["Docker-Content-Digest"] = digest
-        return Answer(200, headers, content)
+        return HttpResponse(200, headers, content)
 
-    def _delete(self, name: str, reference: str, digest: str) -> Answer:
+    def _delete(self, name: str, reference: str, digest: str) -> HttpResponse:
         """A tag goes alone; a manifest by its digest takes all its tags along."""
         if not self.deletes:
             return _error(405, "UNSUPPORTED")
@@ -249,36 +243,36 @@ class RegistryServer:
         else:
             del self._manifests_of[name][digest]
             self._tags_of[name] = {tag: kept for tag, kept in tags.items() if kept != digest}
-        return Answer(202, {})
+        return HttpResponse(202, {})
 
     def _blobs(
-        self, seen: SeenRequest, query: Mapping[str, str], body: bytes, name: str, digest: str
-    ) -> Answer:
+        self, seen: ReceivedRequest, query: Mapping[str, str], body: bytes, name: str, digest: str
+    ) -> HttpResponse:
         if digest not in self._contents:
             return _error(404, "BLOB_UNKNOWN")
         if seen.method == "DELETE":
             del self._contents[digest]
-            return Answer(202, {})
-        return Answer(
+            return HttpResponse(202, {})
+        return HttpResponse(
             200,
             {"Docker-Content-Digest": digest, "Content-Type": "application/octet-stream"},
             self._contents[digest],
         )
 
     def _uploads(
-        self, seen: SeenRequest, query: Mapping[str, str], body: bytes, name: str, upload: str
-    ) -> Answer:
+        self, seen: ReceivedRequest, query: Mapping[str, str], body: bytes, name: str, upload: str
+    ) -> HttpResponse:
         if seen.method == "POST":
             upload = secrets.token_hex(8)
             self._running_uploads[upload] = bytearray()
             if "digest" not in query:
-                return Answer(202, {"Location": f"/v2/{name}/blobs/uploads/{upload}", "Range": "0-0"})
+                return HttpResponse(202, {"Location": f"/v2/{name}/blobs/uploads/{upload}", "Range": "0-0"})
         if upload not in self._running_uploads:
             return _error(404, "BLOB_UPLOAD_UNKNOWN")
         content = self._running_uploads[upload]
         content += body
         if seen.method == "PATCH":
-            return Answer(
+            return HttpResponse(
                 202,
                 {"Location": f"/v2/{name}/blobs/uploads/{upload}", "Range": f"0-{max(0, len(content) - 1)}"},
             )
@@ -287,9 +281,9 @@ class RegistryServer:
         if query.get("digest") != digest:
             return _error(400, "DIGEST_INVALID")
         self._contents[digest] = bytes(content)
-        return Answer(201, {"Location": f"/v2/{name}/blobs/{digest}", "Docker-Content-Digest": digest})
+        return HttpResponse(201, {"Location": f"/v2/{name}/blobs/{digest}", "Docker-Content-Digest": digest})
 
-    def _tags(self, seen: SeenRequest, query: Mapping[str, str], body: bytes, name: str) -> Answer:
+    def _tags(self, seen: ReceivedRequest, query: Mapping[str, str], body: bytes, name: str) -> HttpResponse:
         if name not in self._tags_of:
             return _error(404, "NAME_UNKNOWN")
         tags = sorted(tag for tag in self._tags_of[name] if tag > query.get("last", ""))
@@ -306,7 +300,7 @@ class RegistryServer:
 
 
 class _InProcess:
-    """Takes the place of `OutgoingHttp`: every request goes to the one registry, whatever its host is."""
+    """Takes the place of `GuardedHttpClient`: every request goes to the one registry, whatever its host is."""
 
     def __init__(self, server: RegistryServer) -> None:
         self._server = server
@@ -320,7 +314,7 @@ class _InProcess:
         body: bytes = b"",
         verify: bool = True,
         limit: int = 4 * 1024 * 1024,
-    ) -> Answer:
+    ) -> HttpResponse:
         answer = self._server.handle(method, url, headers, body)
         return msgspec.structs.replace(answer, body=b"") if method == "HEAD" else answer
 
@@ -329,11 +323,11 @@ def _digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _json(status: int, content: Any, headers: Mapping[str, str] = _NO_HEADERS) -> Answer:
-    return Answer(status, {"Content-Type": "application/json", **headers}, json.dumps(content).encode())
+def _json(status: int, content: Any, headers: Mapping[str, str] = _NO_HEADERS) -> HttpResponse:
+    return HttpResponse(status, {"Content-Type": "application/json", **headers}, json.dumps(content).encode())
 
 
-def _error(status: int, code: str, *, headers: Mapping[str, str] = _NO_HEADERS) -> Answer:
+def _error(status: int, code: str, *, headers: Mapping[str, str] = _NO_HEADERS) -> HttpResponse:
     return _json(status, {"errors": [{"code": code, "message": code.lower().replace("_", " ")}]}, headers)
 
 

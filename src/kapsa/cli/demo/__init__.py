@@ -36,21 +36,21 @@ def command(
 
 
 async def _play(kubeconfig: Path | None) -> None:
-    from kapsa.cli.demo.programs import check_programs
-    from kapsa.cli.demo.screen import Screen
-    from kapsa.cli.demo.stage import set_up
-    from kapsa.cli.demo.story import Story
+    from kapsa.cli.demo.display import Display
+    from kapsa.cli.demo.requirements import check_programs
+    from kapsa.cli.demo.services import start_services
+    from kapsa.cli.demo.walkthrough import Walkthrough
     from kapsa.runtime import logs
 
     logs.configure(level="error", format="text")
-    screen = Screen()
+    screen = Display()
     await check_programs(screen)
     with contextlib.ExitStack() as files:
         directory = files.enter_context(_temporary_directory())
         target = files.enter_context(_private_file(kubeconfig)) if kubeconfig is not None else None
         try:
-            async with set_up(Path(directory), screen) as stage, screen.following(stage.client):
-                story = Story(stage, screen)
+            async with start_services(Path(directory), screen) as stage, screen.following(stage.client):
+                story = Walkthrough(stage, screen)
                 await story.tell()
                 if target is None:
                     await story.end()

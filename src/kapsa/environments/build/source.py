@@ -10,7 +10,7 @@ from typing import Any
 
 from kapsa.adapters.git.address import SAFE_PROTOCOLS, RepositoryAddress, check_commit
 from kapsa.adapters.git.checkout import check_path
-from kapsa.adapters.git.command import HARDENED
+from kapsa.adapters.git.client import HARDENED
 from kapsa.adapters.oci.credentials import docker_config
 from kapsa.environments.ports import BuildRequest
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from kapsa.adapters.errors import OutsideError
+from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
 from kapsa.environments.domains.routes import CERTIFICATE, HTTP_ROUTE
 from kapsa.environments.images.registry_images import RememberedImages
@@ -161,7 +161,7 @@ class EnvironmentController(Controller[Environment]):
                     return self._never_woken(ctx)
                 commit = ctx.status.commit_sha
             visit = await self._visit(environment, project, commit, ctx)
-        except OutsideError as error:
+        except ExternalError as error:
             return self._stop(ctx, error)
         outcome = await advance(self.steps, visit)
         self._finish(environment, ctx, outcome)
@@ -247,7 +247,7 @@ class EnvironmentController(Controller[Environment]):
 
     # -- after them --------------------------------------------------------------------------------------------
 
-    def _stop(self, ctx: Context[Environment], error: OutsideError) -> Requeue | None:
+    def _stop(self, ctx: Context[Environment], error: ExternalError) -> Requeue | None:
         """Report that the repository did not resolve the commit. No step runs, and what is deployed stays."""
         outcome = from_outside(error)
         report(ctx, self._render, outcome)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.adapters.errors import OutsideError
+from kapsa.adapters.errors import ExternalError
 from kapsa.environments.controllers.project_status import is_readable, report
 from kapsa.environments.interests import Interests
 from kapsa.environments.metrics import EnvironmentMetrics
@@ -185,7 +185,7 @@ class ProjectController(Controller[Project]):
             interval = self._interval(project)
             try:
                 listing = await self._listings.fresh(ctx, project, self.interests)
-            except OutsideError as error:
+            except ExternalError as error:
                 self._schedule.failed(uid, asked, ctx.now(), interval, error)
                 ctx.condition(
                     "RepositoryAccessible",

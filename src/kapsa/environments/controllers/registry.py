@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kapsa.adapters.errors import AuthFailed, OutsideError
-from kapsa.adapters.http.outgoing import Outgoing
+from kapsa.adapters.errors import AuthFailed, ExternalError
+from kapsa.adapters.http.client import HttpClient
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.registry import ImageRegistry
 from kapsa.environments.metrics import EnvironmentMetrics
@@ -50,7 +50,7 @@ class RegistryController(Controller[Registry]):
     max_concurrent_reconciles = 4
 
     def __init__(
-        self, settings: Settings, outgoing: Outgoing, metrics: EnvironmentMetrics | None = None
+        self, settings: Settings, outgoing: HttpClient, metrics: EnvironmentMetrics | None = None
     ) -> None:
         self.settings = settings
         self.outgoing = outgoing
@@ -61,7 +61,7 @@ class RegistryController(Controller[Registry]):
     async def reconcile(self, registry: Registry, ctx: Context[Registry]) -> Requeue | None:
         try:
             await self._verify(registry, ctx)
-        except OutsideError as error:
+        except ExternalError as error:
             return await self._failed(registry, ctx, error)
         self.metrics.registry_verifications.labels("Verified").inc()
         ctx.status.verified = True
@@ -81,7 +81,7 @@ class RegistryController(Controller[Registry]):
         await asked.verify()
 
     async def _failed(
-        self, registry: Registry, ctx: Context[Registry], error: OutsideError
+        self, registry: Registry, ctx: Context[Registry], error: ExternalError
     ) -> Requeue | None:
         """Say what is wrong. No answer says nothing about the credentials: they count as they did before."""
         self.metrics.registry_verifications.labels(error.reason).inc()

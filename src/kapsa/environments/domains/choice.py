@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from kapsa.adapters.errors import NotFound, Refused
+from kapsa.adapters.errors import ExternalNotFound, Refused
 from kapsa.environments.names import MANAGED_BY, OPERATOR, bounded, host_label, host_name
 from kapsa.environments.resources import (
     Allocation,
@@ -105,11 +105,11 @@ def built_in_pool(domain: str) -> DomainPool:
 def choose(pools: Sequence[DomainPool], request: HostRequest, rng: random.Random) -> Choice:
     """A free host for the request.
 
-    :raises OutsideError: there is none for it.
+    :raises ExternalError: there is none for it.
     """
     named = [pool for pool in pools if pool.name == request.pool]
     if request.pool and not named:
-        raise NotFound(
+        raise ExternalNotFound(
             f"there is no DomainPool {request.pool}",
             reason="DomainPoolNotFound",
             hint="Name another in domain.domainPoolRef of the project, or have an administrator make it",

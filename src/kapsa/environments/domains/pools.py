@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from kapsa.adapters.errors import Failed, OutsideError
+from kapsa.adapters.errors import ExternalError, ExternalFailure
 from kapsa.environments.domains.choice import (
     BUILT_IN,
     Choice,
@@ -56,7 +56,7 @@ class DomainPools:
     ) -> HostGrant:
         """The host of this environment: the same one every time.
 
-        :raises OutsideError: it is taken, reserved or under no domain of ours, or there is no such pool.
+        :raises ExternalError: it is taken, reserved or under no domain of ours, or there is no such pool.
         """
         request = HostRequest.of(environment, project)
         kept = kept_choice(ctx.list(DomainPool, namespace=""), request)
@@ -65,7 +65,7 @@ class DomainPools:
         try:
             async with self._lock:
                 choice = await self._take(ctx, request)
-        except OutsideError:
+        except ExternalError:
             self._metrics.domain_allocations.labels("refused").inc()
             raise
         await self.release(ctx, request.uid, keep=choice.host)
@@ -91,7 +91,9 @@ class DomainPools:
                 gone = allocations_of(pool, uid, but=keep)
                 kept = [each for each in pool.status.allocations if each not in gone]
                 await self._write(ctx, pool, kept)
-        raise Failed(f"hosts of {uid} could not be given back: the pools kept changing", reason="PoolBusy")
+        raise ExternalFailure(
+            f"hosts of {uid} could not be given back: the pools kept changing", reason="PoolBusy"
+        )
 
     async def _take(self, ctx: Context[Environment], request: HostRequest) -> Choice:
         for _ in range(_ATTEMPTS):
@@ -113,7 +115,7 @@ class DomainPools:
                 self._metrics.domain_allocations.labels("allocated").inc()
                 return choice
             await self._give_back(ctx, request.uid)
-        raise Failed("no host could be taken: the pools kept changing", reason="PoolBusy")
+        raise ExternalFailure("no host could be taken: the pools kept changing", reason="PoolBusy")
 
     async def _is_held_alone(self, ctx: Context[Environment], host: str, uid: str) -> bool:
         """Whether no other pool gave it out meanwhile: one with the same domain can come between a look and a write."""
@@ -164,7 +166,7 @@ class DomainPools:
             ):
                 return pools
             await self._make_built_in(ctx, domain, exists=built_in is not None)
-        raise Failed(f"DomainPool {BUILT_IN} could not be made", reason="PoolBusy")
+        raise ExternalFailure(f"DomainPool {BUILT_IN} could not be made", reason="PoolBusy")
 
     async def _make_built_in(self, ctx: Context[Environment], domain: str, *, exists: bool) -> None:
         if exists:

@@ -11,7 +11,7 @@ from typing import Unpack
 
 import msgspec
 
-from kapsa.adapters.http.outgoing import Outgoing
+from kapsa.adapters.http.client import HttpClient
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import ImageReference, split_endpoint
 from kapsa.adapters.oci.registry import ImageRegistry
@@ -26,7 +26,7 @@ _KEPT, _KEPT_DIGESTS = 100, 10_000
 class RegistryImages:
     """Asks registries."""
 
-    def __init__(self, outgoing: Outgoing, *, clock: Clock | None = None) -> None:
+    def __init__(self, outgoing: HttpClient, *, clock: Clock | None = None) -> None:
         self._outgoing = outgoing
         self._clock = clock
         self._registries: dict[str, ImageRegistry] = {}
@@ -34,14 +34,14 @@ class RegistryImages:
     async def digest(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> str | None:
         """The digest of an image; None if the registry says that it has none.
 
-        :raises OutsideError: nobody can tell.
+        :raises ExternalError: nobody can tell.
         """
         return await self._asked(image, **access).digest(image)
 
     async def delete(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> bool:
         """Delete an image by its digest; False if there is none.
 
-        :raises OutsideError: it could not be deleted.
+        :raises ExternalError: it could not be deleted.
         """
         return await self._asked(image, **access).delete(image)
 
@@ -91,7 +91,7 @@ class RememberedImages:
     async def digest(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> str | None:
         """The digest of an image; None if the registry says that it has none.
 
-        :raises OutsideError: nobody can tell.
+        :raises ExternalError: nobody can tell.
         """
         found = await self._images.digest(image, **access)
         if found is not None:
@@ -103,7 +103,7 @@ class RememberedImages:
     async def delete(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> bool:
         """Delete an image by its digest; False if there is none.
 
-        :raises OutsideError: it could not be deleted.
+        :raises ExternalError: it could not be deleted.
         """
         # Forgotten first: whoever asks meanwhile has to ask the registry, whatever becomes of this.
         self._digests = {tag: digest for tag, digest in self._digests.items() if digest != image.digest}

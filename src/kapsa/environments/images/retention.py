@@ -6,7 +6,7 @@ takes an image along. A registry that deletes nothing, or is away, is told of an
 
 from __future__ import annotations
 
-from kapsa.adapters.errors import OutsideError
+from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.oci.image_reference import ImageReference, split_endpoint
 from kapsa.environments.images.registry_access import access_to
 from kapsa.environments.ports import Images
@@ -54,7 +54,7 @@ class ImageRetention:
             for image in images:
                 await self._images.delete(image, **access)
                 deleted += 1
-        except OutsideError as error:
+        except ExternalError as error:
             # The next one would meet the same, and the environment does not wait for a registry.
             left = images[deleted:]
             first, more = left[0].pinned, f" and {len(left) - 1} more" if len(left) > 1 else ""

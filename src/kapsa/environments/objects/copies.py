@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from kapsa.adapters.git.credentials import decoded_secret
+from kapsa.adapters.secret_data import decoded_secret
 from kapsa.environments.names import MANAGED_BY, OPERATOR
 from kapsa.environments.objects.children import marked
 from kapsa.environments.visit import Manifest, Visit

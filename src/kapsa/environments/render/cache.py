@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.adapters.errors import OutsideError, Refused, TimedOut
+from kapsa.adapters.errors import ExternalError, Refused, TimedOut
 from kapsa.environments.ports import Rendered
 from kapsa.runtime import Clock, SystemClock
 
@@ -38,7 +38,7 @@ class RenderCache:
         self._clock = clock or SystemClock()
         self._kept: dict[str, bytes] = {}
         self._bytes = 0
-        self._refusals: dict[str, tuple[float, OutsideError]] = {}
+        self._refusals: dict[str, tuple[float, ExternalError]] = {}
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     @staticmethod
@@ -49,7 +49,7 @@ class RenderCache:
     async def get(self, key: str, make: Callable[[], Awaitable[Rendered]]) -> Rendered:
         """The result for this key, made if it is not known; once, however many ask at a time.
 
-        :raises OutsideError: whatever `make` raises; a refusal or a timeout also if it was a short while ago.
+        :raises ExternalError: whatever `make` raises; a refusal or a timeout also if it was a short while ago.
         """
         async with self._locks.setdefault(key, asyncio.Lock()):
             self._raise_refusal(key)

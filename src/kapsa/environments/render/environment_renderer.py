@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kapsa.adapters.git.repository import Repositories
+from kapsa.adapters.git.repositories import Repositories
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.names import label_value, release_name
 from kapsa.environments.ports import Rendered, RenderRequest
@@ -34,7 +34,7 @@ class EnvironmentRenderer:
     async def render(self, request: RenderRequest) -> Rendered:
         """The objects, all of which may be applied: only allowed kinds, in the environment's namespace.
 
-        :raises OutsideError: they cannot be made, or some are refused.
+        :raises ExternalError: they cannot be made, or some are refused.
         """
         injected = self._injected(request)
         if request.project.spec.deployment.type == "image":

@@ -20,13 +20,13 @@ from kapsa.adapters.errors import Refused, RenderFailed
 from kapsa.adapters.manifests.manifest import Manifest, display_name
 from kapsa.adapters.manifests.pod_templates import containers, entries, pod_spec
 from kapsa.adapters.manifests.yaml_documents import load_documents, load_objects
-from kapsa.adapters.process.program import Limits, private_environment, run_program
+from kapsa.adapters.process.limited_process import ProcessLimits, private_environment, run_program
 from kapsa.adapters.process.tools import find_tool
 from kapsa.adapters.redaction import printable, redact
 from kapsa.environments.names import RELEASE_LIMIT
 from kapsa.environments.ports import Rendered
+from kapsa.environments.render.injection import pin
 from kapsa.environments.render.inputs import Injected
-from kapsa.environments.render.transform import pin
 
 __all__ = ["merge_values", "render_chart", "values_of"]
 
@@ -39,7 +39,7 @@ _SHOWN = 1500
 
 
 async def render_chart(
-    chart: Path, values: Mapping[str, Any], injected: Injected, *, limits: Limits
+    chart: Path, values: Mapping[str, Any], injected: Injected, *, limits: ProcessLimits
 ) -> Rendered:
     """The objects of the chart in a directory.
 
@@ -178,7 +178,7 @@ async def _template(
     chart: Path,
     values: Mapping[str, Any],
     injected: Injected,
-    limits: Limits,
+    limits: ProcessLimits,
     *,
     check_schema: bool,
 ) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 from kapsa.adapters.errors import RenderFailed
 from kapsa.adapters.manifests.manifest import Manifest
 from kapsa.adapters.manifests.yaml_documents import load_documents, load_objects
-from kapsa.adapters.process.program import Limits, private_environment, run_program
+from kapsa.adapters.process.limited_process import ProcessLimits, private_environment, run_program
 from kapsa.adapters.process.tools import find_tool
 from kapsa.adapters.redaction import printable, redact
 
@@ -46,7 +46,7 @@ _MOST = 200
 _SHOWN = 1500
 
 
-async def build_kustomization(root: Path, directory: Path, *, limits: Limits) -> list[Manifest]:
+async def build_kustomization(root: Path, directory: Path, *, limits: ProcessLimits) -> list[Manifest]:
     """The objects of the kustomization in a directory of the checkout at `root`.
 
     :raises RenderFailed: it can't be built, or it refers to what is not in the checkout.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kapsa.adapters.errors import RenderFailed, TooLarge
+from kapsa.adapters.errors import LimitExceeded, RenderFailed
 from kapsa.adapters.manifests.manifest import Manifest
 from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
 from kapsa.environments.render.kustomize import kustomization_file
@@ -19,7 +19,7 @@ def read_manifests(root: Path, path: Path, *, limits: YamlLimits | None = None) 
     """The objects in a file, or in the files of a directory (not of those below it), of the checkout at `root`.
 
     :raises RenderFailed: a file is not what it should be; the message names it.
-    :raises TooLarge: there is more than the limits allow.
+    :raises LimitExceeded: there is more than the limits allow.
     """
     limits = limits or YamlLimits()
     if path.is_dir():
@@ -41,7 +41,7 @@ def read_manifests(root: Path, path: Path, *, limits: YamlLimits | None = None) 
             f"there are no YAML files in {path.name!r}", hint="Check deployment.path", reason="NoManifests"
         )
     if len(files) > _MOST_FILES or sum(each.stat().st_size for each in files) > limits.bytes:
-        raise TooLarge(
+        raise LimitExceeded(
             f"{path.name!r} holds more than {_MOST_FILES} manifests, or {limits.bytes // 1024} KB of them"
         )
     objects = [each for file in files for each in load_objects(file.read_bytes(), _name(root, file), limits)]

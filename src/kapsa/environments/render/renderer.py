@@ -7,15 +7,15 @@ import asyncio
 from kapsa.adapters.errors import RenderFailed, TimedOut
 from kapsa.adapters.git.checkout import Checkout
 from kapsa.adapters.manifests.manifest import Manifest
-from kapsa.adapters.process.program import Limits
+from kapsa.adapters.process.limited_process import ProcessLimits
 from kapsa.environments.ports import Rendered
-from kapsa.environments.render.adapt import adapt
+from kapsa.environments.render.adaptation import adapt
 from kapsa.environments.render.helm import render_chart
 from kapsa.environments.render.image import image_objects
+from kapsa.environments.render.injection import inject
 from kapsa.environments.render.inputs import Injected
 from kapsa.environments.render.kustomize import build_kustomization
 from kapsa.environments.render.manifests import read_manifests
-from kapsa.environments.render.transform import inject
 from kapsa.environments.resources import Deployment
 
 __all__ = ["Renderer"]
@@ -33,7 +33,7 @@ class Renderer:
         memory_bytes: int = 512 * _MIB,
         concurrency: int = 4,
     ) -> None:
-        self._limits = Limits(
+        self._limits = ProcessLimits(
             seconds=timeout, memory_bytes=memory_bytes, output_bytes=8 * _MIB, file_bytes=8 * _MIB
         )
         self._at_once = asyncio.Semaphore(concurrency)
@@ -42,7 +42,7 @@ class Renderer:
         """The objects that a repository brings. The filter has yet to judge them.
 
         :raises RenderFailed: they can't be made from what the repository holds.
-        :raises OutsideError: a limit was passed, or a path leaves the repository.
+        :raises ExternalError: a limit was passed, or a path leaves the repository.
         """
         async with self._at_once:
             try:

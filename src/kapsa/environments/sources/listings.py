@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from kapsa.adapters.errors import OutsideError
-from kapsa.adapters.git.command import Refs
+from kapsa.adapters.errors import ExternalError
+from kapsa.adapters.git.client import Refs
 from kapsa.environments.interests import Interests
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.ports import ListsRefs
@@ -56,7 +56,7 @@ class Listings:
     ) -> Listing:
         """A listing that shows the commit; if none does, one that was made since the commit was first asked for.
 
-        :raises OutsideError: there is none.
+        :raises ExternalError: there is none.
         """
         known = self.known(project)
         if known is not None and commit in {
@@ -76,12 +76,12 @@ class Listings:
     async def fresh(self, ctx: Context[Any], project: Project, interests: Interests) -> Listing:
         """Ask the repository.
 
-        :raises OutsideError: it did not answer, or not with a complete listing.
+        :raises ExternalError: it did not answer, or not with a complete listing.
         """
         try:
             credentials = await self._access.credentials(ctx, project, interests)
             refs = await self._git.ls_remote(project.spec.source.repository_url, credentials)
-        except OutsideError as error:
+        except ExternalError as error:
             self._metrics.git_polls.labels(error.reason).inc()
             raise
         self._metrics.git_polls.labels("success").inc()

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from kapsa.adapters.errors import OutsideError
+from kapsa.adapters.errors import ExternalError
 
 __all__ = ["POLL_REQUESTED", "PollSchedule"]
 
@@ -51,7 +51,7 @@ class PollSchedule:
         self._states[uid] = _PollState(now, now + timedelta(seconds=after), asked)
 
     def failed(
-        self, uid: str, asked: tuple[str, ...], now: datetime, interval: float, error: OutsideError
+        self, uid: str, asked: tuple[str, ...], now: datetime, interval: float, error: ExternalError
     ) -> None:
         """A poll brought none: the next one comes soon at first, then later and later."""
         known = self._states.get(uid)

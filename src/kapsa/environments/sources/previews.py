@@ -17,7 +17,7 @@ from datetime import datetime
 
 import msgspec
 
-from kapsa.adapters.git.command import Refs
+from kapsa.adapters.git.client import Refs
 from kapsa.environments.names import sanitize
 from kapsa.environments.resources import PreviewEnvironments, Project, QueuedPreview, TrackedBranch
 

@@ -7,7 +7,7 @@ somebody approved exactly this commit. Another push is another commit, which nob
 
 from __future__ import annotations
 
-from kapsa.adapters.git.command import Refs
+from kapsa.adapters.git.client import Refs
 from kapsa.environments.names import APPROVED_COMMIT
 from kapsa.environments.resources import Environment, Project
 

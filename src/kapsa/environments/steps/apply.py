@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from kapsa.adapters.manifests.health import Health, health
+from kapsa.adapters.manifests.health import ObjectHealth, object_health
 from kapsa.environments.objects.apply_set import members, membership, parent
 from kapsa.environments.objects.children import RENDERED_KINDS, kind_string, marked, shown
 from kapsa.environments.objects.copies import copied_secrets
@@ -74,7 +74,7 @@ class ApplyStep:
                 await visit.ctx.event("Normal", "Pruned", f"{shown(each)} is no longer rendered")
 
     async def _judge(self, visit: Visit, applied: Sequence[Manifest]) -> Outcome:
-        judged = [(each, health(each)) for each in applied]
+        judged = [(each, object_health(each)) for each in applied]
         for each, found in judged:
             if found.state == "Failed":
                 return await _unhealthy(visit, each, found)
@@ -89,7 +89,7 @@ class ApplyStep:
         left = _time_left(visit)
         if left <= 0:
             each, found = waiting[0]
-            return await _unhealthy(visit, each, Health("Failed", found.message, "RolloutTimedOut"))
+            return await _unhealthy(visit, each, ObjectHealth("Failed", found.message, "RolloutTimedOut"))
         return Waiting(message=_words(waiting), reason="RollingOut", after=left)
 
 
@@ -101,7 +101,7 @@ def _rank(manifest: Manifest) -> tuple[int, str]:
     return _ORDER[kind_string(manifest)], manifest["metadata"]["name"]
 
 
-def _words(waiting: Sequence[tuple[Manifest, Health]]) -> str:
+def _words(waiting: Sequence[tuple[Manifest, ObjectHealth]]) -> str:
     return "; ".join(f"{shown(each)}: {found.message}" for each, found in waiting[:3])
 
 
@@ -120,7 +120,7 @@ def _time_left(visit: Visit) -> float:
     return (deadline - visit.ctx.now()).total_seconds()
 
 
-async def _unhealthy(visit: Visit, found: Manifest, why: Health) -> StepFailure:
+async def _unhealthy(visit: Visit, found: Manifest, why: ObjectHealth) -> StepFailure:
     trouble = await trouble_of(visit.ctx.client, found, secrets=await copied_secrets(visit))
     message = f"{shown(found)}: {why.message or why.reason}"
     quota = _OVER_QUOTA in why.message

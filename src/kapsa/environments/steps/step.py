@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol, TypeAlias
 
 import msgspec
 
-from kapsa.adapters.errors import OutsideError
+from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.redaction import printable, redact
 from kapsa.environments.resources import Environment, Failure
 from kapsa.environments.resources.environment import Phase
@@ -129,7 +129,7 @@ async def _timed(step: Step, visit: Visit) -> Outcome:
 async def _run(step: Step, visit: Visit) -> Outcome:
     try:
         return await step.run(visit)
-    except OutsideError as error:
+    except ExternalError as error:
         return from_outside(error)
     except ApiError as error:
         if not is_refusal(error):
@@ -153,7 +153,7 @@ def is_refusal(error: ApiError) -> bool:
     return isinstance(error, _REFUSALS) or (error.code == 500 and _WRONG_TYPE in error.message)
 
 
-def from_outside(error: OutsideError) -> Waiting | StepFailure:
+def from_outside(error: ExternalError) -> Waiting | StepFailure:
     """Return the outcome for an error of a system outside the cluster: waiting if a retry can help, else a failure."""
     if error.retryable:
         return Waiting(message=str(error), reason=error.reason, after=error.retry_after or RETRY_SECONDS / 2)

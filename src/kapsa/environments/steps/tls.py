@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kapsa.adapters.manifests.health import health
+from kapsa.adapters.manifests.health import object_health
 from kapsa.environments.domains.routes import CERTIFICATE, INGRESS, ISSUER_ANNOTATIONS
 from kapsa.environments.objects.copies import SECRET
 from kapsa.environments.objects.reserved_names import ROUTE, WILDCARD_SECRET
@@ -51,7 +51,7 @@ class TlsStep:
             for condition in (certificate.get("status") or {}).get("conditions") or ()
         ):
             return Waiting(message=f"Certificate {name} is being issued", reason="CertificatePending")
-        found = health(certificate)
+        found = object_health(certificate)
         if found.state == "Current":
             return Done(f"Certificate {name} is ready", reason="CertificateReady")
         return Waiting(message=f"Certificate {name}: {found.message}", reason="CertificatePending")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kapsa.adapters.errors import OutsideError
+from kapsa.adapters.errors import ExternalError
 from kapsa.environments.ports import Prober
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.step import Done, Outcome, Waiting
@@ -33,7 +33,7 @@ class VerifyStep:
             return Done(f"{url} has answered", reason="Reachable")
         try:
             code = await self._prober.probe(url, address=visit.settings.verify_address)
-        except OutsideError as error:
+        except ExternalError as error:
             return Waiting(
                 message=f"{url} does not answer: {error}", reason="Unreachable", after=_AGAIN_SECONDS
             )

@@ -22,14 +22,14 @@ from kapsa.adapters.process.tools import cache_directory
 
 __all__ = [
     "KUBECONFIG_MARK",
-    "Claim",
+    "DevClusterRecord",
     "DevClusterTaken",
-    "Record",
-    "claim",
-    "find",
-    "find_all",
-    "refuse_taken",
-    "stop",
+    "KubeconfigClaim",
+    "check_free",
+    "claim_kubeconfig",
+    "find_record",
+    "list_records",
+    "stop_devcluster",
 ]
 
 KUBECONFIG_MARK = "# Made by kapsa devcluster; removed when it stops.\n"
@@ -45,7 +45,7 @@ class DevClusterTaken(Exception):  # noqa: N818 - named as what happened
     for_the_user = True
 
 
-class Record(msgspec.Struct, frozen=True):
+class DevClusterRecord(msgspec.Struct, frozen=True):
     """A devcluster that was started by `kapsa devcluster up`."""
 
     kubeconfig: Path
@@ -69,15 +69,15 @@ class Record(msgspec.Struct, frozen=True):
             return lock is None
 
 
-class Claim:
-    """The right to a kubeconfig file, held until the end of `claim()`."""
+class KubeconfigClaim:
+    """The right to a kubeconfig file, held until the end of `claim_kubeconfig()`."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
 
     def note(self, engine: str, url: str = "") -> None:
         """Tell other terminals about this process."""
-        record = Record(self._kubeconfig, engine, os.getpid(), url)
+        record = DevClusterRecord(self._kubeconfig, engine, os.getpid(), url)
         file = record.stem.with_suffix(".json")
         unfinished = file.with_suffix(".new")
         unfinished.write_bytes(msgspec.json.encode(record, enc_hook=str))
@@ -92,14 +92,14 @@ class Claim:
 
 
 @contextlib.contextmanager
-def claim(kubeconfig: Path) -> Iterator[Claim]:
+def claim_kubeconfig(kubeconfig: Path) -> Iterator[KubeconfigClaim]:
     """Be the only devcluster of this kubeconfig; at the end nothing of it is left.
 
     :raises DevClusterTaken: another runs, or the file is not one of ours.
     """
     with _try_lock(kubeconfig) as lock:
         if lock is None:
-            record = find(kubeconfig)
+            record = find_record(kubeconfig)
             who = f" (pid {record.pid})" if record else ""
             raise DevClusterTaken(
                 f"a devcluster{who} uses {kubeconfig} already; stop it with "
@@ -110,29 +110,29 @@ def claim(kubeconfig: Path) -> Iterator[Claim]:
                 raise DevClusterTaken(
                     f"{kubeconfig} exists and was not made by kapsa devcluster; name another file"
                 )
-            yield Claim(kubeconfig)
+            yield KubeconfigClaim(kubeconfig)
         finally:
             _forget(kubeconfig)
 
 
-def refuse_taken(kubeconfig: Path) -> None:
-    """Raise what `claim()` would raise."""
-    with claim(kubeconfig):
+def check_free(kubeconfig: Path) -> None:
+    """Raise what `claim_kubeconfig()` would raise."""
+    with claim_kubeconfig(kubeconfig):
         return
 
 
-def find(kubeconfig: Path) -> Record | None:
+def find_record(kubeconfig: Path) -> DevClusterRecord | None:
     """The record of this kubeconfig, be its cluster alive or not."""
     return _read(_stem(kubeconfig).with_suffix(".json"))
 
 
-def find_all() -> list[Record]:
+def list_records() -> list[DevClusterRecord]:
     """Every record, stale ones included."""
     records = (_read(file) for file in sorted(_directory().glob("*.json")))
     return [record for record in records if record is not None]
 
 
-def stop(record: Record) -> bool:
+def stop_devcluster(record: DevClusterRecord) -> bool:
     """End a devcluster and wait until nothing of it is left. False: it was dead already, only its traces are removed."""
     if not record.alive:
         with _try_lock(record.kubeconfig) as lock:
@@ -162,9 +162,11 @@ def _stem(kubeconfig: Path) -> Path:
     return _directory() / hashlib.sha256(bytes(kubeconfig.absolute())).hexdigest()[:16]
 
 
-def _read(file: Path) -> Record | None:
+def _read(file: Path) -> DevClusterRecord | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Record, dec_hook=lambda kind, text: kind(text))
+        return msgspec.json.decode(
+            file.read_bytes(), type=DevClusterRecord, dec_hook=lambda kind, text: kind(text)
+        )
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 

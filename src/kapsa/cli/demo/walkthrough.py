@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from kapsa.cli.demo.display import Display
 from kapsa.cli.demo.push_hook import notify
-from kapsa.cli.demo.screen import Screen
-from kapsa.cli.demo.stage import REGISTRY, Stage
+from kapsa.cli.demo.services import REGISTRY, DemoServices
 from kapsa.environments.resources import DomainPool, Environment, Project
 from kapsa.runtime import NotFound
 
-__all__ = ["DemoFailed", "Story"]
+__all__ = ["DemoFailed", "Walkthrough"]
 
 TEAM, PROJECT = "team", "shop"
 PERMANENT, BRANCH = "production", "cart"
@@ -29,10 +29,10 @@ class DemoFailed(Exception):  # noqa: N818 - named as what happened
     for_the_user = True
 
 
-class Story:
+class Walkthrough:
     """One run of it."""
 
-    def __init__(self, stage: Stage, screen: Screen) -> None:
+    def __init__(self, stage: DemoServices, screen: Display) -> None:
         self._stage = stage
         self._client = stage.client
         self._screen = screen

@@ -1,6 +1,6 @@
 """Outgoing HTTP to servers that nobody vouches for: every address judged when connecting, every answer limited.
 
-`Outgoing` is the protocol that the rest asks for, so that a test can answer without sockets; `OutgoingHttp` is the real one.
+`HttpClient` is the protocol that the rest asks for, so that a test can answer without sockets; `GuardedHttpClient` is the real one.
 It follows no redirect: where one may lead, and with which headers, is for the caller to decide.
 """
 
@@ -16,18 +16,18 @@ import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from kapsa.adapters.errors import Refused, TimedOut, TooLarge, Unreachable
+from kapsa.adapters.errors import LimitExceeded, Refused, TimedOut, Unreachable
+from kapsa.adapters.http._guarded_resolver import GuardedResolver
 from kapsa.adapters.http.address_guard import AddressGuard, is_ip, no_inner_address
-from kapsa.adapters.http.guarded_resolver import GuardedResolver
 
-__all__ = ["Answer", "Outgoing", "OutgoingHttp"]
+__all__ = ["GuardedHttpClient", "HttpClient", "HttpResponse"]
 
 
 _MIB = 1024 * 1024
 _NO_HEADERS: Mapping[str, str] = {}
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpResponse(msgspec.Struct, frozen=True):
     """What a server answered."""
 
     status: int
@@ -41,7 +41,7 @@ class Answer(msgspec.Struct, frozen=True):
         return next((value for key, value in self.headers.items() if key.lower() == wanted), "")
 
 
-class Outgoing(Protocol):
+class HttpClient(Protocol):
     """Sends one request and reads the whole answer."""
 
     async def fetch(
@@ -53,17 +53,17 @@ class Outgoing(Protocol):
         body: bytes = b"",
         verify: bool = True,
         limit: int = 4 * _MIB,
-    ) -> Answer:
+    ) -> HttpResponse:
         """The answer, whatever its status. `verify` asks for a certificate that somebody vouches for.
 
         A `Host` among the headers is the name that TLS asks for, too.
 
-        :raises OutsideError: there was none, or none that may be read.
+        :raises ExternalError: there was none, or none that may be read.
         """
         ...
 
 
-class OutgoingHttp:
+class GuardedHttpClient:
     """HTTP over aiohttp, with a small pool of connections."""
 
     def __init__(
@@ -89,7 +89,7 @@ class OutgoingHttp:
         body: bytes = b"",
         verify: bool = True,
         limit: int = 4 * _MIB,
-    ) -> Answer:
+    ) -> HttpResponse:
         target = URL(url)
         where = f"{method} {target.with_query(None)}"
         self._check_literal(target)
@@ -105,7 +105,9 @@ class OutgoingHttp:
                 server_hostname=headers.get("Host", "").partition(":")[0] or None,
                 allow_redirects=False,
             ) as response:
-                return Answer(response.status, _plain(response.headers), await _read(response, where, limit))
+                return HttpResponse(
+                    response.status, _plain(response.headers), await _read(response, where, limit)
+                )
         except TimeoutError as error:
             raise TimedOut(f"{where}: no answer in time") from error
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
@@ -151,7 +153,7 @@ async def _read(response: aiohttp.ClientResponse, where: str, limit: int) -> byt
     async for chunk in response.content.iter_any():
         content += chunk
         if len(content) > limit:
-            raise TooLarge(f"{where}: the answer is larger than {limit} bytes")
+            raise LimitExceeded(f"{where}: the answer is larger than {limit} bytes")
     return bytes(content)
 
 

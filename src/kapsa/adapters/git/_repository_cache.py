@@ -17,11 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from kapsa.adapters.errors import Failed, NotFound, TooLarge
+from kapsa.adapters.errors import ExternalFailure, ExternalNotFound, LimitExceeded
+from kapsa.adapters.git._failures import not_written
 from kapsa.adapters.git.address import check_branch
-from kapsa.adapters.git.command import Git
+from kapsa.adapters.git.client import Git
 from kapsa.adapters.git.credentials import GitCredentials
-from kapsa.adapters.git.failures import not_written
 from kapsa.adapters.process.file_lock import lock, lock_if_free
 
 __all__ = ["RepositoryCache", "Source"]
@@ -67,7 +67,7 @@ class RepositoryCache:
     async def opened(self, source: Source) -> AsyncIterator[Path]:
         """The bare repository, held against other processes meanwhile.
 
-        :raises Failed: the disk does not take it.
+        :raises ExternalFailure: the disk does not take it.
         """
         try:
             async with self._held(source) as repository:
@@ -88,7 +88,9 @@ class RepositoryCache:
             os.utime(descriptor)  # what was used last is removed last
             await self._prepare(repository)
             yield repository
-        except Failed:  # nobody knows why, so the cache may be broken: the next try begins with a new one
+        except (
+            ExternalFailure
+        ):  # nobody knows why, so the cache may be broken: the next try begins with a new one
             await asyncio.to_thread(shutil.rmtree, repository, ignore_errors=True)
             raise
         finally:
@@ -105,19 +107,21 @@ class RepositoryCache:
             repository, ("init", "--quiet", "--bare", "--template=", str(repository))
         )
         if finished.code:
-            raise Failed(f"the cache of repositories can't be written: {finished.complaint.strip()[-200:]}")
+            raise ExternalFailure(
+                f"the cache of repositories can't be written: {finished.complaint.strip()[-200:]}"
+            )
 
     async def ensure(self, repository: Path, source: Source, commit: str) -> None:
         """Have the commit in the repository.
 
-        :raises NotFound: the server does not have it.
+        :raises ExternalNotFound: the server does not have it.
         """
         if await self._has(repository, commit):
             return
         used = any((repository / "objects" / "pack").glob("*.pack"))
         try:
             await self._fetch_within_limit(repository, source, commit)
-        except TooLarge:
+        except LimitExceeded:
             if not used:
                 raise
             # What earlier commits left counted, too. This one may fit by itself.
@@ -127,7 +131,7 @@ class RepositoryCache:
     async def _fetch_within_limit(self, repository: Path, source: Source, commit: str) -> None:
         try:
             await self._fetch_commit(repository, source, commit)
-        except TooLarge:
+        except LimitExceeded:
             # What came is more than may be kept, and would be taken for fetched the next time.
             await asyncio.to_thread(shutil.rmtree, repository, ignore_errors=True)
             await self._prepare(repository)
@@ -136,7 +140,7 @@ class RepositoryCache:
     async def _fetch_commit(self, repository: Path, source: Source, commit: str) -> None:
         try:
             await self._fetch(repository, source, [f"{commit}:{_KEPT}/{commit}"])
-        except NotFound as error:
+        except ExternalNotFound as error:
             if error.reason != "CommitNotFound":
                 raise
             await self._search(repository, source, commit)
@@ -145,13 +149,13 @@ class RepositoryCache:
         """Look for the commit behind references: this server gives out nothing by name, or does not have it."""
         await self.follow_hints(repository, source)
         if not await self._has(repository, commit):
-            with contextlib.suppress(NotFound):
+            with contextlib.suppress(ExternalNotFound):
                 everything = [
                     f"+refs/{kind}/*:{_KEPT}/{kind}/*" for kind in ("heads", "pull", "merge-requests")
                 ]
                 await self._fetch(repository, source, everything, depth=_ALL_HISTORY)
         if not await self._has(repository, commit):
-            raise NotFound(
+            raise ExternalNotFound(
                 f"{source.url} has no commit {commit}",
                 hint="It may have been on another repository, or removed since: push it, or name another commit",
                 reason="CommitNotFound",
@@ -160,7 +164,7 @@ class RepositoryCache:
     async def follow_hints(self, repository: Path, source: Source) -> None:
         """Fetch the whole history of the references that should lead to the commit."""
         for hint in source.hints:
-            with contextlib.suppress(NotFound):
+            with contextlib.suppress(ExternalNotFound):
                 await self._fetch(repository, source, [f"+{hint}:{_KEPT}/{hint}"], depth=_ALL_HISTORY)
 
     async def _fetch(self, repository: Path, source: Source, refspecs: list[str], *, depth: int = 1) -> None:

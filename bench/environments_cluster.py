@@ -1,7 +1,7 @@
 """The world around the environments operator in a process of its own, so that its CPU can be told from the operator's.
 
 An embedded cluster with Projects, a git server with a branch for each environment, an image registry, the pods of builds and
-something that answers for every host: `python -m bench.environments_world DIRECTORY N`. Each line on standard input asks for a
+something that answers for every host: `python -m bench.environments_cluster DIRECTORY N`. Each line on standard input asks for a
 line of JSON on standard output that says how far the environments are and what the operator has asked for.
 """
 
@@ -19,16 +19,16 @@ from aiohttp import web
 
 from kapsa.adapters.testing import GitRepository, GitServer, RegistryServer
 from kapsa.adapters.testing.loopback_tls import loopback_tls
-from kapsa.cli.demo.builder import Builder, SimulatedPods
 from kapsa.devcluster import DevCluster, FaultPlan
 from kapsa.environments.resources import KINDS, DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
+from kapsa.environments.testing import SAMPLE_APPLICATION
+from kapsa.environments.testing.simulated_builds import SimulatedBuildPods, SimulatedBuilds
 from kapsa.runtime import Client, Condition, custom_resource_definitions
 from kapsa.runtime.testing import InProcessTransport
 
 BRANCHES = 50
 """How many previews a project has."""
-APPLICATION = Path(sys.modules[Builder.__module__].__file__ or "").with_name("application")
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -57,14 +57,14 @@ async def serve(directory: Path, n: int) -> None:
         registry = stack.enter_context(RegistryServer())
         repositories = [repository(git, i, n) for i in range(-(-n // BRANCHES))]
         await furnish(client, registry, repositories)
-        builder = Builder(
+        builder = SimulatedBuilds(
             client,
-            SimulatedPods(cluster.workloads, one_by_one=False),
+            SimulatedBuildPods(cluster.workloads, one_by_one=False),
             registry,
             lambda commit, path: "",
             namespace=Settings().build_namespace,
         )
-        await stack.enter_async_context(builder.working())
+        await stack.enter_async_context(builder.running())
         answers_at = await answer_for_hosts(stack)
         lines = await standard_input()
         observer = Observer(client, faults)
@@ -77,7 +77,11 @@ async def serve(directory: Path, n: int) -> None:
 def repository(git: GitServer, number: int, n: int) -> GitRepository:
     """The demo's application, with a commit of its own on each branch."""
     made = git.repository(f"team/app-{number}")
-    files = {str(file.relative_to(APPLICATION)): file for file in APPLICATION.rglob("*") if file.is_file()}
+    files = {
+        str(file.relative_to(SAMPLE_APPLICATION)): file
+        for file in SAMPLE_APPLICATION.rglob("*")
+        if file.is_file()
+    }
     made.commit({path: file.read_bytes() for path, file in files.items()}, message="Begin")
     branches = range(min(BRANCHES, n - number * BRANCHES))
     made.commit_to_new_branches(

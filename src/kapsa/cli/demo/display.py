@@ -19,7 +19,7 @@ from rich.table import Table
 from kapsa.environments.resources import Environment
 from kapsa.runtime import Client, ClientError
 
-__all__ = ["Screen"]
+__all__ = ["Display"]
 
 _LOOK_EVERY = 0.1
 _COLORS = {"Ready": "green", "Failed": "red", "Building": "yellow", "Deploying": "cyan"}
@@ -34,7 +34,7 @@ class _Console(Console):
         os.kill(os.getpid(), signal.SIGINT)
 
 
-class Screen:
+class Display:
     """Lines for everybody, and a table for those who watch."""
 
     def __init__(self) -> None:

@@ -26,9 +26,9 @@ from typing import IO, Any
 
 import msgspec
 
-from kapsa.adapters.errors import Failed, TimedOut, TooLarge
+from kapsa.adapters.errors import ExternalFailure, LimitExceeded, TimedOut
 
-__all__ = ["Finished", "Limits", "private_environment", "run_program"]
+__all__ = ["FinishedProcess", "ProcessLimits", "private_environment", "run_program"]
 
 _MIB = 1024 * 1024
 _LOOK_EVERY = 0.05
@@ -42,7 +42,7 @@ _AT_ONCE = 16
 _INHERITED = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")  # fmt: skip
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How far a program may go."""
 
     seconds: float = 60.0
@@ -55,7 +55,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How large a single file that it writes may be."""
 
 
-class Finished(msgspec.Struct, frozen=True):
+class FinishedProcess(msgspec.Struct, frozen=True):
     """How a program ended."""
 
     code: int
@@ -101,20 +101,20 @@ async def run_program(
     *,
     environment: Mapping[str, str],
     directory: Path,
-    limits: Limits,
+    limits: ProcessLimits,
     stdin: bytes = b"",
     output_file: Path | None = None,
     measure: Callable[[], int] | None = None,
     measured_limit: int = 0,
-) -> Finished:
+) -> FinishedProcess:
     """Run a program to its end, whatever its exit code is.
 
     `output_file` takes what it prints instead of memory. `measure` is asked now and then, from another thread, how many
     bytes the program has put on disk, and once more when it has ended; more than `measured_limit` ends it.
 
     :raises TimedOut: it took too long.
-    :raises TooLarge: it passed one of the other limits.
-    :raises Failed: it could not be started.
+    :raises LimitExceeded: it passed one of the other limits.
+    :raises ExternalFailure: it could not be started.
     """
     run = _Run(command, environment, directory, limits, stdin, output_file, measure, measured_limit)
     waiting = asyncio.get_running_loop().run_in_executor(_threads, run.to_the_end)
@@ -140,7 +140,7 @@ class _Run:
         command: Sequence[str | Path],
         environment: Mapping[str, str],
         directory: Path,
-        limits: Limits,
+        limits: ProcessLimits,
         stdin: bytes,
         output_file: Path | None,
         measure: Callable[[], int] | None,
@@ -164,7 +164,7 @@ class _Run:
     def cancel(self) -> None:
         self._cancelled.set()
 
-    def to_the_end(self) -> Finished:
+    def to_the_end(self) -> FinishedProcess:
         if self._cancelled.is_set():
             raise _Cancelled
         with contextlib.ExitStack() as opened:
@@ -181,13 +181,13 @@ class _Run:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise Failed(f"{self._name} can't be started: {error.strerror}") from error
+                raise ExternalFailure(f"{self._name} can't be started: {error.strerror}") from error
             try:
                 self._limit_files(process.pid)
                 self._follow(process, target)
                 code = process.wait()
                 self._weigh()
-                return Finished(code, bytes(self._output), self._complaint.decode("utf-8", "replace"))
+                return FinishedProcess(code, bytes(self._output), self._complaint.decode("utf-8", "replace"))
             finally:
                 _end(process)
 
@@ -225,7 +225,7 @@ class _Run:
     def _take(self, chunk: bytes, target: IO[bytes] | None) -> None:
         self._printed += len(chunk)
         if self._printed > self._limits.output_bytes:
-            raise TooLarge(f"{self._name} printed more than {_size(self._limits.output_bytes)}")
+            raise LimitExceeded(f"{self._name} printed more than {_size(self._limits.output_bytes)}")
         if target is not None:
             target.write(chunk)
         else:
@@ -238,14 +238,14 @@ class _Run:
         if now > deadline:
             raise TimedOut(f"{self._name} took longer than {self._limits.seconds:g} s")
         if _resident_bytes(pid) > self._limits.memory_bytes:
-            raise TooLarge(f"{self._name} needed more than {_size(self._limits.memory_bytes)} of memory")
+            raise LimitExceeded(f"{self._name} needed more than {_size(self._limits.memory_bytes)} of memory")
         if self._measure is not None and now >= self._next_measure:
             self._next_measure = now + _MEASURE_EVERY
             self._weigh()
 
     def _weigh(self) -> None:
         if self._measure is not None and self._measure() > self._measured_limit:
-            raise TooLarge(f"{self._name} wrote more than {_size(self._measured_limit)}")
+            raise LimitExceeded(f"{self._name} wrote more than {_size(self._measured_limit)}")
 
 
 def _as_file(content: bytes) -> IO[bytes]:

@@ -14,39 +14,39 @@ from typing import Any
 
 import msgspec
 
-from kapsa.adapters.http.outgoing import OutgoingHttp
+from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing import GitRepository, GitServer, RegistryServer
 from kapsa.cli.demo import push_hook
-from kapsa.cli.demo.builder import Builder, SimulatedPods
-from kapsa.cli.demo.developer import Developer
-from kapsa.cli.demo.screen import Screen
+from kapsa.cli.demo.display import Display
+from kapsa.cli.demo.git_clone import GitClone
 from kapsa.devcluster import DevCluster
 from kapsa.environments.operator import Outside, make_operator
 from kapsa.environments.resources import KINDS, DomainPool, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.git_webhook import GitWebhook
 from kapsa.environments.sources.webhook_server import PATH, GitWebhookServer
+from kapsa.environments.testing import SAMPLE_APPLICATION
+from kapsa.environments.testing.simulated_builds import SimulatedBuildPods, SimulatedBuilds
 from kapsa.runtime import Client, custom_resource_definitions
 from kapsa.runtime.testing import issue_certificate, make_authority
 
-__all__ = ["DOMAIN", "REGISTRY", "Stage", "set_up"]
+__all__ = ["DOMAIN", "REGISTRY", "DemoServices", "start_services"]
 
 DOMAIN = "preview.test"
 REGISTRY = "local"
 _POOL = "previews"
 _WILDCARD = "preview-wildcard"
 _LOOPBACK = "127.0.0.1"
-_APPLICATION = Path(__file__).with_name("application")
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
+class DemoServices(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that runs."""
 
     cluster: DevCluster
     client: Client
     repository: GitRepository
     registry: RegistryServer
-    developer: Developer
+    developer: GitClone
     webhook: str
     """Where the operator listens for pushes."""
     secret: str
@@ -54,7 +54,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextlib.asynccontextmanager
-async def set_up(directory: Path, screen: Screen) -> AsyncIterator[Stage]:
+async def start_services(directory: Path, screen: Display) -> AsyncIterator[DemoServices]:
     """Start everything, for as long as the block runs."""
     settings = Settings(
         cache_directory=directory / "cache",
@@ -76,12 +76,12 @@ async def set_up(directory: Path, screen: Screen) -> AsyncIterator[Stage]:
         await _install(client, settings, registry)
         webhook, secret = await _listen(stack, client)
         _call_at_push(directory, repository, webhook, secret)
-        developer = Developer(directory / "shop", repository.path)
-        await developer.start(_APPLICATION)
+        developer = GitClone(directory / "shop", repository.path)
+        await developer.start(SAMPLE_APPLICATION)
 
         await _work(stack, cluster, client, repository, registry, settings)
         screen.say("the operator runs, with its five kinds, a pool of domains and the registry in place")
-        yield Stage(
+        yield DemoServices(
             cluster=cluster,
             client=client,
             repository=repository,
@@ -136,11 +136,11 @@ async def _work(
     def read(commit: str, path: str) -> str:
         return repository.git("show", f"{commit}:{path}")
 
-    pods = SimulatedPods(cluster.workloads)
-    builder = Builder(client, pods, registry, read, namespace=settings.build_namespace)
-    await stack.enter_async_context(builder.working())
+    pods = SimulatedBuildPods(cluster.workloads)
+    builder = SimulatedBuilds(client, pods, registry, read, namespace=settings.build_namespace)
+    await stack.enter_async_context(builder.running())
     # Servers on the loopback are what an operator refuses to talk to; here they are all there is.
-    outgoing = OutgoingHttp(address_guard=None)
+    outgoing = GuardedHttpClient(address_guard=None)
     stack.push_async_callback(outgoing.close)
     operator = make_operator(settings, Outside.of(settings, outgoing, address_guard=None))
     own = client.derive(field_manager=operator.field_manager)

@@ -9,19 +9,26 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.errors import Failed, TimedOut, TooLarge
-from kapsa.adapters.process.program import Finished, Limits, private_environment, run_program
+from kapsa.adapters.errors import ExternalFailure, LimitExceeded, TimedOut
+from kapsa.adapters.process.limited_process import (
+    FinishedProcess,
+    ProcessLimits,
+    private_environment,
+    run_program,
+)
 from tests.eventually import eventually
 
 MIB = 1024 * 1024
 
 
-async def shell(directory: Path, script: str, limits: Limits | None = None, **more: Any) -> Finished:
+async def shell(
+    directory: Path, script: str, limits: ProcessLimits | None = None, **more: Any
+) -> FinishedProcess:
     return await run_program(
         ["/bin/sh", "-c", script],
         environment=private_environment(directory),
         directory=directory,
-        limits=limits or Limits(seconds=20),
+        limits=limits or ProcessLimits(seconds=20),
         **more,
     )
 
@@ -61,14 +68,18 @@ async def test_nothing_of_this_process_is_in_its_environment_and_no_proxy_leads_
 @pytest.mark.parametrize(
     ("script", "limits", "error"),
     [
-        ("sleep 60", Limits(seconds=0.3), TimedOut),
-        ("while :; do echo more; done", Limits(seconds=20, output_bytes=MIB), TooLarge),
-        ("exec tail -c 300000000 /dev/zero", Limits(seconds=20, memory_bytes=50 * MIB), TooLarge),
-        ("tail -c 300000000 /dev/zero; exit 0", Limits(seconds=20, memory_bytes=50 * MIB), TooLarge),
+        ("sleep 60", ProcessLimits(seconds=0.3), TimedOut),
+        ("while :; do echo more; done", ProcessLimits(seconds=20, output_bytes=MIB), LimitExceeded),
+        ("exec tail -c 300000000 /dev/zero", ProcessLimits(seconds=20, memory_bytes=50 * MIB), LimitExceeded),
+        (
+            "tail -c 300000000 /dev/zero; exit 0",
+            ProcessLimits(seconds=20, memory_bytes=50 * MIB),
+            LimitExceeded,
+        ),
     ],
 )
 async def test_a_program_past_a_limit_is_ended(
-    tmp_path: Path, script: str, limits: Limits, error: type[Exception]
+    tmp_path: Path, script: str, limits: ProcessLimits, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         await shell(tmp_path, script, limits)
@@ -80,7 +91,7 @@ async def test_a_program_that_fills_the_disk_is_ended(tmp_path: Path) -> None:
     def measure() -> int:
         return written.stat().st_size if written.exists() else 0
 
-    with pytest.raises(TooLarge, match="wrote more"):
+    with pytest.raises(LimitExceeded, match="wrote more"):
         await shell(
             tmp_path,
             "while :; do head -c 100000 /dev/zero >> written; done",
@@ -99,12 +110,12 @@ async def test_a_program_that_fills_the_disk_between_two_looks_is_found_out_at_i
         sizes.append(sum(path.stat().st_size for path in tmp_path.glob("written")) if sizes else 0)
         return sizes[-1]
 
-    with pytest.raises(TooLarge, match="wrote more"):
+    with pytest.raises(LimitExceeded, match="wrote more"):
         await shell(tmp_path, "head -c 2000000 /dev/zero > written", measure=measure, measured_limit=MIB)
 
 
 async def test_a_file_larger_than_allowed_is_not_written(tmp_path: Path) -> None:
-    limits = Limits(seconds=20, file_bytes=MIB)
+    limits = ProcessLimits(seconds=20, file_bytes=MIB)
     finished = await shell(tmp_path, "sleep 0.2; head -c 3000000 /dev/zero > large", limits)
     assert finished.code != 0
     assert (tmp_path / "large").stat().st_size <= MIB
@@ -130,7 +141,10 @@ async def test_a_program_that_nobody_waits_for_any_more_is_ended(tmp_path: Path)
 
 
 async def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Failed, match="nothing-here can't be started"):
+    with pytest.raises(ExternalFailure, match="nothing-here can't be started"):
         await run_program(
-            [tmp_path / "nothing-here"], environment=dict(os.environ), directory=tmp_path, limits=Limits()
+            [tmp_path / "nothing-here"],
+            environment=dict(os.environ),
+            directory=tmp_path,
+            limits=ProcessLimits(),
         )

@@ -8,25 +8,25 @@ from typing import Any
 from kapsa.runtime import ClientError, Operator
 from kapsa.runtime.testing import Harness
 
-__all__ = ["World"]
+__all__ = ["NamespacedHarness"]
 
 
-class World:
+class NamespacedHarness:
     """A cluster with an operator that runs in one namespace of it."""
 
     def __init__(self, harness: Harness, namespace: str) -> None:
-        self.harness = harness
+        self.inner = harness
         self.namespace = namespace
         self.client = harness.client
 
     async def run(self, operator: Operator) -> None:
         """Install the operator's CRDs and start it."""
         await self.install(operator)
-        await self.harness.start(operator, namespaces=[self.namespace])
+        await self.inner.start(operator, namespaces=[self.namespace])
 
     async def install(self, operator: Operator) -> None:
         """Install the operator's CRDs and wait until they are served."""
-        await self.harness.install(*operator.resources)
+        await self.inner.install(*operator.resources)
 
         async def all_are_served() -> bool:
             return all([await self._served(resource) for resource in operator.resources])
@@ -52,15 +52,15 @@ class World:
 
     async def get(self, kind: Any, name: str) -> Any:
         """An object as the cluster has it; None if there is none."""
-        return await self.harness.get(kind, name, namespace=self.namespace)
+        return await self.inner.get(kind, name, namespace=self.namespace)
 
     async def until(self, holds: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 60) -> Any:
         """Wait until something holds; fails with `what` if it doesn't."""
-        deadline = self.harness.clock.monotonic() + seconds
+        deadline = self.inner.clock.monotonic() + seconds
         while not (result := await holds()):
-            if self.harness.clock.monotonic() > deadline:
+            if self.inner.clock.monotonic() > deadline:
                 raise AssertionError(f"not within {seconds} s: {what}")
-            await self.harness.clock.sleep(0.1)
+            await self.inner.clock.sleep(0.1)
         return result
 
     async def exists(self, kind: Any, name: str) -> Any:
@@ -106,6 +106,6 @@ class World:
     async def at_rest(self) -> None:
         """Wait until the operator has not written for a while."""
         seen = -1
-        while seen != len(self.harness.writes()):
-            seen = len(self.harness.writes())
-            await self.harness.clock.sleep(3)
+        while seen != len(self.inner.writes()):
+            seen = len(self.inner.writes())
+            await self.inner.clock.sleep(3)

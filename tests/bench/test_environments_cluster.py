@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
-from bench.environments_world import answer_for_hosts
-from kapsa.adapters.http.outgoing import OutgoingHttp
-from kapsa.adapters.http.probe import HttpProber
+from bench.environments_cluster import answer_for_hosts
+from kapsa.adapters.http.client import GuardedHttpClient
+from kapsa.adapters.http.prober import HttpProber
 
 
 async def test_every_host_is_answered_as_the_operator_asks_for_it() -> None:
-    outgoing = OutgoingHttp(address_guard=None)
+    outgoing = GuardedHttpClient(address_guard=None)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(outgoing.close)
         address = await answer_for_hosts(stack)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from kapsa.adapters.http.outgoing import Outgoing
+from kapsa.adapters.http.client import HttpClient
 
 __all__ = ["HttpProber"]
 
@@ -12,7 +12,7 @@ __all__ = ["HttpProber"]
 class HttpProber:
     """Asks hosts for a page. Whether somebody vouches for the certificate is told by TLSReady, not here."""
 
-    def __init__(self, outgoing: Outgoing) -> None:
+    def __init__(self, outgoing: HttpClient) -> None:
         self._outgoing = outgoing
 
     async def probe(self, url: str, *, address: str = "") -> int:
@@ -20,7 +20,7 @@ class HttpProber:
 
         There, too, an https host is asked over TLS and by its name, unless that is the port of plain http.
 
-        :raises OutsideError: there is none.
+        :raises ExternalError: there is none.
         """
         headers = {}
         if address:

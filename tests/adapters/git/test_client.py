@@ -11,18 +11,18 @@ import pytest
 
 from kapsa.adapters.errors import (
     AuthFailed,
-    Failed,
-    NotFound,
-    OutsideError,
+    ExternalError,
+    ExternalFailure,
+    ExternalNotFound,
+    LimitExceeded,
     Refused,
     TimedOut,
-    TooLarge,
     Unreachable,
 )
+from kapsa.adapters.git._failures import failure
 from kapsa.adapters.git.address import RepositoryAddress
-from kapsa.adapters.git.command import Git, Refs
+from kapsa.adapters.git.client import Git, Refs
 from kapsa.adapters.git.credentials import GitCredentials
-from kapsa.adapters.git.failures import failure
 from kapsa.adapters.http.address_guard import no_inner_address
 from kapsa.adapters.testing.git_server import GitRepository, GitServer
 
@@ -87,7 +87,7 @@ async def test_a_private_repository_is_listed_with_credentials(
 async def test_wrong_or_missing_credentials_are_told_apart_from_a_missing_repository(
     git: Git, git_server: GitServer, git_repository: GitRepository
 ) -> None:
-    with pytest.raises(NotFound) as missing:
+    with pytest.raises(ExternalNotFound) as missing:
         await git.ls_remote(f"{git_server.url}/team/nothing.git")
     git_server.login = ("robot", "another")
     with pytest.raises(AuthFailed) as wrong:
@@ -316,8 +316,8 @@ async def test_behind_a_proxy_names_are_the_proxys_to_look_up_and_addresses_are_
 async def test_a_listing_without_end_is_cut(
     git: Git, git_repository: GitRepository, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("kapsa.adapters.git.command._LISTING_LIMIT", 10)
-    with pytest.raises(TooLarge):
+    monkeypatch.setattr("kapsa.adapters.git.client._LISTING_LIMIT", 10)
+    with pytest.raises(LimitExceeded):
         await git.ls_remote(git_repository.url)
 
 
@@ -353,7 +353,7 @@ def test_a_shortened_commit_is_completed_only_if_it_is_unambiguous() -> None:
     refs = Refs({"main": "a1b2c3d4" + "0" * 32, "dev": "a1b2ffff" + "0" * 32}, {})
     assert refs.complete("a1b2c3d4...") == "a1b2c3d4" + "0" * 32
     for beginning in ("a1b2", "dead", ""):
-        with pytest.raises(NotFound):
+        with pytest.raises(ExternalNotFound):
             refs.complete(beginning)
 
 
@@ -384,7 +384,7 @@ async def test_no_room_for_temporary_files_is_told_as_such(
     git_repository: GitRepository, tmp_path: Path
 ) -> None:
     git = Git(protocols=["http"], scratch=tmp_path / "missing")
-    with pytest.raises(Failed, match="temporary files can't be written") as error:
+    with pytest.raises(ExternalFailure, match="temporary files can't be written") as error:
         await git.ls_remote(git_repository.url)
     assert error.value.reason == "CacheNotWritable"
 
@@ -414,13 +414,13 @@ async def test_no_room_for_temporary_files_is_told_as_such(
         ),
         (
             "fatal: write error: No space left on device\nfatal: fetch-pack: invalid index-pack output",
-            Failed,
+            ExternalFailure,
             "CacheNotWritable",
         ),
     ],
 )
 def test_a_pack_that_is_cut_off_is_told_from_one_that_is_wrong_and_from_a_full_disk(
-    complaint: str, kind: type[OutsideError], reason: str
+    complaint: str, kind: type[ExternalError], reason: str
 ) -> None:
     address = RepositoryAddress.parse("https://git.example.com/team/app.git")
     found = failure(complaint, address, (), with_credentials=False)

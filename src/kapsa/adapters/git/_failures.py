@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from kapsa.adapters.errors import AuthFailed, Failed, NotFound, OutsideError, Refused, Unreachable
+from kapsa.adapters.errors import (
+    AuthFailed,
+    ExternalError,
+    ExternalFailure,
+    ExternalNotFound,
+    Refused,
+    Unreachable,
+)
+from kapsa.adapters.git._host_limits import RATE_LIMITED
 from kapsa.adapters.git.address import RepositoryAddress
-from kapsa.adapters.git.hosts import RATE_LIMITED
 from kapsa.adapters.redaction import printable, redact
 
 __all__ = ["failure", "not_written"]
@@ -49,7 +56,7 @@ _UNTRUSTED = re.compile(r"certificate|unable to get local issuer|self.signed", r
 
 def failure(
     complaint: str, address: RepositoryAddress, secrets: Iterable[str], *, with_credentials: bool
-) -> OutsideError:
+) -> ExternalError:
     """The error for what git said, in words that hold no secret."""
     said = _excerpt(complaint, secrets)
     where = f"{address.url}: {said}" if said else f"{address.url}: git failed and said nothing"
@@ -60,7 +67,7 @@ def failure(
             reason="Redirected",
         )
     if _NO_ROOM.search(said):
-        return Failed(where, hint=_ROOM_HINT, reason=_NOT_WRITTEN)
+        return ExternalFailure(where, hint=_ROOM_HINT, reason=_NOT_WRITTEN)
     if _NOT_ALLOWED.search(said):
         return Refused(where)
     if _BROKEN_PACK.search(said):  # which is also what a connection leaves that was cut in the middle
@@ -76,9 +83,9 @@ def failure(
             return AuthFailed(where, hint="Check the Secret that spec.source.credentials names")
         return AuthFailed(where, hint="Name a Secret with credentials in spec.source.credentials.secretRef")
     if _NO_COMMIT.search(said):
-        return NotFound(where, reason="CommitNotFound")
+        return ExternalNotFound(where, reason="CommitNotFound")
     if _NO_REPOSITORY.search(said):
-        return NotFound(
+        return ExternalNotFound(
             where,
             hint="Check the address; a private repository looks like a missing one to those who may not see it",
             reason="RepositoryNotFound",
@@ -92,12 +99,12 @@ def failure(
     if _NO_ANSWER.search(said):
         hint = "Add the authority's certificate as ca.crt to the Secret" if _UNTRUSTED.search(said) else ""
         return Unreachable(where, hint=hint)
-    return Failed(where)
+    return ExternalFailure(where)
 
 
-def not_written(what: str, error: OSError) -> OutsideError:
+def not_written(what: str, error: OSError) -> ExternalError:
     """The error for a disk of our own that takes nothing: full, read-only, or not ours to write to."""
-    return Failed(f"{what} can't be written: {error.strerror}", hint=_ROOM_HINT, reason=_NOT_WRITTEN)
+    return ExternalFailure(f"{what} can't be written: {error.strerror}", hint=_ROOM_HINT, reason=_NOT_WRITTEN)
 
 
 def _excerpt(complaint: str, secrets: Iterable[str]) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kapsa.adapters.errors import Refused
-from kapsa.adapters.git.repository import Repositories
-from kapsa.adapters.http.outgoing import OutgoingHttp
+from kapsa.adapters.git.repositories import Repositories
+from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing.git_server import GitRepository
 from kapsa.environments.operator import Outside, make_operator
 from kapsa.environments.settings import Settings
@@ -23,10 +23,10 @@ async def test_git_goes_to_no_inner_address_unless_it_is_told_to(
     git_repository: GitRepository, tmp_path: Path
 ) -> None:
     git_repository.commit({"a": "b"})
-    guarded = Outside.of(settings(tmp_path), OutgoingHttp())
+    guarded = Outside.of(settings(tmp_path), GuardedHttpClient())
     with pytest.raises(Refused, match=r"127\.0\.0\.1"):
         await guarded.git.ls_remote(git_repository.url)
-    free = Outside.of(settings(tmp_path), OutgoingHttp(), address_guard=None)
+    free = Outside.of(settings(tmp_path), GuardedHttpClient(), address_guard=None)
     assert (await free.git.ls_remote(git_repository.url)).branches
 
 
@@ -34,7 +34,7 @@ async def test_checkouts_are_removed_when_the_operator_ends(
     sandbox: Sandbox, git_repository: GitRepository, tmp_path: Path
 ) -> None:
     commit = git_repository.commit({"a": "b"})
-    outside = Outside.of(settings(tmp_path), OutgoingHttp(), address_guard=None)
+    outside = Outside.of(settings(tmp_path), GuardedHttpClient(), address_guard=None)
     assert isinstance(outside.commits, Repositories)
     await sandbox.start(make_operator(settings(tmp_path), outside))
     async with outside.commits.checkout(git_repository.url, commit) as checkout:

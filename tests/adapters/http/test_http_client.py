@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from kapsa.adapters.http.outgoing import OutgoingHttp
+from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing import RegistryServer
 
 
@@ -14,7 +14,7 @@ async def test_a_request_that_checks_no_certificate_reads_no_authorities(
     registry_server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading them takes longer than everything else about a request."""
-    outgoing = OutgoingHttp(address_guard=None)
+    outgoing = GuardedHttpClient(address_guard=None)
     read = []
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: read.append(1))
     monkeypatch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda *_: read.append(1))

@@ -18,13 +18,18 @@ from urllib.request import getproxies_environment, proxy_bypass
 
 import msgspec
 
-from kapsa.adapters.errors import NotFound, Refused, Unreachable
+from kapsa.adapters.errors import ExternalNotFound, Refused, Unreachable
+from kapsa.adapters.git._failures import failure, not_written
+from kapsa.adapters.git._host_limits import HostLimits
 from kapsa.adapters.git.address import SAFE_PROTOCOLS, RepositoryAddress, check_branch, is_commit
 from kapsa.adapters.git.credentials import GitCredentials
-from kapsa.adapters.git.failures import failure, not_written
-from kapsa.adapters.git.hosts import GitHosts
 from kapsa.adapters.http.address_guard import AddressGuard, is_ip
-from kapsa.adapters.process.program import Finished, Limits, private_environment, run_program
+from kapsa.adapters.process.limited_process import (
+    FinishedProcess,
+    ProcessLimits,
+    private_environment,
+    run_program,
+)
 from kapsa.adapters.process.tools import Tool, find_tool, version_tuple
 
 __all__ = ["HARDENED", "Git", "Refs"]
@@ -92,7 +97,7 @@ class Refs(msgspec.Struct, frozen=True):
     def complete(self, beginning: str) -> str:
         """The whole name of the one commit shown here that begins like this.
 
-        :raises NotFound: there is none, or there are several.
+        :raises ExternalNotFound: there is none, or there are several.
         """
         wanted = beginning.removesuffix("...").lower()
         if is_commit(wanted):
@@ -102,7 +107,7 @@ class Refs(msgspec.Struct, frozen=True):
         if len(wanted) >= 4 and len(found) == 1:
             return found[0]
         what = "several commits begin" if found else "no branch or pull request is at a commit that begins"
-        raise NotFound(f"{what} with {wanted[:64]!r}", hint="Give all 40 digits of the commit")
+        raise ExternalNotFound(f"{what} with {wanted[:64]!r}", hint="Give all 40 digits of the commit")
 
 
 class Git:
@@ -122,7 +127,7 @@ class Git:
         self.timeout = timeout
         self.max_bytes = max_bytes
         """The greatest size of a repository."""
-        self._hosts = GitHosts(concurrency)
+        self._hosts = HostLimits(concurrency)
         self._address_guard = address_guard
         self._scratch = scratch
         """Where private directories are made; the system's place for temporary files if None."""
@@ -138,7 +143,7 @@ class Git:
     async def ls_remote(self, url: str, credentials: GitCredentials | None = None) -> Refs:
         """What the repository shows now. Complete or an error, never a part of it.
 
-        :raises OutsideError: whose `retryable` says whether a later try can succeed.
+        :raises ExternalError: whose `retryable` says whether a later try can succeed.
         """
         address = self.address(url)
         arguments = ("ls-remote", "--symref", "--quiet", "--end-of-options", address.url, *_PATTERNS)
@@ -157,7 +162,7 @@ class Git:
     ) -> None:
         """Fetch references or commits into a bare repository.
 
-        :raises OutsideError: whose `retryable` says whether a later try can succeed.
+        :raises ExternalError: whose `retryable` says whether a later try can succeed.
         """
         address = self.address(url)
         for refspec in refspecs:
@@ -185,7 +190,7 @@ class Git:
         output_file: Path | None = None,
         output_bytes: int = 64 * _MIB,
         seconds: float | None = None,
-    ) -> Finished:
+    ) -> FinishedProcess:
         """Run a git command on a repository that was fetched. The exit code is the caller's to judge."""
         with self._private_directory() as home:
             environment = self._environment(home, repository) | {"GIT_ALLOW_PROTOCOL": "none"}
@@ -207,7 +212,7 @@ class Git:
         repository: Path | None = None,
         output_bytes: int = _MIB,
         measure: Callable[[], int] | None = None,
-    ) -> Finished:
+    ) -> FinishedProcess:
         async with self._hosts.asking(address.host, credentials):
             configuration = await self._pinned(address)
             with self._private_directory() as home:
@@ -275,10 +280,12 @@ class Git:
             self._tool = await asyncio.to_thread(find_tool, "git")
         return self._tool
 
-    def _limits(self, output_bytes: int, seconds: float | None = None) -> Limits:
+    def _limits(self, output_bytes: int, seconds: float | None = None) -> ProcessLimits:
         seconds = min(seconds or self.timeout, self.timeout)
         # A little more than a repository may hold: what passes that is told by its size, not by git's surprise.
-        return Limits(seconds=seconds, output_bytes=output_bytes, file_bytes=self.max_bytes + _FILE_MARGIN)
+        return ProcessLimits(
+            seconds=seconds, output_bytes=output_bytes, file_bytes=self.max_bytes + _FILE_MARGIN
+        )
 
     @contextlib.contextmanager
     def _private_directory(self) -> Iterator[Path]:

@@ -9,11 +9,18 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.errors import AuthFailed, Failed, NotFound, OutsideError, Refused, TooLarge
+from kapsa.adapters.errors import (
+    AuthFailed,
+    ExternalError,
+    ExternalFailure,
+    ExternalNotFound,
+    LimitExceeded,
+    Refused,
+)
 from kapsa.adapters.git.checkout import CheckoutLimits
-from kapsa.adapters.git.command import Git
+from kapsa.adapters.git.client import Git
 from kapsa.adapters.git.credentials import GitCredentials
-from kapsa.adapters.git.repository import Repositories
+from kapsa.adapters.git.repositories import Repositories
 from kapsa.adapters.testing.git_server import Executable, GitRepository, GitServer, Link
 
 
@@ -76,7 +83,7 @@ async def test_a_server_that_gives_out_no_commits_by_name_is_searched_by_referen
             assert files_of(checkout.root)["a"] == "old"
         async with repositories.checkout(repository.url, fork) as checkout:  # nobody says where to look
             assert files_of(checkout.root)["a"] == "fork"
-        with pytest.raises(NotFound, match="has no commit"):
+        with pytest.raises(ExternalNotFound, match="has no commit"):
             async with repositories.checkout(repository.url, "0123456789" * 4, branch="main"):
                 pass
 
@@ -84,7 +91,7 @@ async def test_a_server_that_gives_out_no_commits_by_name_is_searched_by_referen
 async def test_a_commit_that_does_not_exist_is_not_found(
     repositories: Repositories, git_repository: GitRepository
 ) -> None:
-    with pytest.raises(NotFound) as error:
+    with pytest.raises(ExternalNotFound) as error:
         async with repositories.checkout(git_repository.url, "0123456789" * 4):
             pass
     assert error.value.reason == "CommitNotFound"
@@ -163,7 +170,7 @@ async def test_a_broken_cache_is_replaced_at_the_next_try(
         pack.chmod(0o600)
         pack.write_bytes(b"rubbish")
     fresh = Repositories(tmp_path / "cache", git)
-    with pytest.raises(OutsideError) as error:
+    with pytest.raises(ExternalError) as error:
         async with fresh.checkout(git_repository.url, commit):
             pass
     assert error.value.retryable
@@ -230,7 +237,7 @@ async def test_a_repository_past_its_size_limit_is_refused(
     commit = git_repository.commit({"data": os.urandom(3_000_000)})
     repositories = Repositories(tmp_path / "cache", Git(protocols=["http"], timeout=20, max_bytes=1_000_000))
     for _ in range(2):  # nor is what came the first time taken for fetched the second
-        with pytest.raises(TooLarge, match="wrote more than 1000000 bytes"):
+        with pytest.raises(LimitExceeded, match="wrote more than 1000000 bytes"):
             async with repositories.checkout(git_repository.url, commit):
                 pass
     assert not (tmp_path / "cache" / "checkouts").exists()
@@ -250,7 +257,7 @@ async def test_a_commit_past_its_limits_is_refused_before_a_byte_is_written(
 ) -> None:
     commit = git_repository.commit({f"file{number}": "x" * 800 + str(number) for number in range(10)})
     repositories = Repositories(tmp_path / "cache", git, limits=limits)
-    with pytest.raises(TooLarge, match=message):
+    with pytest.raises(LimitExceeded, match=message):
         async with repositories.checkout(git_repository.url, commit):
             pass
     assert not [path for path in (tmp_path / "cache" / "checkouts").rglob("*") if path.is_file()]
@@ -263,7 +270,7 @@ async def test_a_bomb_of_nested_trees_is_refused(
     blob = git_repository.git("hash-object", "-w", "--stdin", stdin=b"x" * 100)
     files = "".join(f"100644 blob {blob}\tf{n}\n" for n in range(10))
     commit = nested(git_repository, git_repository.git("mktree", stdin=files.encode()))
-    with pytest.raises(TooLarge, match="files"):
+    with pytest.raises(LimitExceeded, match="files"):
         async with repositories.checkout(git_repository.url, commit):
             pass
 
@@ -285,7 +292,7 @@ async def test_a_forest_of_empty_directories_is_given_up_for_good(
 ) -> None:
     monkeypatch.setattr("kapsa.adapters.git.checkout._LISTING_SECONDS", 0.5)
     commit = nested(git_repository, git_repository.git("mktree"))
-    with pytest.raises(TooLarge, match="directories") as error:
+    with pytest.raises(LimitExceeded, match="directories") as error:
         async with repositories.checkout(git_repository.url, commit):
             pass
     assert not error.value.retryable
@@ -360,9 +367,9 @@ async def test_a_path_that_does_not_exist_is_not_found(
     commit = git_repository.commit({"a/b": "1"})
     async with repositories.checkout(git_repository.url, commit) as checkout:
         assert checkout.directory(".") == checkout.root
-        with pytest.raises(NotFound, match="there is no 'charts/app' in commit"):
+        with pytest.raises(ExternalNotFound, match="there is no 'charts/app' in commit"):
             checkout.directory("./charts/app")
-        with pytest.raises(NotFound, match="is a file"):
+        with pytest.raises(ExternalNotFound, match="is a file"):
             checkout.directory("a/b")
 
 
@@ -428,7 +435,7 @@ async def test_a_shortened_commit_is_completed_from_references_or_from_a_branchs
     assert await repositories.complete(git_repository.url, new[:8] + "...") == new
     assert await repositories.complete(git_repository.url, old[:8], branch="main") == old
     assert await repositories.complete(git_repository.url, old) == old
-    with pytest.raises(NotFound):
+    with pytest.raises(ExternalNotFound):
         await repositories.complete(git_repository.url, "deadbeef", branch="main")
 
 
@@ -463,7 +470,9 @@ async def test_a_cache_that_can_not_be_written_is_told_as_such_and_tried_again(
         repositories.checkout(git_repository.url, commit).__aenter__(),
         repositories.complete(git_repository.url, "0123456", branch="main"),
     ):
-        with pytest.raises(Failed, match=r"the cache of repositories in .* can't be written") as error:
+        with pytest.raises(
+            ExternalFailure, match=r"the cache of repositories in .* can't be written"
+        ) as error:
             await look
         assert error.value.reason == "CacheNotWritable"
         assert "KAPSA_CACHE_DIRECTORY" in error.value.hint

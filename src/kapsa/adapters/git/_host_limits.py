@@ -17,7 +17,7 @@ import msgspec
 from kapsa.adapters.errors import Unreachable
 from kapsa.adapters.git.credentials import GitCredentials
 
-__all__ = ["RATE_LIMITED", "GitHosts"]
+__all__ = ["RATE_LIMITED", "HostLimits"]
 
 RATE_LIMITED = "RateLimited"
 """The reason of servers that are asked too much."""
@@ -34,7 +34,7 @@ class _Quiet(msgspec.Struct, frozen=True):
     """How long this time: the next time is twice as long."""
 
 
-class GitHosts:
+class HostLimits:
     """Who asks which server, and when not."""
 
     def __init__(self, concurrency: int, *, now: Callable[[], float] | None = None) -> None:

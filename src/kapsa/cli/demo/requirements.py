@@ -7,7 +7,7 @@ import importlib.util
 from functools import partial
 
 from kapsa.adapters.process.tools import find_tool
-from kapsa.cli.demo.screen import Screen
+from kapsa.cli.demo.display import Display
 
 __all__ = ["PackagesMissing", "check_programs"]
 
@@ -20,7 +20,7 @@ class PackagesMissing(Exception):  # noqa: N818 - named as what was found
     for_the_user = True
 
 
-async def check_programs(screen: Screen) -> None:
+async def check_programs(screen: Display) -> None:
     """Find git, helm, which is fetched if it is not there, and the packages of the embedded cluster.
 
     :raises ToolNotFound: a program is missing; the message says what to do.

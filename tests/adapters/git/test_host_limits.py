@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from kapsa.adapters.errors import Unreachable
-from kapsa.adapters.git.command import Git
+from kapsa.adapters.git._host_limits import RATE_LIMITED, HostLimits
+from kapsa.adapters.git.client import Git
 from kapsa.adapters.git.credentials import GitCredentials
-from kapsa.adapters.git.hosts import RATE_LIMITED, GitHosts
 from kapsa.adapters.testing.git_server import GitRepository, GitServer
 
 TOKEN = GitCredentials(username="git", password="a-token")
@@ -23,7 +23,7 @@ class Time:
         return self.seconds
 
 
-async def refused(hosts: GitHosts, reason: str = RATE_LIMITED) -> float | None:
+async def refused(hosts: HostLimits, reason: str = RATE_LIMITED) -> float | None:
     """A request that a server does not answer; returns how long it is left alone."""
     with pytest.raises(Unreachable) as caught:
         async with hosts.asking("git.example.com", None):
@@ -32,7 +32,7 @@ async def refused(hosts: GitHosts, reason: str = RATE_LIMITED) -> float | None:
 
 
 async def is_asked(
-    hosts: GitHosts, host: str = "git.example.com", credentials: GitCredentials | None = None
+    hosts: HostLimits, host: str = "git.example.com", credentials: GitCredentials | None = None
 ) -> bool:
     try:
         async with hosts.asking(host, credentials):
@@ -59,7 +59,7 @@ async def test_a_server_that_is_asked_too_much_is_not_even_asked_for_a_while(
 
 async def test_it_is_left_alone_for_longer_each_time_until_it_answers() -> None:
     now = Time()
-    hosts = GitHosts(4, now=now)
+    hosts = HostLimits(4, now=now)
     waits = []
     for _ in range(6):
         wait = await refused(hosts)
@@ -73,7 +73,7 @@ async def test_it_is_left_alone_for_longer_each_time_until_it_answers() -> None:
 
 
 async def test_other_servers_and_other_logins_are_asked_meanwhile() -> None:
-    hosts = GitHosts(4, now=Time())
+    hosts = HostLimits(4, now=Time())
     await refused(hosts)
     assert not await is_asked(hosts)
     assert await is_asked(hosts, "other.example.com")
@@ -82,13 +82,13 @@ async def test_other_servers_and_other_logins_are_asked_meanwhile() -> None:
 
 async def test_other_trouble_is_no_reason_to_leave_a_server_alone() -> None:
     """One tenant's broken repository would keep all others from theirs."""
-    hosts = GitHosts(4, now=Time())
+    hosts = HostLimits(4, now=Time())
     assert await refused(hosts, "Unreachable") is None
     assert await is_asked(hosts)
 
 
 async def test_a_server_with_too_many_requests_keeps_nobody_from_another() -> None:
-    hosts = GitHosts(1)
+    hosts = HostLimits(1)
     async with hosts.asking("slow.example.com", None), asyncio.timeout(1):
         assert await is_asked(hosts, "other.example.com")
         with pytest.raises(TimeoutError):

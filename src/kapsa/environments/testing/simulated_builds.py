@@ -1,6 +1,6 @@
-"""Plays builds where nothing runs: pushes the image that a build Job is for, or has it fail as its Dockerfile says.
+"""Simulated builds for clusters whose pods run no containers: each build Job gets its image pushed, or fails.
 
-What a build would have found out is read off its Dockerfile: a line `RUN false` or `RUN exit 1` fails it.
+The Dockerfile decides: a line `RUN false` or `RUN exit 1` fails the build, anything else succeeds.
 """
 
 from __future__ import annotations
@@ -15,43 +15,69 @@ import msgspec
 
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.testing import RegistryServer
-from kapsa.devcluster.workloads import Workloads
 from kapsa.runtime import Bookmark, Client
 
-__all__ = ["BuildPods", "Builder", "SimulatedPods"]
+__all__ = ["BuildPods", "SimulatedBuildPods", "SimulatedBuilds", "Workloads"]
 
 JOB = "batch/v1/Job"
 _BUILD_POD = {"app.kubernetes.io/component": "build"}
-_UNTIL_TOLD = 86_400.0
+_FOREVER = 86_400.0
 _FAILS = re.compile(r"^RUN\s+((?:false|exit\s+([1-9][0-9]*))\s*)$", re.MULTILINE)
 _PUSHED = re.compile(r"--output=type=image,name=([^,]+),push=true")
 
 
+class Workloads(Protocol):
+    """The control that an embedded devcluster offers over its simulated pods: `DevCluster.workloads`."""
+
+    def delay(self, selector: str | Mapping[str, str] | None = None, **seconds: float) -> None:
+        """Set delays of all pods, or of the matching ones."""
+        ...
+
+    def finish(self, selector: str | Mapping[str, str], *, after: float = 0.0) -> None:
+        """End the containers of matching pods with exit code 0."""
+        ...
+
+    def crash(
+        self,
+        selector: str | Mapping[str, str],
+        *,
+        exit_code: int = 1,
+        after: float = 0.0,
+        container: str = "",
+    ) -> None:
+        """End a container of matching pods with an error."""
+        ...
+
+    def logs(self, selector: str | Mapping[str, str], text: str) -> None:
+        """Set the log of matching pods."""
+        ...
+
+
 class BuildPods(Protocol):
-    """Whoever has the pods of builds in hand."""
+    """Control over the pods of build Jobs."""
 
     async def succeed(self, job: str) -> None:
-        """The image is there: the pod of this Job may end."""
+        """Let the pod of this Job succeed. Its image has been pushed."""
         ...
 
     async def fail(self, job: str, *, code: int, log: str) -> None:
-        """The pod of this Job ends with this code, and with this at the end of its log."""
+        """Let the pod of this Job fail with this exit code and this log."""
         ...
 
 
-class SimulatedPods:
-    """Those of an embedded cluster."""
+class SimulatedBuildPods:
+    """The build pods of an embedded devcluster."""
 
     def __init__(self, workloads: Workloads, *, seconds: float = 1.0, one_by_one: bool = True) -> None:
-        """
-        :param seconds: how long a build takes.
-        :param one_by_one: whether each pod is told when to end, so that none does before its image is there. With
-            hundreds of builds that costs much: then all of them end after `seconds`, and none of them may fail.
+        """Let each build take `seconds`.
+
+        With `one_by_one`, each pod ends only after its image is pushed. That is expensive with hundreds of builds:
+        without it all pods succeed after `seconds`, and no build can fail.
         """
         self._workloads = workloads
         self._seconds = seconds
         self._one_by_one = one_by_one
-        workloads.delay(_BUILD_POD, finish=_UNTIL_TOLD if one_by_one else seconds)
+        workloads.delay(_BUILD_POD, finish=_FOREVER if one_by_one else seconds)
 
     async def succeed(self, job: str) -> None:
         if self._one_by_one:
@@ -64,7 +90,7 @@ class SimulatedPods:
 
 
 class _Build(msgspec.Struct, frozen=True):
-    """What a build Job asks for."""
+    """The commit, Dockerfile and image of a build Job."""
 
     job: str
     commit: str
@@ -76,15 +102,13 @@ class _Build(msgspec.Struct, frozen=True):
         pod = job["spec"]["template"]["spec"]
         variables = {each["name"]: each.get("value", "") for each in pod["initContainers"][0]["env"]}
         pushed = _PUSHED.search(" ".join(pod["containers"][0]["args"]))
-        assert (
-            pushed is not None
-        )  # BuildKit is what builds unless a project says otherwise, and none here does
+        assert pushed is not None, "only BuildKit builds are simulated"
         path = f"{variables['CONTEXT']}/{variables['DOCKERFILE']}".removeprefix("./")
         return cls(job["metadata"]["name"], variables["COMMIT"], path, ImageReference.parse(pushed[1]))
 
 
-class Builder:
-    """Follows the Jobs of one namespace."""
+class SimulatedBuilds:
+    """A watch on the build Jobs of one namespace that completes each of them."""
 
     def __init__(
         self,
@@ -95,9 +119,7 @@ class Builder:
         *,
         namespace: str,
     ) -> None:
-        """
-        :param read: the content of a file of a commit: `read(commit, path)`.
-        """
+        """Read Dockerfiles with `read(commit, path)` and push images to `registry`."""
         self._client = client
         self._pods = pods
         self._registry = registry
@@ -105,15 +127,15 @@ class Builder:
         self._namespace = namespace
         self._seen: set[str] = set()
         self.pushed: dict[str, str] = {}
-        """The digests of what was built, by tag."""
+        """Digests of the images built, by tag."""
         self.built: list[str] = []
-        """The Jobs whose image was pushed, in order."""
+        """Names of the Jobs that succeeded, in order."""
         self.failed: list[str] = []
-        """The Jobs that failed, in order."""
+        """Names of the Jobs that failed, in order."""
 
     @contextlib.asynccontextmanager
-    async def working(self) -> AsyncIterator[None]:
-        """Build for as long as the block runs."""
+    async def running(self) -> AsyncIterator[None]:
+        """Simulate builds until the block ends."""
         task = asyncio.create_task(self._follow())
         try:
             yield
@@ -123,7 +145,7 @@ class Builder:
                 await task
 
     async def _follow(self) -> None:
-        while True:  # the server ends a watch now and then
+        while True:  # the server closes a watch from time to time
             async for event in self._client.watch(JOB, namespace=self._namespace, resource_version="0"):
                 if not isinstance(event, Bookmark) and event.type != "DELETED":
                     await self._see(event.object)
@@ -147,7 +169,7 @@ class Builder:
 
 
 def _failure_log(command: str, code: int) -> str:
-    """The end of what BuildKit prints."""
+    """Return the last lines that BuildKit prints for a failed RUN."""
     return (
         f"#8 [3/3] RUN {command}\n"
         f'#8 ERROR: process "/bin/sh -c {command}" did not complete successfully: exit code: {code}\n'

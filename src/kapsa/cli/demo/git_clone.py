@@ -10,13 +10,13 @@ from pathlib import Path
 
 from kapsa.adapters.process.tools import find_tool
 
-__all__ = ["Developer"]
+__all__ = ["GitClone"]
 
 _NAME = "Demo"
 _EMAIL = "demo@example.com"
 
 
-class Developer:
+class GitClone:
     """What people do to the repository."""
 
     def __init__(self, clone: Path, repository: Path) -> None:

@@ -11,13 +11,13 @@ import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from kapsa.adapters.errors import NotFound
+from kapsa.adapters.errors import ExternalNotFound
+from kapsa.adapters.git._repository_cache import RepositoryCache, Source
 from kapsa.adapters.git.address import check_commit, is_commit
 from kapsa.adapters.git.checkout import Checkout, CheckoutLimits, export
-from kapsa.adapters.git.command import Git
+from kapsa.adapters.git.client import Git
 from kapsa.adapters.git.credentials import GitCredentials
-from kapsa.adapters.git.repository_cache import RepositoryCache, Source
-from kapsa.adapters.process.file_lock import held, lock_if_free
+from kapsa.adapters.process.file_lock import directory_lock, lock_if_free
 
 __all__ = ["Repositories"]
 
@@ -69,7 +69,7 @@ class Repositories:
         `branch` and `pull_request` say where the commit should be found, which helps with servers that do not give out
         commits by name.
 
-        :raises OutsideError: whose `retryable` says whether a later try can succeed.
+        :raises ExternalError: whose `retryable` says whether a later try can succeed.
         """
         source = self._source(url, credentials, branch, pull_request)
         key = (source.key, check_commit(commit))
@@ -97,7 +97,7 @@ class Repositories:
     ) -> str:
         """The whole name of the commit that begins like this, on what the repository shows or in a branch's history.
 
-        :raises NotFound: there is none, or there are several.
+        :raises ExternalNotFound: there is none, or there are several.
         """
         wanted = beginning.removesuffix("...").lower()
         if is_commit(wanted):
@@ -105,7 +105,7 @@ class Repositories:
         source = self._source(url, credentials, branch, pull_request)
         try:
             return (await self._git.ls_remote(url, credentials)).complete(wanted)
-        except NotFound:
+        except ExternalNotFound:
             if not source.hints or not wanted.isalnum():
                 raise
         async with self._lock(source.key), self._cache.opened(source) as repository:
@@ -115,7 +115,7 @@ class Repositories:
             )
         found = finished.output.decode("ascii", "replace").strip()
         if finished.code or not is_commit(found):
-            raise NotFound(
+            raise ExternalNotFound(
                 f"no commit, or more than one, begins with {wanted[:64]!r}",
                 hint="Give all 40 digits of the commit",
             )
@@ -153,7 +153,7 @@ class Repositories:
         if self._mine is not None:
             return self._mine
         self._instances.mkdir(parents=True, exist_ok=True)
-        with held(self._instances):  # or another process takes ours for one of somebody who is gone
+        with directory_lock(self._instances):  # or another process takes ours for one of somebody who is gone
             for other in self._instances.iterdir():
                 if (descriptor := lock_if_free(other)) is not None:
                     shutil.rmtree(other, ignore_errors=True)

@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from kapsa.adapters.errors import OutsideError, Refused
-from kapsa.adapters.http.outgoing import Answer, OutgoingHttp
-from kapsa.adapters.http.probe import HttpProber
+from kapsa.adapters.errors import ExternalError, Refused
+from kapsa.adapters.http.client import GuardedHttpClient, HttpResponse
+from kapsa.adapters.http.prober import HttpProber
 from kapsa.runtime.testing import issue_certificate, make_authority
 
 
@@ -73,7 +73,7 @@ async def tls_ingress(tmp_path: Path) -> AsyncIterator[Ingress]:
 async def test_a_host_is_asked_at_the_ingress_by_its_name_and_a_redirect_is_an_answer(
     ingress: Ingress,
 ) -> None:
-    outgoing = OutgoingHttp(address_guard=None)
+    outgoing = GuardedHttpClient(address_guard=None)
     try:
         prober = HttpProber(outgoing)
         assert await prober.probe("http://pr-7.example.com/app", address=ingress.address) == 302
@@ -86,7 +86,7 @@ async def test_a_host_is_asked_at_the_ingress_by_its_name_and_a_redirect_is_an_a
 async def test_an_https_host_is_asked_over_tls_by_its_name_whoever_vouches_for_the_certificate(
     tls_ingress: Ingress, ingress: Ingress
 ) -> None:
-    outgoing = OutgoingHttp(address_guard=None)
+    outgoing = GuardedHttpClient(address_guard=None)
     hosts = ["pr-7.example.com", "pr-8.example.com"]
     try:
         prober = HttpProber(outgoing)
@@ -94,7 +94,7 @@ async def test_an_https_host_is_asked_over_tls_by_its_name_whoever_vouches_for_t
             302,
             404,
         ]
-        with pytest.raises(OutsideError):  # what speaks no TLS does not serve it
+        with pytest.raises(ExternalError):  # what speaks no TLS does not serve it
             await prober.probe("https://pr-7.example.com", address=ingress.address)
     finally:
         await outgoing.close()
@@ -106,18 +106,18 @@ async def test_the_port_of_plain_http_is_asked_in_plain_http() -> None:
     asked: list[tuple[str, object]] = []
 
     class Answers:
-        async def fetch(self, method: str, url: str, **options: Any) -> Answer:
+        async def fetch(self, method: str, url: str, **options: Any) -> HttpResponse:
             asked.append((url, options["headers"]))
-            return Answer(308, {})
+            return HttpResponse(308, {})
 
     assert await HttpProber(Answers()).probe("https://pr-7.example.com/app", address="ingress:80") == 308
     assert asked == [("http://ingress:80/app", {"Host": "pr-7.example.com"})]
 
 
 async def test_no_answer_is_an_error_that_may_pass(ingress: Ingress) -> None:
-    outgoing = OutgoingHttp(address_guard=None)
+    outgoing = GuardedHttpClient(address_guard=None)
     try:
-        with pytest.raises(OutsideError) as error:
+        with pytest.raises(ExternalError) as error:
             await HttpProber(outgoing).probe("https://pr-7.example.com", address="127.0.0.1:1")
     finally:
         await outgoing.close()
@@ -125,7 +125,7 @@ async def test_no_answer_is_an_error_that_may_pass(ingress: Ingress) -> None:
 
 
 async def test_a_host_that_leads_to_this_machine_is_not_asked(ingress: Ingress) -> None:
-    outgoing = OutgoingHttp()
+    outgoing = GuardedHttpClient()
     try:
         with pytest.raises(Refused):
             await HttpProber(outgoing).probe(f"http://{ingress.address}")

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from kapsa.adapters.errors import Unreachable
-from kapsa.adapters.http.outgoing import Answer
+from kapsa.adapters.http.client import HttpResponse
 
-__all__ = ["ThreadedOutgoing"]
+__all__ = ["ThreadedHttpClient"]
 
 _NO_HEADERS: Mapping[str, str] = {}
 
 
-class ThreadedOutgoing:
-    """Takes the place of `OutgoingHttp` in tests on virtual time: what a test's registry says travels over loopback."""
+class ThreadedHttpClient:
+    """Takes the place of `GuardedHttpClient` in tests on virtual time: what a test's registry says travels over loopback."""
 
     async def fetch(
         self,
@@ -27,11 +27,11 @@ class ThreadedOutgoing:
         body: bytes = b"",
         verify: bool = True,
         limit: int = 4 * 1024 * 1024,
-    ) -> Answer:
+    ) -> HttpResponse:
         return await asyncio.to_thread(_fetch, method, url, headers, body, limit)
 
 
-def _fetch(method: str, url: str, headers: Mapping[str, str], body: bytes, limit: int) -> Answer:
+def _fetch(method: str, url: str, headers: Mapping[str, str], body: bytes, limit: int) -> HttpResponse:
     parts = urlsplit(url)
     if parts.scheme != "http":
         raise Unreachable(f"{method} {url}: the servers of the tests speak plain http")
@@ -40,7 +40,7 @@ def _fetch(method: str, url: str, headers: Mapping[str, str], body: bytes, limit
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
         connection.request(method, target, body=body or None, headers=dict(headers))
         response = connection.getresponse()
-        return Answer(response.status, dict(response.getheaders()), response.read(limit))
+        return HttpResponse(response.status, dict(response.getheaders()), response.read(limit))
     except OSError as error:
         raise Unreachable(f"{method} {url}: {error}") from error
     finally:
