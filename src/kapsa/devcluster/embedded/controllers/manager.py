@@ -1,4 +1,4 @@
-"""All controllers together: started at once, told of every change, idle when nothing happens."""
+"""All controllers: started together, notified of each change, idle while nothing happens."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ Listener = Callable[[Object | None, Object | None], None]
 
 
 class Controllers:
-    """The controllers of one embedded control plane.
+    """The controllers of an embedded control plane.
 
-    ``start`` only reads what exists and listens; work is done by short tasks that exist while there is work.
+    `start` only reads the existing objects and subscribes to changes. Tasks exist only while there is work.
     """
 
     def __init__(
         self, backend: Backend, workloads: Workloads | None = None, *, nodes: int = 1, certificate: str = ""
     ) -> None:
-        """
-        :param workloads: what a test says about pods and nodes.
-        :param nodes: how many nodes the cluster begins with.
-        :param certificate: the cluster's CA in PEM, for the ConfigMap that every namespace gets.
+        """Create the controllers.
+
+        `workloads` is the test's control over pods and nodes, `nodes` the initial number of nodes, and `certificate`
+        the cluster's CA in PEM for the ConfigMap of each namespace.
         """
         self.workloads = workloads or Workloads()
         self._backend = backend
@@ -78,7 +78,7 @@ class Controllers:
         self._listen(POD, self._node_controller.observe_pod)
         self._listen(NODE, self._node_controller.observe)
         self._listen(NODE, self._observe_node)
-        self.workloads.on_change(self._rethink)
+        self.workloads.on_change(self._retry_pods_and_nodes)
         backend.read_log = self._read_log
         self._started = False
 
@@ -91,17 +91,17 @@ class Controllers:
         )
 
     def _owner_controller(self, kind: type[OwnerController]) -> OwnerController:
-        reconciler = kind(self._backend, self._view, self._executor(kind.account, kind.component))
+        controller = kind(self._backend, self._view, self._executor(kind.account, kind.component))
         for watched in (kind.kind, *kind.dependents):
-            self._listen(watched, _bound(reconciler, watched))
-        return reconciler
+            self._listen(watched, _bound(controller, watched))
+        return controller
 
     def _listen(self, kind: Kind, listener: Listener) -> None:
         self._listeners.setdefault((kind.group, kind.resource), []).append(listener)
 
     @property
     def queues(self) -> list[KeyQueue]:
-        """Every controller's queue."""
+        """The queues of all controllers."""
         return [
             self._collector.queue,
             self._namespaces.queue,
@@ -109,45 +109,45 @@ class Controllers:
             self._scheduler.queue,
             self._kubelet.queue,
             self._node_controller.queue,
-            *(reconciler.queue for reconciler in self._owner_controllers),
+            *(controller.queue for controller in self._owner_controllers),
         ]
 
     async def start(self) -> None:
-        """Furnish the cluster with nodes and a storage class, and begin."""
+        """Create the nodes and a storage class, and start all controllers."""
         self._started = True
         self._backend.store.listeners.append(self._follow)
         self._collector.start()
         self._namespaces.start()
         self._accounts.start()
-        for reconciler in self._owner_controllers:
-            reconciler.start()
-        self._furnish()
+        for controller in self._owner_controllers:
+            controller.start()
+        self._create_initial_objects()
         self._node_controller.start()
         self._scheduler.start()
         self._kubelet.start()
 
     async def stop(self) -> None:
-        """Stop every task and timer."""
+        """Stop all tasks and timers."""
         if self._started:
             self._backend.store.listeners.remove(self._follow)
             self._started = False
         for queue in self.queues:
             await queue.stop()
 
-    def _furnish(self) -> None:
-        """Nodes that report already, and a storage class: what a cluster has before anyone writes to it.
+    def _create_initial_objects(self) -> None:
+        """Create nodes that are ready, and a storage class.
 
-        They go straight into the store: through the write path, a start would wait for schemas nobody needs yet.
+        They are written directly to the store: the write path would load schemas that nothing needs yet.
         """
         now = self._backend.clock.now()
         for number in range(1, self._nodes + 1):
             node = new_node(number)
-            self._place(NODE, {**node, "status": report(node, silent_since=None, now=now).status})
+            self._store(NODE, {**node, "status": report(node, silent_since=None, now=now).status})
         metadata = {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}}
         storage = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
-        self._place(STORAGE_CLASS, {"metadata": metadata, "provisioner": PROVISIONER, **storage})
+        self._store(STORAGE_CLASS, {"metadata": metadata, "provisioner": PROVISIONER, **storage})
 
-    def _place(self, kind: Kind, obj: Object) -> None:
+    def _store(self, kind: Kind, obj: Object) -> None:
         info = self._backend.registry.get(kind.group, kind.version, kind.resource)
         collection = self._backend.collection(info)
         if collection.get(obj["metadata"]["name"]) is not None:
@@ -179,15 +179,15 @@ class Controllers:
     def _read_log(self, pod: Object, query: str) -> Reply:
         return read_log(pod, query, self.workloads.log_of(pod))
 
-    def _rethink(self) -> None:
+    def _retry_pods_and_nodes(self) -> None:
         if self._started:
             self._node_controller.retry()
             self._kubelet.retry()
             self._scheduler.retry()
 
 
-def _bound(reconciler: OwnerController, kind: Kind) -> Listener:
+def _bound(controller: OwnerController, kind: Kind) -> Listener:
     def listener(new: Object | None, old: Object | None) -> None:
-        reconciler.observe(kind, new, old)
+        controller.observe(kind, new, old)
 
     return listener

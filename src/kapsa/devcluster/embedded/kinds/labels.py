@@ -1,4 +1,4 @@
-"""Label selectors in their object form (`matchLabels`, `matchExpressions`)."""
+"""Label selectors in their object form: `matchLabels` and `matchExpressions`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any
 
 
 def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Whether labels satisfy a LabelSelector; `None` selects nothing, an empty one everything."""
+    """Return whether labels satisfy a LabelSelector. None selects nothing, an empty selector everything."""
     if selector is None:
         return False
-    wanted = selector.get("matchLabels") or {}
-    if any(labels.get(key) != value for key, value in wanted.items()):
+    if not matches_map(selector.get("matchLabels"), labels):
         return False
     return all(_satisfies(expression, labels) for expression in selector.get("matchExpressions") or ())
 
 
 def matches_map(selector: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
-    """Whether labels carry each pair of a plain map selector, as Services and ReplicationControllers use."""
+    """Return whether labels satisfy a map selector, the form of Services and ReplicationControllers."""
     return all(labels.get(key) == value for key, value in (selector or {}).items())
 
 

@@ -1,4 +1,4 @@
-"""The controllers of Services, disruption budgets and volumes: observe changes and run the planners of this room."""
+"""The controllers of Services, disruption budgets and volumes: they carry out the plans of this room."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from kapsa.devcluster.embedded.kinds.labels import matches_map
 
 
 class EndpointsController(OwnerController):
+    """Controller of Endpoints and EndpointSlices, one pair for each Service."""
+
     kind, account, dependents = SERVICE, "endpoint-controller", (POD, ENDPOINT_SLICE)
 
     def observe(self, kind: Kind, new: Object | None, old: Object | None) -> None:
@@ -66,7 +68,7 @@ class EndpointsController(OwnerController):
 
     async def reconcile(self, key: Key) -> None:
         if self.view.get(SERVICE, *key) is None:
-            # Slices go with their owner; Endpoints have none and go by name.
+            # Slices are garbage collected. Endpoints have no owner: they are deleted by name.
             leftover = self.view.get(ENDPOINTS, *key)
             if leftover is not None:
                 await self.executor.run(endpoints.plan_removal(leftover))
@@ -75,6 +77,8 @@ class EndpointsController(OwnerController):
 
 
 class DisruptionController(OwnerController):
+    """Controller of PodDisruptionBudgets."""
+
     kind, account, component = DISRUPTION_BUDGET, "disruption-controller", "controllermanager"
     dependents = (POD,)
 
@@ -103,6 +107,8 @@ class DisruptionController(OwnerController):
 
 
 class ClaimController(OwnerController):
+    """Controller of PersistentVolumeClaims: binding, provisioning, protection."""
+
     kind, account = CLAIM, "persistent-volume-binder"
     component = "persistentvolume-controller"
     dependents = (VOLUME, STORAGE_CLASS, POD)
@@ -136,6 +142,8 @@ class ClaimController(OwnerController):
 
 
 class VolumeController(OwnerController):
+    """Controller of PersistentVolumes: release and protection."""
+
     kind, account, dependents = VOLUME, "persistent-volume-binder", (CLAIM,)
     component = "persistentvolume-controller"
 
@@ -147,10 +155,10 @@ class VolumeController(OwnerController):
 
     async def sync(self, key: Key, owner: Object) -> None:
         reference = owner["spec"].get("claimRef") or {}
-        claimed_by = None
+        claim = None
         if reference:
-            claimed_by = self.view.get(CLAIM, reference.get("namespace", ""), reference.get("name", ""))
-        await self.carry_out(key, volumes.plan_volume(owner, claimed_by))
+            claim = self.view.get(CLAIM, reference.get("namespace", ""), reference.get("name", ""))
+        await self.carry_out(key, volumes.plan_volume(owner, claim))
 
 
 HOUSEKEEPING_CONTROLLERS: tuple[type[OwnerController], ...] = (

@@ -1,4 +1,4 @@
-"""The disruption controller: how many pods of a PodDisruptionBudget may be evicted now."""
+"""The plan of a PodDisruptionBudget: the number of pods that may be evicted."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from kapsa.devcluster.embedded.controllers.machinery.timestamps import render, s
 from kapsa.devcluster.embedded.kinds.labels import matches
 
 _EVICTION_SECONDS = 120
-"""An eviction whose pod is still there after this long did not happen."""
+"""Seconds after which an eviction whose pod still exists counts as failed."""
 
 
 def plan(budget: Object, pods: list[Object], scale_of: Callable[[Object], int], now: datetime) -> WritePlan:
-    """One step of a PodDisruptionBudget.
+    """Plan the next status of a PodDisruptionBudget.
 
-    :param pods: pods of its namespace.
-    :param scale_of: how many replicas the controller of a pod wants.
+    `pods` holds the pods of its namespace; `scale_of` returns the desired replicas of a pod's controller.
     """
     plan = WritePlan()
     selector = budget["spec"].get("selector")
@@ -52,7 +51,7 @@ def plan(budget: Object, pods: list[Object], scale_of: Callable[[Object], int], 
 
 
 def _targets(spec: dict[str, Any], pods: list[Object], scale_of: Callable[[Object], int]) -> tuple[int, int]:
-    """How many pods there should be, and how many of them healthy."""
+    """Return the expected number of pods, and the number that must be healthy."""
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if most is not None:
         expected = _expected(pods, scale_of)

@@ -1,4 +1,4 @@
-"""Endpoints and EndpointSlices: which pods answer for a Service."""
+"""The plan of a Service's Endpoints and EndpointSlices: the pods that serve it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PER_SLICE = 100
 def plan(
     service: Object, pods: list[Object], endpoints: Object | None, slices: list[Object], now: datetime
 ) -> WritePlan:
-    """Bring a Service's Endpoints and EndpointSlices up to date with the pods it selects."""
+    """Plan the writes that bring Endpoints and EndpointSlices up to date with the pods a Service selects."""
     plan = WritePlan()
     selector = service["spec"].get("selector")
     if not selector or service["spec"].get("type") == "ExternalName" or is_deleting(service):
@@ -37,7 +37,7 @@ def plan(
 
 
 def plan_removal(endpoints: Object) -> WritePlan:
-    """What is left of a Service that is gone: its Endpoints go by name."""
+    """Plan the removal of the Endpoints of a deleted Service."""
     plan = WritePlan()
     plan.do(Delete(ENDPOINTS, endpoints))
     return plan
@@ -50,7 +50,7 @@ def _belongs(pod: Object, selector: dict[str, str]) -> bool:
 
 
 def resolve_port(port: Object, pod: Object) -> int | None:
-    """The number a Service's port has in a pod; None when the pod does not name such a port."""
+    """Return the port number in a pod for a Service's port; None if the pod has no port of that name."""
     target = port.get("targetPort", port["port"])
     if isinstance(target, int):
         return target
@@ -63,16 +63,16 @@ def resolve_port(port: Object, pod: Object) -> int | None:
 
 
 def _ports(service: Object, pod: Object) -> tuple[tuple[str, int, str, str], ...] | None:
-    found = []
+    resolved = []
     for port in service["spec"].get("ports") or ():
         number = resolve_port(port, pod)
         if number is not None:
-            found.append(
+            resolved.append(
                 (port.get("name") or "", number, port.get("protocol", "TCP"), port.get("appProtocol") or "")
             )
-    if not found and service["spec"].get("ports"):
+    if not resolved and service["spec"].get("ports"):
         return None
-    return tuple(found)
+    return tuple(resolved)
 
 
 def _groups(service: Object, pods: list[Object]) -> dict[tuple[tuple[str, int, str, str], ...], list[Object]]:
@@ -128,14 +128,14 @@ def _plan_endpoints(
         "labels": labels,
         "annotations": trigger,
     }
-    wanted: Object = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata}
+    desired: Object = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata}
     if subsets:
-        wanted["subsets"] = subsets
+        desired["subsets"] = subsets
     if current is None:
-        plan.do(Create(ENDPOINTS, wanted, exists_ok=True))
+        plan.do(Create(ENDPOINTS, desired, exists_ok=True))
     elif (current.get("subsets") or []) != subsets or current["metadata"].get("labels") != labels:
         changed = {**current["metadata"], "labels": labels, "annotations": trigger}
-        plan.do(Update(ENDPOINTS, {**wanted, "metadata": changed}))
+        plan.do(Update(ENDPOINTS, {**desired, "metadata": changed}))
 
 
 def _address(pod: Object) -> dict[str, Any]:
@@ -162,9 +162,8 @@ def _port(name: str, number: int, protocol: str, app: str, *, with_empty_name: b
 def _plan_slices(
     plan: WritePlan, service: Object, pods: list[Object], current: list[Object], trigger: dict[str, str]
 ) -> None:
-    wanted = _wanted_slices(service, pods)
     left = sorted(current, key=lambda s: s["metadata"]["name"])
-    for content in wanted:
+    for content in _desired_slices(service, pods):
         same_ports = next((s for s in left if s.get("ports") == content.get("ports")), None)
         chosen = same_ports or next(iter(left), None)
         if chosen is None:
@@ -181,7 +180,7 @@ def _plan_slices(
         plan.do(Delete(ENDPOINT_SLICE, surplus))
 
 
-def _wanted_slices(service: Object, pods: list[Object]) -> list[Object]:
+def _desired_slices(service: Object, pods: list[Object]) -> list[Object]:
     contents: list[Object] = []
     for ports, members in _groups(service, pods).items():
         for start in range(0, len(members), _PER_SLICE):
@@ -189,7 +188,7 @@ def _wanted_slices(service: Object, pods: list[Object]) -> list[Object]:
             content: Object = {"addressType": "IPv4", "endpoints": [_endpoint(service, pod) for pod in chunk]}
             content["ports"] = [_port(*port, with_empty_name=True) for port in ports] or None
             contents.append(content)
-    # A Service without pods has one empty slice, so that everyone can see it is known.
+    # A Service without pods has one empty slice: readers can see that it was processed.
     return contents or [{"addressType": "IPv4", "endpoints": None, "ports": None}]
 
 

@@ -1,7 +1,7 @@
-"""The garbage collector: what owner references mean when owners go.
+"""The garbage collector: deletes objects whose owners are gone.
 
-A dependent whose every owner is gone is deleted. An owner deleted in the foreground waits for the dependents that
-block it; one deleted with `orphan` lets them go first.
+A dependent is deleted once all its owners are gone. An owner in foreground deletion waits for the dependents that
+block it. An owner deleted with the policy Orphan first removes itself from its dependents' references.
 """
 
 from __future__ import annotations
@@ -20,93 +20,94 @@ from kapsa.devcluster.embedded.verbs.client import Verbs
 from kapsa.devcluster.embedded.verbs.deletion import FOREGROUND, ORPHAN
 from kapsa.devcluster.wire.status_errors import StatusError
 
-Place = tuple[str, str, str]
+ObjectId = tuple[str, str, str]
 """Group, resource, and key of an object."""
 
 
 class OwnerStates(msgspec.Struct, frozen=True):
-    """A dependent's owner references, sorted by what became of the owners."""
+    """A dependent's owner references, sorted by the state of the owners."""
 
     solid: list[dict[str, Any]]
-    """The owner is there (or nobody can tell)."""
+    """References to owners that exist, or that cannot be looked up."""
     dangling: list[dict[str, Any]]
-    """The owner is gone, or another object has its name."""
+    """References to owners that are gone, or whose name another object has."""
     waiting: list[dict[str, Any]]
-    """The owner is in foreground deletion: this dependent goes first."""
+    """References to owners in foreground deletion: this dependent goes first."""
 
 
 class GarbageCollector:
-    """Follows the owner references of everything in the store."""
+    """Controller that follows the owner references of all objects in the store."""
 
     name = "garbage collector"
 
     def __init__(self, backend: Backend, verbs: Verbs) -> None:
         self._backend = backend
         self._verbs = verbs
-        self._owners: dict[Place, tuple[str, ...]] = {}
-        self._dependents: dict[str, dict[Place, None]] = {}
-        self._waiting: dict[str, Place] = {}
+        self._owners: dict[ObjectId, tuple[str, ...]] = {}
+        self._dependents: dict[str, dict[ObjectId, None]] = {}
+        self._waiting: dict[str, ObjectId] = {}
         """Owners in foreground deletion, by uid."""
         self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
+        """Read the owner references of all stored objects."""
         for collection in self._backend.store.collections():
             for stored in collection.current():
-                self._learn(collection, stored.key, stored.body)
+                self._index(collection, stored.key, stored.body)
 
     def follow(self, collection: Collection, change: StoreChange) -> None:
-        """Called for every change of every resource, so it looks at bytes before it decodes any."""
+        """Index a change. It is called for each change of each resource, so it inspects bytes before decoding."""
         key = change.object.key
         if change.type == "DELETED":
-            place = (*collection.key, key)
-            for uid in self._owners.pop(place, ()):
-                self._forget(uid, place)
-                self._revisit_owner(uid)
+            object_id = (*collection.key, key)
+            for uid in self._owners.pop(object_id, ()):
+                self._unindex(uid, object_id)
+                self._enqueue_owner(uid)
             for dependent in self._dependents.get(change.object.uid, ()):
                 self._enqueue(dependent)
         else:
-            self._learn(collection, key, change.object.body)
+            self._index(collection, key, change.object.body)
 
-    def _learn(self, collection: Collection, key: str, body: bytes) -> None:
-        place = (*collection.key, key)
-        before = self._owners.get(place, ())
+    def _index(self, collection: Collection, key: str, body: bytes) -> None:
+        object_id = (*collection.key, key)
+        before = self._owners.get(object_id, ())
         ending = b'"deletionTimestamp":"' in body and (b'"foregroundDeletion"' in body or b'"orphan"' in body)
         if b'"ownerReferences":[' not in body and not before:
             if ending:
-                self._enqueue(place)
+                self._enqueue(object_id)
             return
         references = decode_references(body)
         after = tuple(dict.fromkeys(reference["uid"] for reference in references))
         if after != before:
             for uid in before:
-                self._forget(uid, place)
+                self._unindex(uid, object_id)
             for uid in after:
-                self._dependents.setdefault(uid, {})[place] = None
+                self._dependents.setdefault(uid, {})[object_id] = None
             if after:
-                self._owners[place] = after
+                self._owners[object_id] = after
             else:
-                self._owners.pop(place, None)
-            self._enqueue(place)
+                self._owners.pop(object_id, None)
+            self._enqueue(object_id)
         elif ending:
-            self._enqueue(place)
+            self._enqueue(object_id)
         for uid in before:
-            # It may have stopped blocking an owner that waits.
-            self._revisit_owner(uid)
+            # The change may have unblocked an owner that waits.
+            self._enqueue_owner(uid)
 
-    def _forget(self, uid: str, place: Place) -> None:
+    def _unindex(self, uid: str, object_id: ObjectId) -> None:
         dependents = self._dependents.get(uid)
         if dependents is not None:
-            dependents.pop(place, None)
+            dependents.pop(object_id, None)
             if not dependents:
                 del self._dependents[uid]
 
-    def _revisit_owner(self, uid: str) -> None:
+    def _enqueue_owner(self, uid: str) -> None:
         waiting = self._waiting.get(uid)
         if waiting is not None:
             self._enqueue(waiting)
 
-    def _enqueue(self, place: Place) -> None:
-        group, resource, key = place
+    def _enqueue(self, object_id: ObjectId) -> None:
+        group, resource, key = object_id
         self.queue.add((f"{group}/{resource}", key))
 
     # -- one object ---------------------------------------------------------------------------------------
@@ -120,25 +121,25 @@ class GarbageCollector:
         obj = decode(stored)
         finalizers = obj["metadata"].get("finalizers") or ()
         deleting = "deletionTimestamp" in obj["metadata"]
-        place = (group, resource, item[1])
+        object_id = (group, resource, item[1])
         if deleting and ORPHAN in finalizers:
             await self._orphan(info, obj)
         elif deleting and FOREGROUND in finalizers:
-            await self._finish_foreground(info, obj, place)
+            await self._finish_foreground(info, obj, object_id)
         if obj["metadata"].get("ownerReferences") and (not deleting or FOREGROUND in finalizers):
-            await self._judge(info, obj, place)
+            await self._collect(info, obj, object_id)
 
-    async def _judge(self, info: ResourceInfo, obj: Object, place: Place) -> None:
-        verdict = self.classify(info, obj)
-        if verdict.solid:
-            gone = {reference["uid"] for reference in [*verdict.dangling, *verdict.waiting]}
+    async def _collect(self, info: ResourceInfo, obj: Object, object_id: ObjectId) -> None:
+        owners = self.classify(info, obj)
+        if owners.solid:
+            gone = {reference["uid"] for reference in [*owners.dangling, *owners.waiting]}
             if gone:
                 await self._drop_references(info, obj, gone)
             return
-        if not verdict.dangling and not verdict.waiting:
+        if not owners.dangling and not owners.waiting:
             return
         finalizers = obj["metadata"].get("finalizers") or ()
-        if verdict.waiting and self._dependents.get(obj["metadata"]["uid"]):
+        if owners.waiting and self._dependents.get(obj["metadata"]["uid"]):
             policy = "Foreground"
         elif ORPHAN in finalizers:
             policy = "Orphan"
@@ -150,37 +151,37 @@ class GarbageCollector:
             await self._delete(info, obj, policy)
 
     def classify(self, info: ResourceInfo, obj: Object) -> OwnerStates:
-        """Look up every owner of an object."""
-        verdict = OwnerStates([], [], [])
+        """Look up the owners of an object."""
+        owners = OwnerStates([], [], [])
         for reference in obj["metadata"].get("ownerReferences") or ():
             owner_info = self._owner_info(reference)
             if owner_info is None or (owner_info.namespaced and not info.namespaced):
-                # Nobody can look it up: such an object is never collected.
-                verdict.solid.append(reference)
+                # The owner cannot be looked up: such an object is never collected.
+                owners.solid.append(reference)
                 continue
-            # A reference cannot cross namespaces: an owner elsewhere is an owner that is not there.
+            # References cannot cross namespaces: an owner in another one counts as absent.
             key = owner_info.object_key(obj["metadata"].get("namespace", ""), reference["name"])
             owner = self._backend.collection(owner_info).get(key)
             if owner is None or owner.uid != reference["uid"]:
-                verdict.dangling.append(reference)
+                owners.dangling.append(reference)
             else:
-                (verdict.waiting if _waits_for_dependents(owner) else verdict.solid).append(reference)
-        return verdict
+                (owners.waiting if _waits_for_dependents(owner) else owners.solid).append(reference)
+        return owners
 
-    async def _finish_foreground(self, info: ResourceInfo, obj: Object, place: Place) -> None:
+    async def _finish_foreground(self, info: ResourceInfo, obj: Object, object_id: ObjectId) -> None:
         uid = obj["metadata"]["uid"]
         blocking = False
         for dependent in list(self._dependents.get(uid, ())):
             self._enqueue(dependent)
             blocking = blocking or self._blocks(dependent, uid)
         if blocking:
-            self._waiting[uid] = place
+            self._waiting[uid] = object_id
             return
         self._waiting.pop(uid, None)
         await self._drop_finalizer(info, obj, FOREGROUND)
 
-    def _blocks(self, place: Place, uid: str) -> bool:
-        stored = self._backend.store.collection(place[0], place[1]).get(place[2])
+    def _blocks(self, object_id: ObjectId, uid: str) -> bool:
+        stored = self._backend.store.collection(object_id[0], object_id[1]).get(object_id[2])
         if stored is None:
             return False
         references = decode_references(stored.body)
@@ -238,7 +239,7 @@ class GarbageCollector:
 
 
 class _Metadata(msgspec.Struct):
-    ownerReferences: list[dict[str, Any]] = []  # noqa: N815  the field's own name
+    ownerReferences: list[dict[str, Any]] = []  # noqa: N815  the name of the field
 
 
 class _Object(msgspec.Struct):
@@ -249,7 +250,7 @@ _decoder = msgspec.json.Decoder(_Object)
 
 
 def decode_references(body: bytes) -> list[dict[str, Any]]:
-    """The owner references of an encoded object, without decoding the rest."""
+    """Decode the owner references of an object, and nothing else."""
     return _decoder.decode(body).metadata.ownerReferences
 
 

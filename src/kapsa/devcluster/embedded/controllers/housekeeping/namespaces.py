@@ -1,4 +1,4 @@
-"""The namespace controller: a Terminating namespace loses its content, then itself."""
+"""The namespace controller: deletes the content of Terminating namespaces, then the namespaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kapsa.devcluster.embedded.verbs.client import Verbs
 from kapsa.devcluster.embedded.verbs.deletion import remove
 from kapsa.devcluster.wire.status_errors import StatusError
 
-_FINE: tuple[tuple[str, str, str], ...] = (
+_NO_PROBLEM: tuple[tuple[str, str, str], ...] = (
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
     (
         "NamespaceDeletionGroupVersionParsingFailure",
@@ -37,44 +37,47 @@ _FINE: tuple[tuple[str, str, str], ...] = (
 )
 
 
-class Remains(msgspec.Struct, frozen=True):
-    """What a namespace still holds."""
+class RemainingContent(msgspec.Struct, frozen=True):
+    """The remaining content of a namespace."""
 
     resources: dict[str, int]
     """Instances by `resource.group` (with the dot even for the core group)."""
     finalizers: dict[str, int]
+    """Instances by finalizer."""
     failures: list[str]
 
 
-def conditions(before: list[dict[str, Any]], remains: Remains, now: datetime) -> list[dict[str, Any]]:
-    """The conditions of a Terminating namespace; what is as it was keeps its time."""
-    troubles: dict[str, tuple[str, str]] = {}
-    if remains.failures:
-        texts = ", ".join(sorted(remains.failures))
-        message = f"Failed to delete all resource types, {len(remains.failures)} remaining: {texts}"
-        troubles["NamespaceDeletionContentFailure"] = "ContentDeletionFailed", message
-    if remains.resources:
+def conditions(
+    before: list[dict[str, Any]], remaining: RemainingContent, now: datetime
+) -> list[dict[str, Any]]:
+    """Return the conditions of a Terminating namespace. Unchanged ones keep their transition time."""
+    problems: dict[str, tuple[str, str]] = {}
+    if remaining.failures:
+        texts = ", ".join(sorted(remaining.failures))
+        message = f"Failed to delete all resource types, {len(remaining.failures)} remaining: {texts}"
+        problems["NamespaceDeletionContentFailure"] = "ContentDeletionFailed", message
+    if remaining.resources:
         texts = ", ".join(
-            sorted(f"{what} has {n} resource instances" for what, n in remains.resources.items())
+            sorted(f"{what} has {n} resource instances" for what, n in remaining.resources.items())
         )
-        troubles["NamespaceContentRemaining"] = (
+        problems["NamespaceContentRemaining"] = (
             "SomeResourcesRemain",
             f"Some resources are remaining: {texts}",
         )
-    if remains.finalizers:
+    if remaining.finalizers:
         texts = ", ".join(
-            sorted(f"{what} in {n} resource instances" for what, n in remains.finalizers.items())
+            sorted(f"{what} in {n} resource instances" for what, n in remaining.finalizers.items())
         )
         message = f"Some content in the namespace has finalizers remaining: {texts}"
-        troubles["NamespaceFinalizersRemaining"] = "SomeFinalizersRemain", message
-    wanted = []
-    for type_, reason, message in _FINE:
+        problems["NamespaceFinalizersRemaining"] = "SomeFinalizersRemain", message
+    own = []
+    for type_, reason, message in _NO_PROBLEM:
         status = "False"
-        if type_ in troubles:
-            status, (reason, message) = "True", troubles[type_]
+        if type_ in problems:
+            status, (reason, message) = "True", problems[type_]
         current = find(before, type_)
         since = current["lastTransitionTime"] if current and current["status"] == status else render(now)
-        wanted.append(
+        own.append(
             {
                 "type": type_,
                 "status": status,
@@ -83,37 +86,39 @@ def conditions(before: list[dict[str, Any]], remains: Remains, now: datetime) ->
                 "message": message,
             }
         )
-    known = {type_ for type_, _, _ in _FINE}
-    return [c for c in before if c["type"] not in known] + wanted
+    own_types = {type_ for type_, _, _ in _NO_PROBLEM}
+    return [c for c in before if c["type"] not in own_types] + own
 
 
 class NamespaceController:
-    """Empties namespaces that are being deleted."""
+    """Controller that empties namespaces that are being deleted."""
 
     name = "namespace-controller"
 
     def __init__(self, backend: Backend, verbs: Verbs) -> None:
         self._backend = backend
         self._verbs = verbs
-        self._ending: set[str] = set()
+        self._terminating: set[str] = set()
         self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
+        """Enqueue the namespaces that are terminating."""
         for stored in self._backend.store.collection("", "namespaces").current():
-            self._look(stored.name, stored.body)
+            self._enqueue_if_terminating(stored.name, stored.body)
 
     def follow(self, collection: Collection, change: StoreChange) -> None:
+        """Enqueue a terminating namespace when it or its content changes."""
         if collection.key == ("", "namespaces"):
             if change.type == "DELETED":
-                self._ending.discard(change.object.name)
+                self._terminating.discard(change.object.name)
             else:
-                self._look(change.object.name, change.object.body)
-        elif self._ending and change.object.namespace in self._ending:
+                self._enqueue_if_terminating(change.object.name, change.object.body)
+        elif self._terminating and change.object.namespace in self._terminating:
             self.queue.add(("", change.object.namespace))
 
-    def _look(self, name: str, body: bytes) -> None:
+    def _enqueue_if_terminating(self, name: str, body: bytes) -> None:
         if b'"deletionTimestamp":"' in body:
-            self._ending.add(name)
+            self._terminating.add(name)
             self.queue.add(("", name))
 
     async def _process(self, key: Key) -> None:
@@ -125,9 +130,9 @@ class NamespaceController:
         namespace = self._find(name)
         if namespace is None:
             return
-        remains = self._remains(name, failures)
-        if remains.resources or remains.failures:
-            await self._report(namespace, remains)
+        remaining = self._remaining(name, failures)
+        if remaining.resources or remaining.failures:
+            await self._report(namespace, remaining)
             return
         self._finalize(namespace)
 
@@ -136,13 +141,13 @@ class NamespaceController:
         return None if stored is None else decode(stored)
 
     def _collections(self) -> list[tuple[ResourceInfo, Collection]]:
-        found: dict[tuple[str, str], tuple[ResourceInfo, Collection]] = {}
+        collections: dict[tuple[str, str], tuple[ResourceInfo, Collection]] = {}
         for info in self._backend.registry:
             if info.namespaced and "delete" in info.verbs:
                 collection = self._backend.collection(info)
                 if len(collection) and info.version == (info.storage_version or info.version):
-                    found.setdefault(collection.key, (info, collection))
-        return list(found.values())
+                    collections.setdefault(collection.key, (info, collection))
+        return list(collections.values())
 
     async def _empty(self, name: str) -> list[str]:
         failures = []
@@ -159,7 +164,7 @@ class NamespaceController:
                         failures.append(error.message)
         return failures
 
-    def _remains(self, name: str, failures: list[str]) -> Remains:
+    def _remaining(self, name: str, failures: list[str]) -> RemainingContent:
         resources: dict[str, int] = {}
         finalizers: dict[str, int] = {}
         for info, collection in self._collections():
@@ -169,12 +174,12 @@ class NamespaceController:
             for stored in left:
                 for finalizer in decode(stored)["metadata"].get("finalizers") or ():
                     finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
-        return Remains(resources, finalizers, failures)
+        return RemainingContent(resources, finalizers, failures)
 
-    async def _report(self, namespace: Object, remains: Remains) -> None:
+    async def _report(self, namespace: Object, remaining: RemainingContent) -> None:
         status = dict(namespace.get("status") or {})
         before = status.get("conditions") or []
-        after = conditions(before, remains, self._backend.clock.now())
+        after = conditions(before, remaining, self._backend.clock.now())
         if after == before:
             return
         status["conditions"] = after
@@ -188,7 +193,7 @@ class NamespaceController:
                 raise
 
     def _finalize(self, namespace: Object) -> None:
-        """Take the `kubernetes` finalizer away, as the finalize subresource would; the last one to go removes it."""
+        """Remove the `kubernetes` finalizer, as the finalize subresource does, and the namespace if it was the last."""
         info = self._verbs.resource(NAMESPACE.group, NAMESPACE.version, NAMESPACE.resource)
         collection = self._backend.collection(info)
         live = collection.get(namespace["metadata"]["name"])

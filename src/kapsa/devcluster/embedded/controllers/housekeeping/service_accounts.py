@@ -1,4 +1,4 @@
-"""What every namespace is given: the `default` ServiceAccount and the root CA's ConfigMap."""
+"""The objects that each namespace has: the ServiceAccount `default` and the ConfigMap with the root CA."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DESCRIPTION = (
 
 
 def plan(namespace: Object, *, has_account: bool, has_certificate: bool, certificate: str) -> WritePlan:
-    """Create what a namespace lacks."""
+    """Plan to create the objects that a namespace lacks."""
     plan = WritePlan()
     name = namespace["metadata"]["name"]
     if (namespace.get("status") or {}).get("phase") == "Terminating":
@@ -46,7 +46,7 @@ def plan(namespace: Object, *, has_account: bool, has_certificate: bool, certifi
 
 
 class ServiceAccountController:
-    """Keeps both there: deleted, they come back."""
+    """Controller that creates both objects, and creates them again when they are deleted."""
 
     name = "serviceaccount-controller"
 
@@ -58,10 +58,12 @@ class ServiceAccountController:
         self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
+        """Enqueue all namespaces."""
         for stored in self._backend.store.collection("", "namespaces").current():
             self.queue.add(("", stored.name))
 
     def follow(self, collection: Collection, change: StoreChange) -> None:
+        """Enqueue a new namespace, or the namespace of a deleted object."""
         if collection.key == ("", "namespaces"):
             if change.type == "ADDED":
                 self.queue.add(("", change.object.name))

@@ -1,4 +1,4 @@
-"""Volumes: claims of a class we provision get a volume and are bound; what is in use is not removed."""
+"""The plans of claims and volumes: provisioning, binding, and protection while in use."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from kapsa.schemas.quantities import parse
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 PROVISIONER = "devcluster.kapsa.dev/memory"
-BOUND_BY_US = "pv.kubernetes.io/bound-by-controller"
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 
 
 def default_class(classes: list[Object]) -> str | None:
-    """The name of the default StorageClass; the newest wins when several say they are."""
+    """Return the name of the default StorageClass, the newest if several are marked."""
     marked = [c for c in classes if (c["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"]
     marked.sort(key=lambda c: (c["metadata"]["creationTimestamp"], c["metadata"]["name"]))
     return marked[-1]["metadata"]["name"] if marked else None
@@ -37,7 +37,7 @@ def default_class(classes: list[Object]) -> str | None:
 def plan_claim(
     claim: Object, volumes: list[Object], classes: list[Object], pods: list[Object], now: datetime
 ) -> WritePlan:
-    """One step of a PersistentVolumeClaim."""
+    """Plan the next step of a PersistentVolumeClaim."""
     plan = WritePlan()
     if is_deleting(claim):
         _release_claim(plan, claim, pods)
@@ -60,25 +60,25 @@ def plan_claim(
 
 
 def _matching(claim: Object, class_name: str, volumes: list[Object]) -> Object | None:
-    uid, wanted = claim["metadata"]["uid"], claim["spec"].get("volumeName")
+    uid, requested = claim["metadata"]["uid"], claim["spec"].get("volumeName")
     amount = parse(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0"))
     fitting = []
     for volume in volumes:
         spec = volume["spec"]
         reference = spec.get("claimRef") or {}
-        if reference.get("uid") == uid or (wanted and volume["metadata"]["name"] == wanted):
+        if reference.get("uid") == uid or (requested and volume["metadata"]["name"] == requested):
             return volume
         free = not reference and (volume.get("status") or {}).get("phase") in (None, "Pending", "Available")
         same_class = (spec.get("storageClassName") or "") == class_name
         modes = set(claim["spec"].get("accessModes") or ()) <= set(spec.get("accessModes") or ())
         size = parse((spec.get("capacity") or {}).get("storage", "0"))
-        if free and same_class and modes and size >= amount and not wanted and not is_deleting(volume):
+        if free and same_class and modes and size >= amount and not requested and not is_deleting(volume):
             fitting.append((size, volume["metadata"]["name"], volume))
     return min(fitting, key=lambda entry: entry[:2])[2] if fitting else None
 
 
 def _bind(plan: WritePlan, claim: Object, volume: Object) -> None:
-    """Volume first, then claim, each spec before its status, as the binder does: one write a step."""
+    """Plan the next write of a binding: volume before claim, spec before status, as in kube-controller-manager."""
     metadata = claim["metadata"]
     reference = {
         "kind": "PersistentVolumeClaim",
@@ -89,7 +89,7 @@ def _bind(plan: WritePlan, claim: Object, volume: Object) -> None:
         "resourceVersion": metadata["resourceVersion"],
     }
     if (volume["spec"].get("claimRef") or {}).get("uid") != metadata["uid"]:
-        annotations = {**(volume["metadata"].get("annotations") or {}), BOUND_BY_US: "yes"}
+        annotations = {**(volume["metadata"].get("annotations") or {}), BOUND_BY_CONTROLLER: "yes"}
         changed = {**volume, "spec": {**volume["spec"], "claimRef": reference}}
         plan.do(Update(VOLUME, {**changed, "metadata": {**volume["metadata"], "annotations": annotations}}))
         return
@@ -99,7 +99,11 @@ def _bind(plan: WritePlan, claim: Object, volume: Object) -> None:
         )
     name = volume["metadata"]["name"]
     if claim["spec"].get("volumeName") != name:
-        annotations = {**(metadata.get("annotations") or {}), BIND_COMPLETED: "yes", BOUND_BY_US: "yes"}
+        annotations = {
+            **(metadata.get("annotations") or {}),
+            BIND_COMPLETED: "yes",
+            BOUND_BY_CONTROLLER: "yes",
+        }
         changed = {**claim, "spec": {**claim["spec"], "volumeName": name}}
         plan.do(Update(CLAIM, {**changed, "metadata": {**metadata, "annotations": annotations}}))
         return
@@ -112,8 +116,8 @@ def _bind(plan: WritePlan, claim: Object, volume: Object) -> None:
 
 
 def _provision(plan: WritePlan, claim: Object, class_name: str, classes: list[Object], now: datetime) -> None:
-    found = next((c for c in classes if c["metadata"]["name"] == class_name), None)
-    if found is None:
+    storage_class = next((c for c in classes if c["metadata"]["name"] == class_name), None)
+    if storage_class is None:
         text = (
             f'storageclass.storage.k8s.io "{class_name}" not found'
             if class_name
@@ -122,9 +126,9 @@ def _provision(plan: WritePlan, claim: Object, class_name: str, classes: list[Ob
         reason, kind = ("ProvisioningFailed", "Warning") if class_name else ("FailedBinding", "Normal")
         plan.do(RecordEvent(Note(claim, reason, text, kind, "persistentvolume-controller")))
         return
-    if found["provisioner"] != PROVISIONER or claim["spec"].get("volumeName"):
+    if storage_class["provisioner"] != PROVISIONER or claim["spec"].get("volumeName"):
         return
-    plan.do(Create(VOLUME, _volume(claim, found, now), exists_ok=True))
+    plan.do(Create(VOLUME, _volume(claim, storage_class, now), exists_ok=True))
 
 
 def _volume(claim: Object, storage_class: Object, now: datetime) -> Object:
@@ -157,12 +161,12 @@ def _volume(claim: Object, storage_class: Object, now: datetime) -> Object:
 
 
 def _grow(plan: WritePlan, claim: Object) -> None:
-    """A bound claim that asks for more has it at once."""
-    wanted = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
+    """Plan to expand a bound claim that requests more storage, at once."""
+    requested = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
     status = claim.get("status") or {}
-    has = (status.get("capacity") or {}).get("storage")
-    if wanted and has and parse(wanted) > parse(has):
-        capacity = {**status["capacity"], "storage": wanted}
+    current = (status.get("capacity") or {}).get("storage")
+    if requested and current and parse(requested) > parse(current):
+        capacity = {**status["capacity"], "storage": requested}
         plan.do(UpdateStatus(CLAIM, {**claim, "status": {**status, "capacity": capacity}}))
 
 
@@ -183,7 +187,7 @@ def _uses(pod: Object, claim: Object) -> bool:
 
 
 def plan_volume(volume: Object, claim: Object | None) -> WritePlan:
-    """One step of a PersistentVolume: free, or released when its claim went."""
+    """Plan the next step of a PersistentVolume: available, or released when its claim is gone."""
     plan = WritePlan()
     status, spec = volume.get("status") or {}, volume["spec"]
     reference = spec.get("claimRef")

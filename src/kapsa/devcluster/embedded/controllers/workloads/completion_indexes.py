@@ -1,4 +1,4 @@
-"""Completion indexes of Indexed Jobs, and their compressed text form (`0-2,5`)."""
+"""The completion indexes of Indexed Jobs, and their compressed text form (`0-2,5`)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def index_of(pod: Object) -> int | None:
+    """Return the completion index of a pod, or None."""
     text = (pod["metadata"].get("annotations") or {}).get(INDEX)
     return int(text) if text is not None and text.isdigit() else None
 
 
 def compress(indexes: Iterable[int]) -> str:
-    """Runs of three or more become a range, as the Job controller writes them."""
+    """Render indexes as text. Runs of three or more become a range, as in kube-controller-manager."""
     parts: list[str] = []
     run: list[int] = []
     for index in [*sorted(set(indexes)), None]:
@@ -31,6 +32,7 @@ def compress(indexes: Iterable[int]) -> str:
 
 
 def expand(text: str) -> set[int]:
+    """Parse the text form."""
     indexes: set[int] = set()
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""The controllers of workloads: observe changes and run the planners of this room."""
+"""The controllers of workloads: they observe changes and carry out the plans of this room."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ from kapsa.devcluster.wire.status_errors import StatusError
 
 
 class DeploymentController(OwnerController):
+    """Controller of Deployments."""
+
     kind, account, dependents = DEPLOYMENT, "deployment-controller", (REPLICA_SET, POD)
 
     def _observe_dependent(self, obj: Object | None) -> None:
         super()._observe_dependent(obj)
-        # The Recreate strategy waits for the last old pod to be gone.
+        # The Recreate strategy waits until the last old pod is gone.
         holder = None if obj is None else controller_of(obj)
         if (
             obj is not None
@@ -74,6 +76,8 @@ class DeploymentController(OwnerController):
 
 
 class ReplicaSetController(OwnerController):
+    """Controller of ReplicaSets."""
+
     kind, account, dependents = REPLICA_SET, "replicaset-controller", (POD,)
 
     async def sync(self, key: Key, owner: Object) -> None:
@@ -94,7 +98,7 @@ class ReplicaSetController(OwnerController):
             key, replicasets.plan_status(self.kind, owner, pods, self.backend.clock.now(), failure)
         )
         if failure is not None:
-            # Told in the status and by an Event; nothing more to say, only to try again.
+            # The status and an Event report the failure already: only retry.
             raise Retry
 
     def _related(self, owner: Object) -> list[Object]:
@@ -108,6 +112,8 @@ class ReplicaSetController(OwnerController):
 
 
 class ReplicationManager(ReplicaSetController):
+    """Controller of ReplicationControllers, which are ReplicaSets with a map selector."""
+
     kind, account = REPLICATION_CONTROLLER, "replication-controller"
 
     def observe_orphan(self, kind: Kind, orphan: Object) -> None:
@@ -118,6 +124,8 @@ class ReplicationManager(ReplicaSetController):
 
 
 class StatefulSetController(OwnerController):
+    """Controller of StatefulSets."""
+
     kind, account, component = STATEFUL_SET, "statefulset-controller", "statefulset-controller"
     dependents = (POD,)
 
@@ -130,12 +138,14 @@ class StatefulSetController(OwnerController):
 
 
 class DaemonSetController(OwnerController):
+    """Controller of DaemonSets. A node whose eligibility may have changed enqueues them all."""
+
     kind, account, component = DAEMON_SET, "daemon-set-controller", "daemonset-controller"
     dependents = (POD, NODE)
 
     def observe(self, kind: Kind, new: Object | None, old: Object | None) -> None:
         if kind == NODE:
-            if new is None or old is None or _placement_facts(new) != _placement_facts(old):
+            if new is None or old is None or _eligibility_fields(new) != _eligibility_fields(old):
                 self.start()
             return
         super().observe(kind, new, old)
@@ -147,11 +157,13 @@ class DaemonSetController(OwnerController):
         await self.carry_out(key, plan)
 
 
-def _placement_facts(node: Object) -> tuple[object, object, object]:
+def _eligibility_fields(node: Object) -> tuple[object, object, object]:
     return node["metadata"].get("labels"), node["spec"].get("taints"), node["spec"].get("unschedulable")
 
 
 class JobController(OwnerController):
+    """Controller of Jobs."""
+
     kind, account, dependents = JOB, "job-controller", (POD,)
 
     async def sync(self, key: Key, owner: Object) -> None:
@@ -162,11 +174,13 @@ class JobController(OwnerController):
 
 
 class CronJobController(OwnerController):
+    """Controller of CronJobs."""
+
     kind, account, component = CRON_JOB, "cronjob-controller", "cronjob-controller"
     dependents = (JOB,)
 
     def observe_orphan(self, kind: Kind, orphan: Object) -> None:
-        """CronJobs adopt nothing."""
+        """Do nothing: CronJobs do not adopt."""
 
     async def sync(self, key: Key, owner: Object) -> None:
         owned = self.view.owned(JOB, owner["metadata"]["uid"])

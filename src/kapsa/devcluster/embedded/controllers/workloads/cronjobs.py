@@ -1,4 +1,4 @@
-"""The CronJob controller: a Job at each time of a schedule."""
+"""The plan of a CronJob: a Job at each scheduled time."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ _MANY_MISSED = 100
 
 
 def plan(cron_job: Object, jobs: list[Object], now: datetime) -> WritePlan:
-    """One step of a CronJob."""
+    """Plan the next step of a CronJob."""
     return _Sync(cron_job, jobs, now).run()
 
 
 def is_complete(job: Object) -> bool:
+    """Return whether the Job succeeded."""
     return is_true((job.get("status") or {}).get("conditions"), "Complete")
 
 
@@ -55,8 +56,8 @@ class _Sync:
 
     def _follow_jobs(self) -> None:
         listed = {reference["uid"] for reference in self.status.get("active") or ()}
-        known = {job["metadata"]["uid"]: job for job in self.jobs}
-        for uid, job in known.items():
+        by_uid = {job["metadata"]["uid"]: job for job in self.jobs}
+        for uid, job in by_uid.items():
             name = job["metadata"]["name"]
             if not is_finished(job):
                 if uid in listed:
@@ -75,15 +76,15 @@ class _Sync:
                     "SawCompletedJob", f"Saw completed job: {name}, condition: {outcome}", type_="Normal"
                 )
                 listed.discard(uid)
-            self._note_success(job)
+            self._record_success(job)
         for reference in self.status.get("active") or ():
-            if reference["uid"] not in known:
+            if reference["uid"] not in by_uid:
                 text = f"Active job went missing: {reference['name']}"
                 self._record("MissingJob", text, type_="Normal")
                 listed.discard(reference["uid"])
         self.status["active"] = [r for r in self.status.get("active") or () if r["uid"] in listed]
 
-    def _note_success(self, job: Object) -> None:
+    def _record_success(self, job: Object) -> None:
         ended = (job.get("status") or {}).get("completionTime")
         if is_complete(job) and ended and ended > (self.status.get("lastSuccessfulTime") or ""):
             self.status["lastSuccessfulTime"] = ended
@@ -128,7 +129,7 @@ class _Sync:
         self._start(due)
 
     def _due(self, times: schedule.Schedule) -> tuple[datetime | None, int]:
-        """The last time that has come and was not served, and how many there were."""
+        """Return the latest scheduled time that passed without a Job, and the number of such times."""
         since = parse(self.status.get("lastScheduleTime") or self.cron_job["metadata"]["creationTimestamp"])
         deadline = self.spec.get("startingDeadlineSeconds")
         if deadline is not None:
@@ -174,7 +175,7 @@ class _Sync:
 
 
 def job_from(cron_job: Object, due: datetime) -> Object:
-    """The Job of one scheduled time; its name says which, so that it is made once."""
+    """Return the Job of a scheduled time. Its name contains the time, so that it is created only once."""
     template = copy.deepcopy(cron_job["spec"]["jobTemplate"])
     source = template.get("metadata") or {}
     minutes = int(due.timestamp()) // 60
@@ -190,7 +191,7 @@ def job_from(cron_job: Object, due: datetime) -> Object:
 
 
 def reference_to(job: Object) -> dict[str, Any]:
-    """The entry of `status.active`."""
+    """Return a Job's entry in `status.active`."""
     metadata = job["metadata"]
     return {
         "kind": "Job",

@@ -1,4 +1,4 @@
-"""The DaemonSet controller: one pod on each node that takes it."""
+"""The plan of a DaemonSet: one pod on each eligible node."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _TOLERATED = (
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
-"""Daemon pods outlive these: they are often what repairs the node."""
+"""Taints that daemon pods tolerate: they are often what repairs the node."""
 
 
 def plan(
     owner: Object, pods: list[Object], nodes: list[Object], history: list[Object], now: datetime
 ) -> WritePlan:
-    """One step of a DaemonSet."""
+    """Plan the next step of a DaemonSet."""
     return _Sync(owner, pods, nodes, history, now).run()
 
 
 def target_node(pod: Object) -> str:
-    """The node a daemon pod is on, or is meant for."""
+    """Return the node that a daemon pod is on or is meant for."""
     if pod["spec"].get("nodeName"):
         return str(pod["spec"]["nodeName"])
     affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
@@ -74,7 +74,7 @@ class _Sync:
 
     def run(self) -> WritePlan:
         if not is_deleting(self.owner):
-            self._place()
+            self._fill_nodes()
             if (self.spec.get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate":
                 self._update()
             live = {(p["metadata"].get("labels") or {}).get(REVISION_LABEL) for p in self.pods}
@@ -92,10 +92,10 @@ class _Sync:
         template: Object = copy.deepcopy(self.spec["template"])
         spec = template["spec"]
         tolerations = list(spec.get("tolerations") or [])
-        wanted = list(_TOLERATED)
+        tolerated = list(_TOLERATED)
         if spec.get("hostNetwork"):
-            wanted.append(("node.kubernetes.io/network-unavailable", "NoSchedule"))
-        tolerations += [{"key": key, "operator": "Exists", "effect": effect} for key, effect in wanted]
+            tolerated.append(("node.kubernetes.io/network-unavailable", "NoSchedule"))
+        tolerations += [{"key": key, "operator": "Exists", "effect": effect} for key, effect in tolerated]
         spec["tolerations"] = tolerations
         generation = (self.owner["metadata"].get("annotations") or {}).get(GENERATION_ANNOTATION)
         labels = {**((template.get("metadata") or {}).get("labels") or {}), REVISION_LABEL: self.digest}
@@ -104,10 +104,10 @@ class _Sync:
         template["metadata"] = {**(template.get("metadata") or {}), "labels": labels}
         return template
 
-    # -- where --------------------------------------------------------------------------------------------
+    # -- nodes --------------------------------------------------------------------------------------------
 
-    def _wants(self, node: Object) -> tuple[bool, bool]:
-        """Whether a new pod belongs on the node, and whether one already there may stay."""
+    def _eligibility(self, node: Object) -> tuple[bool, bool]:
+        """Return whether the node should run a pod, and whether a pod on it may stay."""
         spec = self.template["spec"]
         if spec.get("nodeName") and spec["nodeName"] != node["metadata"]["name"]:
             return False, False
@@ -117,17 +117,17 @@ class _Sync:
             return False, False
         return placement.untolerated(spec, node, ("NoSchedule",)) is None, True
 
-    def _place(self) -> None:
-        known = {node["metadata"]["name"] for node in self.nodes}
+    def _fill_nodes(self) -> None:
+        names = {node["metadata"]["name"] for node in self.nodes}
         for node in self.nodes:
-            there = self.by_node.get(node["metadata"]["name"], [])
-            should_run, may_stay = self._wants(node)
-            live = [pod for pod in there if not is_deleting(pod)]
+            pods = self.by_node.get(node["metadata"]["name"], [])
+            should_run, may_stay = self._eligibility(node)
+            live = [pod for pod in pods if not is_deleting(pod)]
             failed = [pod for pod in live if phase(pod) == "Failed"]
             for pod in failed:
                 self._delete(pod, failed=True)
             running = [pod for pod in live if pod not in failed]
-            if should_run and not there:
+            if should_run and not pods:
                 self._create(node)
             elif not may_stay:
                 for pod in running:
@@ -135,9 +135,9 @@ class _Sync:
             elif len(running) > 1 + bool(self._surge()):
                 for pod in running[1:]:
                     self._delete(pod)
-        for name, there in self.by_node.items():
-            if name not in known and name:
-                for pod in there:
+        for name, pods in self.by_node.items():
+            if name not in names and name:
+                for pod in pods:
                     if not is_deleting(pod) and not pod["spec"].get("nodeName"):
                         self._delete(pod)
 
@@ -175,7 +175,7 @@ class _Sync:
         return rolling
 
     def _desired(self) -> list[Object]:
-        return [node for node in self.nodes if self._wants(node)[0]]
+        return [node for node in self.nodes if self._eligibility(node)[0]]
 
     def _surge(self) -> int:
         return scaled(self._rolling().get("maxSurge", 0), len(self._desired()), up=True)
@@ -188,8 +188,8 @@ class _Sync:
             budget = max(1, budget)
         outdated: list[Object] = []
         for node in desired:
-            there = [p for p in self.by_node.get(node["metadata"]["name"], []) if not is_finished(p)]
-            live = [pod for pod in there if not is_deleting(pod)]
+            pods = [p for p in self.by_node.get(node["metadata"]["name"], []) if not is_finished(p)]
+            live = [pod for pod in pods if not is_deleting(pod)]
             new = [pod for pod in live if self._is_current(pod)]
             old = [pod for pod in live if not self._is_current(pod)]
             if surge:
@@ -197,7 +197,7 @@ class _Sync:
                 continue
             if not any(self._is_available(pod) for pod in live):
                 budget -= 1
-                # Already down: replacing it costs no availability.
+                # The node's pod is down already: replacing it costs no availability.
                 for pod in old:
                     self._delete(pod)
             else:
@@ -223,14 +223,14 @@ class _Sync:
     def _write_status(self) -> None:
         counts = dict.fromkeys(("desired", "current", "ready", "available", "updated", "misscheduled"), 0)
         for node in self.nodes:
-            there = self.by_node.get(node["metadata"]["name"], [])
-            if not self._wants(node)[0]:
-                counts["misscheduled"] += bool(there)
+            pods = self.by_node.get(node["metadata"]["name"], [])
+            if not self._eligibility(node)[0]:
+                counts["misscheduled"] += bool(pods)
                 continue
             counts["desired"] += 1
-            if there:
+            if pods:
                 counts["current"] += 1
-                newest = there[-1]
+                newest = pods[-1]
                 if is_ready(newest):
                     counts["ready"] += 1
                     counts["available"] += self._is_available(newest)

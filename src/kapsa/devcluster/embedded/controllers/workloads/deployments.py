@@ -1,4 +1,4 @@
-"""The Deployment controller: ReplicaSets by revision, rolled out within surge and unavailability limits."""
+"""The plan of a Deployment: a ReplicaSet per revision, rolled out within surge and unavailability limits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _NO_DEADLINE = 2**31 - 1
 
 
 def plan(deployment: Object, replica_sets: list[Object], pods: list[Object], now: datetime) -> WritePlan:
-    """One step of a Deployment, from its own ReplicaSets and their pods."""
+    """Plan the next step of a Deployment from its ReplicaSets and their pods."""
     return _Sync(deployment, replica_sets, pods, now).run()
 
 
@@ -67,7 +67,7 @@ class _Sync:
         self.olds = [rs for rs in ordered if rs is not self.newest]
 
     @property
-    def everything(self) -> list[Object]:
+    def replica_sets(self) -> list[Object]:
         return [*self.olds, self.newest] if self.newest else self.olds
 
     @property
@@ -84,7 +84,7 @@ class _Sync:
         if is_deleting(self.deployment):
             self._write_status(estimate=False)
             return self.plan
-        self._note_pause()
+        self._record_pause()
         if self.newest is not None:
             self._sync_newest(self.newest)
         if self.spec.get("paused") or self._is_scaling():
@@ -108,11 +108,11 @@ class _Sync:
         self._write_status(estimate=True)
 
     def _grow(self, newest: Object) -> bool:
-        size, wanted = replicas(newest), replicas(self.deployment)
-        if size == wanted:
+        size, desired = replicas(newest), replicas(self.deployment)
+        if size == desired:
             return False
-        total = sum(replicas(rs) for rs in self.everything)
-        target = wanted if size > wanted else rollout.new_size(self.deployment, size, total)
+        total = sum(replicas(rs) for rs in self.replica_sets)
+        target = desired if size > desired else rollout.new_size(self.deployment, size, total)
         return self._resize(newest, target)
 
     def _shrink(self, newest: Object) -> bool:
@@ -142,12 +142,12 @@ class _Sync:
         return False
 
     def _is_scaling(self) -> bool:
-        wanted = replicas(self.deployment)
-        marks = (rollout.annotated(rs, DESIRED) for rs in self.everything if replicas(rs))
-        return any(mark is not None and mark != wanted for mark in marks)
+        desired = replicas(self.deployment)
+        marks = (rollout.annotated(rs, DESIRED) for rs in self.replica_sets if replicas(rs))
+        return any(mark is not None and mark != desired for mark in marks)
 
     def _scale(self) -> None:
-        active = [rs for rs in self.everything if replicas(rs)]
+        active = [rs for rs in self.replica_sets if replicas(rs)]
         if len(active) <= 1:
             newest_first = [rs for rs in [self.newest, *reversed(self.olds)] if rs is not None]
             target = active[0] if active else next(iter(newest_first), None)
@@ -201,12 +201,12 @@ class _Sync:
             self._progress("True", "NewReplicaSetCreated", f'Created new replica set "{name}"')
 
     def _sync_newest(self, newest: Object) -> None:
-        """Carry annotations, revision and minReadySeconds over to the newest ReplicaSet, and its revision back."""
+        """Copy annotations, revision and minReadySeconds to the newest ReplicaSet, and its revision back."""
         annotations = newest["metadata"].get("annotations") or {}
         changed = {**annotations, **self._copied_annotations()}
-        own, wanted = int(annotations.get(REVISION) or 0), self._next_revision()
-        if own < wanted:
-            changed[REVISION] = str(wanted)
+        revision = self._next_revision()
+        if int(annotations.get(REVISION) or 0) < revision:
+            changed[REVISION] = str(revision)
             if REVISION in annotations:
                 changed[HISTORY] = _longer_history(annotations.get(HISTORY, ""), annotations[REVISION])
         seconds = self.spec.get("minReadySeconds") or 0
@@ -235,10 +235,9 @@ class _Sync:
         if before != size:
             way, name = "up" if before < size else "down", rs["metadata"]["name"]
             done = self._note("ScalingReplicaSet", f"Scaled {way} replica set {name} from {before} to {size}")
-        earlier = [
-            a for a in self.plan.actions if not (isinstance(a, Update) and a.object is rs)
-        ]  # one write for both changes: the second would carry a resourceVersion the first made stale
-        self.plan.actions = earlier
+        # One write for both changes: the first would make the resourceVersion of the second stale.
+        others = [a for a in self.plan.actions if not (isinstance(a, Update) and a.object is rs)]
+        self.plan.actions = others
         self.plan.do(Update(REPLICA_SET, changed, done))
         return before != size
 
@@ -255,8 +254,8 @@ class _Sync:
                 self.plan.do(Delete(REPLICA_SET, rs))
 
     def _marks(self) -> dict[str, str]:
-        wanted = replicas(self.deployment)
-        return {DESIRED: str(wanted), MAXIMUM: str(wanted + max_surge(self.deployment))}
+        desired = replicas(self.deployment)
+        return {DESIRED: str(desired), MAXIMUM: str(desired + max_surge(self.deployment))}
 
     def _copied_annotations(self) -> dict[str, str]:
         annotations = self.deployment["metadata"].get("annotations") or {}
@@ -267,7 +266,7 @@ class _Sync:
 
     # -- status -------------------------------------------------------------------------------------------
 
-    def _note_pause(self) -> None:
+    def _record_pause(self) -> None:
         current = find(self.status.get("conditions"), "Progressing")
         reason = current.get("reason") if current else None
         if self.deadline is None or reason == "ProgressDeadlineExceeded":
@@ -293,20 +292,20 @@ class _Sync:
         if changed != self.deployment:
             self.plan.do(UpdateStatus(DEPLOYMENT, changed))
         if estimate:
-            self._check_back(status)
+            self._requeue_at_deadline(status)
 
     def _counted(self) -> dict[str, Any]:
-        statuses = [rs.get("status") or {} for rs in self.everything]
+        statuses = [rs.get("status") or {} for rs in self.replica_sets]
         ready = sum(s.get("readyReplicas", 0) for s in statuses)
         available = sum(s.get("availableReplicas", 0) for s in statuses)
-        wanted_now = sum(replicas(rs) for rs in self.everything)
+        current_size = sum(replicas(rs) for rs in self.replica_sets)
         newest = (self.newest.get("status") or {}) if self.newest else {}
         counters = {
             "replicas": sum(s.get("replicas", 0) for s in statuses),
             "updatedReplicas": newest.get("replicas", 0),
             "readyReplicas": ready,
             "availableReplicas": available,
-            "unavailableReplicas": max(0, wanted_now - available),
+            "unavailableReplicas": max(0, current_size - available),
         }
         status: dict[str, Any] = {"observedGeneration": self.deployment["metadata"].get("generation", 1)}
         status.update({key: value for key, value in counters.items() if value})
@@ -359,8 +358,8 @@ class _Sync:
             return True
         return seconds_since(current["lastUpdateTime"], self.clock) > deadline
 
-    def _check_back(self, status: dict[str, Any]) -> None:
-        """Nothing happens when a rollout is stuck, so the deadline needs its own wake-up."""
+    def _requeue_at_deadline(self, status: dict[str, Any]) -> None:
+        """Reconcile again at the progress deadline: a stuck rollout causes no events."""
         current = find(status["conditions"], "Progressing")
         if self.deadline is None or current is None or self._is_complete(status):
             return
@@ -378,10 +377,10 @@ class _Sync:
         status["conditions"] = without(status["conditions"], "ReplicaFailure")
 
     def _is_complete(self, status: dict[str, Any]) -> bool:
-        wanted = replicas(self.deployment)
+        desired = replicas(self.deployment)
         counters = ("updatedReplicas", "replicas", "availableReplicas")
         observed = status.get("observedGeneration", 0) >= self.deployment["metadata"].get("generation", 1)
-        return observed and all(status.get(counter, 0) == wanted for counter in counters)
+        return observed and all(status.get(counter, 0) == desired for counter in counters)
 
     def _progress(self, status: str, reason: str, message: str) -> None:
         condition = self._condition("Progressing", status, reason, message)
@@ -402,7 +401,7 @@ class _Sync:
 
 
 def collided(deployment: Object) -> Object:
-    """The Deployment with one more collision counted: another ReplicaSet holds the name its hash gave."""
+    """Return the Deployment with its collision count raised: another ReplicaSet has the name it computed."""
     status = deployment.get("status") or {}
     return {**deployment, "status": {**status, "collisionCount": status.get("collisionCount", 0) + 1}}
 

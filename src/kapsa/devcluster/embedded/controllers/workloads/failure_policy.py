@@ -1,4 +1,4 @@
-"""A Job's podFailurePolicy: what one failed pod means for the Job."""
+"""The podFailurePolicy of Jobs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from kapsa.devcluster.embedded.controllers.machinery.kinds import Object
 
 
-def judge(job: Object, pod: Object) -> tuple[str, str]:
-    """The action for a failed pod (`FailJob`, `Ignore` or `Count`) and, for FailJob, its message."""
+def action_for(job: Object, pod: Object) -> tuple[str, str]:
+    """Return the action for a failed pod (`FailJob`, `Ignore` or `Count`) and, for FailJob, its message."""
     rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
     for position, rule in enumerate(rules):
         why = _match(rule, pod)
@@ -21,13 +21,12 @@ def _match(rule: dict[str, Any], pod: Object) -> str:
     where = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     status = pod.get("status") or {}
     if rule.get("onExitCodes"):
-        wanted = rule["onExitCodes"]
         for container in [
             *(status.get("containerStatuses") or ()),
             *(status.get("initContainerStatuses") or ()),
         ]:
             code = ((container.get("state") or {}).get("terminated") or {}).get("exitCode")
-            if code and _code_matches(wanted, container["name"], code):
+            if code and _code_matches(rule["onExitCodes"], container["name"], code):
                 return f"Container {container['name']} for pod {where} failed with exit code {code}"
         return ""
     for condition in status.get("conditions") or ():
@@ -37,8 +36,8 @@ def _match(rule: dict[str, Any], pod: Object) -> str:
     return ""
 
 
-def _code_matches(wanted: dict[str, Any], container: str, code: int) -> bool:
-    if wanted.get("containerName") not in (None, container):
+def _code_matches(requirement: dict[str, Any], container: str, code: int) -> bool:
+    if requirement.get("containerName") not in (None, container):
         return False
-    listed = code in (wanted.get("values") or ())
-    return listed if wanted["operator"] == "In" else not listed
+    listed = code in (requirement.get("values") or ())
+    return listed if requirement["operator"] == "In" else not listed

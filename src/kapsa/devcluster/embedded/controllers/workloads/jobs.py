@@ -1,4 +1,4 @@
-"""The Job controller: pods until enough succeeded, or too many failed."""
+"""The plan of a Job: pods run until enough have succeeded or too many have failed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kapsa.devcluster.embedded.controllers.workloads.completion_indexes import (
     expand,
     index_of,
 )
-from kapsa.devcluster.embedded.controllers.workloads.failure_policy import judge
+from kapsa.devcluster.embedded.controllers.workloads.failure_policy import action_for
 from kapsa.devcluster.embedded.controllers.workloads.templates import pod_from
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
@@ -40,12 +40,13 @@ _LONGEST_BACKOFF = 600.0
 
 
 def is_finished(job: Object) -> bool:
+    """Return whether the Job has completed or failed."""
     conditions = (job.get("status") or {}).get("conditions")
     return is_true(conditions, "Complete") or is_true(conditions, "Failed")
 
 
 def plan(job: Object, pods: list[Object], now: datetime) -> WritePlan:
-    """One step of a Job."""
+    """Plan the next step of a Job."""
     if is_finished(job):
         return _after_finish(job, pods, now)
     if is_deleting(job):
@@ -106,9 +107,9 @@ class _Sync:
         elif self.suspended:
             for pod in self.active:
                 self._delete(pod)
-            self._note_suspension()
+            self._record_suspension()
         else:
-            self._note_suspension()
+            self._record_suspension()
             self._run_pods()
             self._maybe_complete()
         self._write_status()
@@ -120,9 +121,9 @@ class _Sync:
     # -- counting -----------------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        """Move finished pods through uncountedTerminatedPods into the counters, so that none counts twice.
+        """Move finished pods through uncountedTerminatedPods into the counters, so that none is counted twice.
 
-        A pod's uid is stored first, then its finalizer goes, then the stored uid becomes a count.
+        A pod's uid is stored first, then its finalizer is removed, then the stored uid becomes a count.
         """
         stored = self.before.get("uncountedTerminatedPods") or {}
         self.stored_uncounted = {uid for uids in stored.values() for uid in uids}
@@ -142,7 +143,7 @@ class _Sync:
             if phase(pod) == "Succeeded":
                 self._count_success(pod)
             elif self._has_failed(pod):
-                if judge(self.job, pod)[0] == "Ignore":
+                if action_for(self.job, pod)[0] == "Ignore":
                     self.ignored.append(uid)
                     self.plan.do(Update(POD, _without_finalizer(pod)))
                 else:
@@ -165,7 +166,7 @@ class _Sync:
             return True
         if self.spec.get("podReplacementPolicy") == "Failed":
             return False
-        # A pod deleted by someone may never get to say how it ended.
+        # A pod that is being deleted may never report how it ended.
         return is_deleting(pod) and phase(pod) != "Succeeded"
 
     def _is_tracked(self, pod: Object) -> bool:
@@ -174,13 +175,13 @@ class _Sync:
     # -- the end ------------------------------------------------------------------------------------------
 
     def _ending(self) -> dict[str, Any] | None:
-        """The condition that ends the Job, or None while it goes on."""
+        """Return the condition that ends the Job, or None while it continues."""
         for interim in ("SuccessCriteriaMet", "FailureTarget"):
             if is_true(self.conditions, interim):
                 return find(self.conditions, interim)
         for pod in self.pods:
             if phase(pod) == "Failed":
-                action, message = judge(self.job, pod)
+                action, message = action_for(self.job, pod)
                 if action == "FailJob":
                     return self._end("FailureTarget", "PodFailurePolicy", message)
         if self.failed > self.spec.get("backoffLimit", 6) or self._restarted_too_often():
@@ -208,7 +209,7 @@ class _Sync:
         return condition
 
     def _finish_when_quiet(self, ending: dict[str, Any]) -> None:
-        """The final condition waits until every pod is gone or counted."""
+        """Add the final condition once each pod is gone or counted."""
         planned = self.stored_uncounted | set(self.uncounted["succeeded"]) | set(self.uncounted["failed"])
         if self.active or planned or any(is_terminating(pod) for pod in self.pods):
             return
@@ -224,9 +225,9 @@ class _Sync:
             self.plan.do(RecordEvent(Note(self.job, ending["reason"], ending["message"], "Warning")))
 
     def _maybe_complete(self) -> None:
-        wanted = self.spec.get("completions")
+        completions = self.spec.get("completions")
         any_success = self.succeeded > 0 and not self.active
-        if any_success if wanted is None else self.succeeded >= wanted:
+        if any_success if completions is None else self.succeeded >= completions:
             self._finish_when_quiet(
                 self._end(
                     "SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods"
@@ -268,7 +269,10 @@ class _Sync:
         return free[:count]
 
     def _backoff(self) -> float:
-        """Seconds to wait before replacing failed pods: doubling with each failure since the last success."""
+        """Return the seconds to wait before replacing failed pods.
+
+        They double with each failure since the last success.
+        """
         ends = [(_ended(pod), phase(pod)) for pod in self.pods if _ended(pod)]
         failures = [end for end, outcome in ends if outcome == "Failed"]
         successes = [end for end, outcome in ends if outcome == "Succeeded"]
@@ -311,7 +315,7 @@ class _Sync:
 
     # -- status -------------------------------------------------------------------------------------------
 
-    def _note_suspension(self) -> None:
+    def _record_suspension(self) -> None:
         current = find(self.conditions, "Suspended")
         if self.suspended and not is_true(self.conditions, "Suspended"):
             self._suspension("True", "JobSuspended", "Job suspended", "Suspended")
@@ -360,7 +364,7 @@ class _Sync:
 
 
 def _ended(pod: Object) -> str:
-    """When the last container of a finished pod ended."""
+    """Return the time at which the last container of a finished pod ended."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     ends = [((s.get("state") or {}).get("terminated") or {}).get("finishedAt") or "" for s in statuses]
     return max(ends, default="")

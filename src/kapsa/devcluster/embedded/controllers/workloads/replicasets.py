@@ -1,4 +1,4 @@
-"""The ReplicaSet controller, which is the ReplicationController's too: as many pods as asked for."""
+"""The plans of ReplicaSets and ReplicationControllers: the specified number of pods."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from kapsa.devcluster.embedded.controllers.workloads.templates import pod_from
 from kapsa.devcluster.embedded.kinds.labels import matches_map
 
 _BURST = 500
-"""At most this many pods are made or removed in one step."""
+"""Pods created or deleted in one step, at most."""
 
 
 def plan_scale(kind: Kind, owner: Object, pods: list[Object], related: list[Object]) -> WritePlan:
-    """Create the missing pods, or delete the surplus, worst first.
+    """Plan to create the missing pods, or to delete the surplus, in kube-controller-manager's order of preference.
 
-    :param related: active pods of all ReplicaSets of the same Deployment: nodes that hold more of them lose first.
+    `related` holds the active pods of all ReplicaSets of the same Deployment: nodes with more of them lose first.
     """
     plan = WritePlan()
     if is_deleting(owner):
@@ -60,11 +60,11 @@ def plan_scale(kind: Kind, owner: Object, pods: list[Object], related: list[Obje
 
 
 def _victims(active: list[Object], related: list[Object]) -> list[Object]:
-    crowd: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for pod in related:
         if is_active(pod) and is_scheduled(pod):
             node = pod["spec"]["nodeName"]
-            crowd[node] = crowd.get(node, 0) + 1
+            counts[node] = counts.get(node, 0) + 1
 
     def rank(pod: Object) -> tuple[Any, ...]:
         annotations = pod["metadata"].get("annotations") or {}
@@ -78,7 +78,7 @@ def _victims(active: list[Object], related: list[Object]) -> list[Object]:
             {"Pending": 0, "Unknown": 1}.get(phase(pod) or "Pending", 2),
             is_ready(pod),
             cost,
-            -crowd.get(pod["spec"].get("nodeName") or "", 0),
+            -counts.get(pod["spec"].get("nodeName") or "", 0),
             -restarts(pod),
             _newest_first(_ready_since(pod)),
             _newest_first(created),
@@ -99,7 +99,7 @@ def _newest_first(text: str) -> tuple[int, ...]:
 def plan_status(
     kind: Kind, owner: Object, pods: list[Object], now: datetime, failure: str | None = None
 ) -> WritePlan:
-    """Count the pods; `failure` is what went wrong when pods were made or removed."""
+    """Plan the status: counts of pods, and the error if creating or deleting pods failed."""
     plan = WritePlan()
     active = [pod for pod in pods if is_active(pod)]
     seconds = owner["spec"].get("minReadySeconds") or 0

@@ -17,16 +17,18 @@ REVISION_LABEL = "controller-revision-hash"
 
 
 class History(msgspec.Struct):
-    """The revisions of one owner, oldest first, and the one its template now is."""
+    """The revisions of an owner, oldest first, and the one of its current template."""
 
     revisions: list[Object]
     latest: Object
 
     def named(self, name: str) -> Object | None:
+        """Return the revision of a name, or None."""
         return next((r for r in [*self.revisions, self.latest] if r["metadata"]["name"] == name), None)
 
 
 def sort(revisions: list[Object]) -> list[Object]:
+    """Sort revisions, oldest first."""
     return sorted(
         revisions,
         key=lambda r: (r["revision"], r["metadata"].get("creationTimestamp") or "", r["metadata"]["name"]),
@@ -34,7 +36,7 @@ def sort(revisions: list[Object]) -> list[Object]:
 
 
 def record(plan: WritePlan, kind: Kind, owner: Object, revisions: list[Object], *, label: str) -> History:
-    """The owner's history with its present template as the newest revision; plans the write that needs."""
+    """Return the owner's history with its current template as the newest revision, and plan the write."""
     revisions = sort(revisions)
     data = _data(owner)
     number = max((r["revision"] for r in revisions), default=0) + 1
@@ -77,14 +79,14 @@ def _new(kind: Kind, owner: Object, data: dict[str, Any], number: int, label: st
 
 
 def template(revision: Object) -> Object:
-    """The pod template a revision holds."""
-    held = copy.deepcopy(revision["data"]["spec"]["template"])
-    held.pop("$patch", None)
-    return dict(held)
+    """Return the pod template of a revision."""
+    copied = copy.deepcopy(revision["data"]["spec"]["template"])
+    copied.pop("$patch", None)
+    return dict(copied)
 
 
 def truncate(plan: WritePlan, history: History, live: set[str], limit: int) -> None:
-    """Delete the oldest revisions nobody uses beyond the limit."""
+    """Plan to delete the oldest unused revisions beyond the limit."""
     unused = [r for r in history.revisions if r["metadata"]["name"] not in live and r is not history.latest]
     for revision in unused[: max(0, len(unused) - limit)]:
         plan.do(Delete(CONTROLLER_REVISION, revision))

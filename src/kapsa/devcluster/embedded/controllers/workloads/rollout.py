@@ -1,4 +1,4 @@
-"""The arithmetic of a Deployment's rollout: how many pods each ReplicaSet may have now."""
+"""The arithmetic of a Deployment's rollout: the current size of each ReplicaSet."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ MAXIMUM = "deployment.kubernetes.io/max-replicas"
 
 
 def replicas(obj: Object) -> int:
+    """Return `spec.replicas`, 1 by default."""
     value = obj["spec"].get("replicas")
     return 1 if value is None else int(value)
 
 
 def available(obj: Object) -> int:
+    """Return `status.availableReplicas`."""
     return int((obj.get("status") or {}).get("availableReplicas") or 0)
 
 
 def is_rolling(deployment: Object) -> bool:
+    """Return whether the update strategy is RollingUpdate."""
     return bool((deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate") == "RollingUpdate")
 
 
 def scaled(value: Any, total: int, *, up: bool) -> int:
-    """An int-or-percent value against a total."""
+    """Resolve an int-or-percent value against a total."""
     if isinstance(value, str):
         share = int(value.rstrip("%")) * total / 100
         return math.ceil(share) if up else math.floor(share)
@@ -33,7 +36,7 @@ def scaled(value: Any, total: int, *, up: bool) -> int:
 
 
 def fenceposts(surge: Any, unavailable: Any, total: int) -> tuple[int, int]:
-    """maxSurge and maxUnavailable as numbers. Both rounding to zero would deadlock, so one may be missing then."""
+    """Resolve maxSurge and maxUnavailable. If both round to 0, maxUnavailable becomes 1 to avoid a deadlock."""
     extra, missing = scaled(surge, total, up=True), scaled(unavailable, total, up=False)
     return (0, 1) if extra == 0 and missing == 0 else (extra, missing)
 
@@ -44,27 +47,29 @@ def _limits(deployment: Object) -> tuple[int, int]:
 
 
 def max_surge(deployment: Object) -> int:
+    """Return the number of pods allowed above the desired replicas."""
     return _limits(deployment)[0] if is_rolling(deployment) else 0
 
 
 def max_unavailable(deployment: Object) -> int:
+    """Return the number of desired replicas that may be unavailable."""
     if not is_rolling(deployment) or replicas(deployment) == 0:
         return 0
     return min(_limits(deployment)[1], replicas(deployment))
 
 
 def new_size(deployment: Object, current: int, total: int) -> int:
-    """Size of the newest ReplicaSet, given its size now and that of all of them together."""
-    wanted = replicas(deployment)
+    """Return the new size of the newest ReplicaSet, from its current size and the sum of all sizes."""
+    desired = replicas(deployment)
     if not is_rolling(deployment):
-        return wanted
+        return desired
     rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
-    room = wanted + scaled(rolling.get("maxSurge"), wanted, up=True) - total
-    return current if room <= 0 else current + min(room, wanted - current)
+    room = desired + scaled(rolling.get("maxSurge"), desired, up=True) - total
+    return current if room <= 0 else current + min(room, desired - current)
 
 
 def shrink_old(deployment: Object, newest: Object, olds: list[Object]) -> dict[str, int]:
-    """New sizes of old ReplicaSets, by name, as far as availability allows; unhealthy pods go first."""
+    """Return the new sizes of old ReplicaSets by name, within availability limits; unhealthy pods go first."""
     sizes = {old["metadata"]["name"]: replicas(old) for old in olds}
     floor = replicas(deployment) - max_unavailable(deployment)
     total = sum(sizes.values()) + replicas(newest)
@@ -93,9 +98,9 @@ def _drop_unhealthy(olds: list[Object], sizes: dict[str, int], budget: int) -> N
 
 
 def proportional(deployment: Object, active: list[Object]) -> dict[str, int]:
-    """Sizes by name when a Deployment is scaled in the middle of a rollout: each ReplicaSet gets its share."""
-    wanted = replicas(deployment)
-    allowed = wanted + max_surge(deployment) if wanted else 0
+    """Return the sizes by name when a Deployment is scaled during a rollout: each ReplicaSet gets its share."""
+    desired = replicas(deployment)
+    allowed = desired + max_surge(deployment) if desired else 0
     to_add = allowed - sum(replicas(rs) for rs in active)
     # Ties: growing prefers the newer set, shrinking takes from the older one.
     ordered = sorted(active, key=age_key, reverse=to_add > 0)
@@ -122,25 +127,27 @@ def _share(deployment: Object, rs: Object, to_add: int, added: int) -> int:
 
 
 def _fraction(deployment: Object, rs: Object, size: int) -> int:
-    wanted = replicas(deployment)
-    if wanted == 0:
+    desired = replicas(deployment)
+    if desired == 0:
         return -size
     before = annotated(rs, MAXIMUM) or int((deployment.get("status") or {}).get("replicas") or 0)
     if not before:
         return 0
-    return math.floor(size * (wanted + max_surge(deployment)) / before + 0.5) - size
+    return math.floor(size * (desired + max_surge(deployment)) / before + 0.5) - size
 
 
 def annotated(rs: Object, annotation: str) -> int | None:
+    """Return the number in an annotation, or None."""
     text = (rs["metadata"].get("annotations") or {}).get(annotation)
     return int(text) if text and text.isdigit() else None
 
 
 def is_saturated(deployment: Object, rs: Object) -> bool:
-    wanted = replicas(deployment)
-    return replicas(rs) == wanted and annotated(rs, DESIRED) == wanted and available(rs) == wanted
+    """Return whether a ReplicaSet alone provides all desired replicas."""
+    desired = replicas(deployment)
+    return replicas(rs) == desired and annotated(rs, DESIRED) == desired and available(rs) == desired
 
 
 def age_key(obj: Object) -> tuple[str, str]:
-    """Sort key: oldest first, names break ties."""
+    """Return a sort key: oldest first, then by name."""
     return obj["metadata"].get("creationTimestamp") or "", obj["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""The StatefulSet controller: pods with a name, a place in line and storage of their own."""
+"""The plan of a StatefulSet: pods with stable names, an order, and their own storage."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _ORDINAL = re.compile(r"^(.*)-([0-9]+)$")
 
 
 def parent_and_ordinal(pod: Object) -> tuple[str, int]:
-    """Split `web-3` into ("web", 3); a name of another form gives ordinal -1."""
-    found = _ORDINAL.match(pod["metadata"]["name"])
-    return (found.group(1), int(found.group(2))) if found else ("", -1)
+    """Split a pod's name: `web-3` into ("web", 3). A name of another form has ordinal -1."""
+    match = _ORDINAL.match(pod["metadata"]["name"])
+    return (match.group(1), int(match.group(2))) if match else ("", -1)
 
 
 def plan(
     owner: Object, pods: list[Object], history: list[Object], claims: dict[str, Object], now: datetime
 ) -> WritePlan:
-    """One step of a StatefulSet.
+    """Plan the next step of a StatefulSet.
 
-    :param claims: PersistentVolumeClaims of its namespace by name.
+    `claims` holds the PersistentVolumeClaims of its namespace by name.
     """
     return _Sync(owner, pods, history, claims, now).run()
 
@@ -70,10 +70,10 @@ class _Sync:
         current = self.history.named((owner.get("status") or {}).get("currentRevision") or "")
         self.current = current or self.history.latest
         by_ordinal = {parent_and_ordinal(pod)[1]: pod for pod in pods}
-        wanted = range(self.start, self.start + self.count)
-        self.replicas: dict[int, Object | None] = {ordinal: by_ordinal.get(ordinal) for ordinal in wanted}
+        ordinals = range(self.start, self.start + self.count)
+        self.replicas: dict[int, Object | None] = {ordinal: by_ordinal.get(ordinal) for ordinal in ordinals}
         self.condemned = [
-            by_ordinal[o] for o in sorted(by_ordinal, reverse=True) if o >= 0 and o not in wanted
+            by_ordinal[o] for o in sorted(by_ordinal, reverse=True) if o >= 0 and o not in ordinals
         ]
         self.pods = pods
 
@@ -91,19 +91,19 @@ class _Sync:
     # -- pods ---------------------------------------------------------------------------------------------
 
     def _fill(self) -> bool:
-        """Create what is missing; false while the line has to wait."""
+        """Create missing pods. Returns False while the next ordinal must wait."""
         for ordinal, pod in self.replicas.items():
             if pod is None:
                 self._create(ordinal)
-                held_up = True
+                blocked = True
             elif is_finished(pod):
                 if not is_deleting(pod):
                     self._delete(pod)
-                held_up = True
+                blocked = True
             else:
-                held_up = is_deleting(pod) or not self._is_available(pod)
+                blocked = is_deleting(pod) or not self._is_available(pod)
                 self._repair(pod, ordinal)
-            if held_up and self.in_order:
+            if blocked and self.in_order:
                 return False
         return True
 
@@ -124,13 +124,13 @@ class _Sync:
         return True
 
     def _first_unhealthy(self) -> Object | None:
-        line = [*self.replicas.values(), *reversed(self.condemned)]
+        ordered = [*self.replicas.values(), *reversed(self.condemned)]
         return next(
-            (p for p in line if p is not None and (is_deleting(p) or not self._is_available(p))), None
+            (p for p in ordered if p is not None and (is_deleting(p) or not self._is_available(p))), None
         )
 
     def _update(self) -> None:
-        """Delete pods of an old revision, highest ordinal first, as many as may be unavailable."""
+        """Delete pods of an old revision, highest ordinal first, up to the number that may be unavailable."""
         rolling = (self.spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
         partition = rolling.get("partition") or 0
         allowed = max(1, scaled(rolling.get("maxUnavailable", 1), self.count, up=False))
@@ -236,7 +236,7 @@ class _Sync:
         return {when: policy.get(when, "Retain") for when in ("whenDeleted", "whenScaled")}
 
     def _retain_claims(self, pod: Object) -> None:
-        """Own the claims, or let go of them, as the retention policy asks."""
+        """Set or remove the owner of the claims, as the retention policy specifies."""
         ordinal = parent_and_ordinal(pod)[1]
         policy, scaled_down = self._policy(), ordinal not in self.replicas
         by_pod = policy["whenScaled"] == "Delete" and scaled_down
@@ -246,8 +246,8 @@ class _Sync:
             if claim is None:
                 continue
             before = claim["metadata"].get("ownerReferences") or []
-            ours = {self.owner["metadata"]["uid"], pod["metadata"]["uid"]}
-            after = [r for r in before if r["uid"] not in ours]
+            own = {self.owner["metadata"]["uid"], pod["metadata"]["uid"]}
+            after = [r for r in before if r["uid"] not in own]
             if by_pod:
                 after.append(controller_reference(POD, pod))
             elif by_set:
@@ -259,7 +259,7 @@ class _Sync:
     # -- status -------------------------------------------------------------------------------------------
 
     def _write_status(self) -> None:
-        # Real pods only: what this step plans to create is counted when it exists.
+        # Existing pods only: a pod planned in this step is counted once it exists.
         live = [pod for pod in self.pods if not is_deleting(pod)]
         current, latest = self.current["metadata"]["name"], self.history.latest["metadata"]["name"]
         before = self.owner.get("status") or {}

@@ -1,4 +1,4 @@
-"""Pod templates: their hash, their comparison, and the pods made from them."""
+"""Pod templates: hashes, comparison, and the pods created from them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kapsa.devcluster.embedded.controllers.machinery.ownership import controller
 
 HASH_LABEL = "pod-template-hash"
 
-# Kubernetes' alphabet for generated names: no vowels, so no words by accident, and no look-alikes.
+# Kubernetes' alphabet for generated names: without vowels, to avoid words, and without look-alikes.
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 def safe_hash(value: Any, collisions: int | None = None) -> str:
-    """A short name-safe hash of any JSON value; a collision count gives another one."""
+    """Return a short hash of a JSON value that is safe in names. Another collision count gives another hash."""
     data = _encoder.encode(value)
     if collisions is not None:
         data += collisions.to_bytes(8, "little")
@@ -28,6 +28,7 @@ def safe_hash(value: Any, collisions: int | None = None) -> str:
 
 
 def without_hash(template: Object) -> Object:
+    """Return the template without its hash label."""
     labels = (template.get("metadata") or {}).get("labels") or {}
     if HASH_LABEL not in labels:
         return template
@@ -39,7 +40,7 @@ def without_hash(template: Object) -> Object:
 
 
 def same_template(one: Object, other: Object) -> bool:
-    """Equal but for the hash label and for fields that mean the same when they are empty."""
+    """Return whether templates are equal, ignoring the hash label and empty fields of metadata."""
     return _plain(without_hash(one)) == _plain(without_hash(other))
 
 
@@ -49,7 +50,7 @@ def _plain(template: Object) -> Object:
 
 
 def pod_from(template: Object, kind: Kind, owner: Object, *, finalizers: tuple[str, ...] = ()) -> Object:
-    """A pod of this template under this owner, its name left to the server."""
+    """Return a pod from a template, controlled by the owner. The server generates its name."""
     source = template.get("metadata") or {}
     metadata: dict[str, Any] = {
         "generateName": owner["metadata"]["name"] + "-",
@@ -59,9 +60,9 @@ def pod_from(template: Object, kind: Kind, owner: Object, *, finalizers: tuple[s
     for field in ("labels", "annotations"):
         if source.get(field):
             metadata[field] = dict(source[field])
-    wanted = [*(source.get("finalizers") or ()), *finalizers]
-    if wanted:
-        metadata["finalizers"] = wanted
+    combined = [*(source.get("finalizers") or ()), *finalizers]
+    if combined:
+        metadata["finalizers"] = combined
     return {
         "apiVersion": "v1",
         "kind": "Pod",
