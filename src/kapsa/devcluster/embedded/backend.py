@@ -13,9 +13,9 @@ from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
 from kapsa.devcluster.embedded.storage.store import Collection, ObjectStore, StoreChange
-from kapsa.devcluster.embedded.strategies.builtin.addresses import Addresses
 from kapsa.devcluster.embedded.strategies.catalog import strategy_for
-from kapsa.devcluster.embedded.strategies.strategy import Strategy
+from kapsa.devcluster.embedded.strategies.generic.addresses import Addresses
+from kapsa.devcluster.embedded.strategies.generic.strategy import Strategy
 from kapsa.devcluster.wire.exchange import Reply, RequestUser
 
 if TYPE_CHECKING:

@@ -1,9 +1,11 @@
-"""Strategies: the peculiarities of each built-in kind on its way to storage.
+"""Strategies: the peculiarities of each kind on its way to storage.
 
-A strategy holds the defaults that OpenAPI does not carry, the initial status, the addresses to allocate, the fields
-that must not change, and the rules of kube-apiserver's hand-written validation, in its words. The rooms, lowest first:
+A strategy holds the defaults that OpenAPI does not carry, the initial status, the addresses to allocate, the
+fields that must not change, and the rules of kube-apiserver's hand-written validation, in its words. The rooms,
+lowest first:
 
-    builtin     the strategy that all built-in kinds share, and the rules that many of them use
+    generic     the strategies that others extend, and the rules that many of them use
+    custom      CustomResourceDefinitions and custom resources
     pods        pods and pod templates
     workloads   the kinds that run pods: apps, batch, autoscaling
     network     Services, endpoints, Ingresses and NetworkPolicies

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.strategies.builtin.addresses import Addresses
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy
 from kapsa.devcluster.embedded.strategies.cluster.configuration import ConfigMapStrategy, SecretStrategy
 from kapsa.devcluster.embedded.strategies.cluster.coordination import LeaseStrategy, PriorityClassStrategy
 from kapsa.devcluster.embedded.strategies.cluster.events import EventStrategy
@@ -16,6 +14,9 @@ from kapsa.devcluster.embedded.strategies.cluster.storage import (
     StorageClassStrategy,
 )
 from kapsa.devcluster.embedded.strategies.custom.strategy import CustomResourceStrategy, DefinitionStrategy
+from kapsa.devcluster.embedded.strategies.generic.addresses import Addresses
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy
+from kapsa.devcluster.embedded.strategies.generic.strategy import Strategy
 from kapsa.devcluster.embedded.strategies.network.endpoints import EndpointSliceStrategy, EndpointsStrategy
 from kapsa.devcluster.embedded.strategies.network.networking import (
     IngressClassStrategy,
@@ -28,7 +29,6 @@ from kapsa.devcluster.embedded.strategies.policy.disruptions import PodDisruptio
 from kapsa.devcluster.embedded.strategies.policy.limits import LimitRangeStrategy, ResourceQuotaStrategy
 from kapsa.devcluster.embedded.strategies.policy.rbac import RoleBindingStrategy, RoleStrategy
 from kapsa.devcluster.embedded.strategies.policy.webhooks import WebhookConfigurationStrategy
-from kapsa.devcluster.embedded.strategies.strategy import Strategy
 from kapsa.devcluster.embedded.strategies.workloads.apps import (
     ControllerRevisionStrategy,
     DaemonSetStrategy,

@@ -7,7 +7,7 @@ import binascii
 import json
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid, required, too_long
 
 _KEY = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.strategies.builtin import rules
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic import rules
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid
 
 

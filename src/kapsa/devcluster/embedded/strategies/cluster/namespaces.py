@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 
 FINALIZER = "kubernetes"
 NAME_LABEL = "kubernetes.io/metadata.name"

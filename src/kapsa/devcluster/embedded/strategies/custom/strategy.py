@@ -7,7 +7,7 @@ from typing import Any
 from kapsa.devcluster.embedded.kinds.names import label_key
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.strategies.custom.definition_names import CLEANUP, set_condition
-from kapsa.devcluster.embedded.strategies.strategy import Strategy
+from kapsa.devcluster.embedded.strategies.generic.strategy import Strategy
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.schemas import field_errors
 from kapsa.schemas.field_errors import FieldError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.kinds import names
-from kapsa.devcluster.embedded.strategies.builtin import rules
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic import rules
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid, not_supported, required
 
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")

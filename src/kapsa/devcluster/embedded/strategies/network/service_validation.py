@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin import rules
+from kapsa.devcluster.embedded.strategies.generic import rules
 from kapsa.schemas.field_errors import (
     FieldError,
     duplicate,

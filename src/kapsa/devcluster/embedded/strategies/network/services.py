@@ -5,8 +5,8 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.addresses import AddressError
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.addresses import AddressError
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.network.service_validation import validate_service
 from kapsa.devcluster.wire.status_errors import StatusError, internal
 from kapsa.devcluster.wire.status_errors import invalid as invalid_object

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.pods import validation as pod_validation
 from kapsa.devcluster.embedded.strategies.pods.defaults import containers, default_pod, default_pod_spec
 from kapsa.devcluster.embedded.strategies.pods.warnings import name_warnings, pod_spec_warnings

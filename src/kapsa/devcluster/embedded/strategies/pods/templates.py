@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.pods.defaults import default_pod_spec
 from kapsa.devcluster.embedded.strategies.pods.warnings import name_warnings, pod_spec_warnings
 

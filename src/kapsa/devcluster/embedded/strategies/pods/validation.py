@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from kapsa.devcluster.embedded.kinds import names
-from kapsa.devcluster.embedded.strategies.builtin import rules
+from kapsa.devcluster.embedded.strategies.generic import rules
 from kapsa.devcluster.embedded.strategies.pods.volumes import validate_mounts, validate_volumes
 from kapsa.schemas.field_errors import (
     FieldError,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kapsa.devcluster.embedded.kinds import names
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, invalid
 from kapsa.schemas.quantities import canonical, parse
 

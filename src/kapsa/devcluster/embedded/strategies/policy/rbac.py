@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.strategies.builtin.rules import printed
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.rules import printed
 from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required
 
 _GROUP = "rbac.authorization.k8s.io"

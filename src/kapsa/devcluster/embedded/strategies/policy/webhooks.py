@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, duplicate, invalid, not_supported, required
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")

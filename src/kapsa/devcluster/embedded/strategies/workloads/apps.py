@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.rules import non_negative
-from kapsa.devcluster.embedded.strategies.builtin.strategy import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.rules import non_negative
 from kapsa.devcluster.embedded.strategies.pods.templates import PodTemplateStrategy, default_template
 from kapsa.devcluster.embedded.strategies.workloads import apps_validation as rules
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid, required

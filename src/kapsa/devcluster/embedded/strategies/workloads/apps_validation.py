@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kapsa.devcluster.embedded.kinds.labels import matches, matches_map
-from kapsa.devcluster.embedded.strategies.builtin import rules
+from kapsa.devcluster.embedded.strategies.generic import rules
 from kapsa.devcluster.embedded.strategies.pods.validation import validate_template
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid, not_supported, required
 

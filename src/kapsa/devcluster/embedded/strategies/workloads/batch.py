@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.strategies.builtin.strategy import Object
+from kapsa.devcluster.embedded.strategies.generic.builtin import Object
 from kapsa.devcluster.embedded.strategies.pods.templates import PodTemplateStrategy, default_template
 from kapsa.devcluster.embedded.strategies.workloads import batch_validation as rules
 from kapsa.schemas.field_errors import FieldError, invalid

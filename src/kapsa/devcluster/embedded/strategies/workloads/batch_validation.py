@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.kinds.labels import matches
-from kapsa.devcluster.embedded.strategies.builtin import rules
+from kapsa.devcluster.embedded.strategies.generic import rules
 from kapsa.devcluster.embedded.strategies.pods.validation import validate_template
 from kapsa.devcluster.embedded.strategies.workloads.schedule import parse
 from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.strategies.builtin.addresses import Addresses
-from kapsa.devcluster.embedded.strategies.strategy import Strategy
+from kapsa.devcluster.embedded.strategies.generic.addresses import Addresses
+from kapsa.devcluster.embedded.strategies.generic.strategy import Strategy
 from kapsa.schemas.field_errors import FieldError
 
 __all__ = ["BuiltInStrategy", "Object"]

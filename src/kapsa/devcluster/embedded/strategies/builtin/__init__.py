@@ -1,1 +1,0 @@
-"""The strategy that all built-in kinds share, and the rules that many of them use."""

@@ -1,0 +1,1 @@
+"""The strategies that others extend, and the rules that many of them use."""
