@@ -1,4 +1,4 @@
-"""Validation of a CRD's schema beyond structurality: extensions, list keys, defaults, CEL rules."""
+"""Validation of a CRD's schema: structurality, then extensions, list keys, defaults and CEL rules."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ _AT_ROOT_WITH_STATUS = {
 }
 
 
-class _Place(msgspec.Struct, frozen=True):
-    """What the surroundings of a node forbid in it."""
+class _Surroundings(msgspec.Struct, frozen=True):
+    """The constraints on a node that follow from its position in the schema."""
 
     no_defaults: str | None = None
-    """Why defaults are forbidden here, if they are."""
+    """The reason why defaults are forbidden here; None if they are allowed."""
     inside_metadata: bool = False
     uncorrelatable: str = ""
-    """Path of the outermost list or map below which an old value cannot be found again."""
+    """Path of the outermost list or map in which new values cannot be matched to old ones."""
     with_rules: bool = True
-    """False below a logical junctor, where CEL rules have no place."""
+    """False below a logical junctor, where CEL rules are forbidden."""
 
-    def below_uncorrelatable(self, path: str) -> _Place:
+    def below_uncorrelatable(self, path: str) -> _Surroundings:
         return self if self.uncorrelatable else msgspec.structs.replace(self, uncorrelatable=path)
 
 
 def validate_schema(schema: Raw, path: str, *, status_enabled: bool) -> list[FieldError]:
-    """Everything wrong with one version's `openAPIV3Schema`."""
+    """Return all errors in the `openAPIV3Schema` of one version."""
     errors: list[FieldError] = []
     if status_enabled:
         errors += _root_with_status(schema, path)
@@ -74,39 +74,39 @@ def validate_schema(schema: Raw, path: str, *, status_enabled: bool) -> list[Fie
         errors.append(field_errors.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     structural = validate_structural(schema, path)
     errors += structural or _defaults(schema, path, root=True)
-    found = _Walk()
-    found.node(schema, path, _Place(), root=True)
-    if errors or found.errors or not found.rules:
-        return [*errors, *found.errors]
-    # Rules are compiled against the types of the schema, so it must be right first.
-    from kapsa.schemas.cel.rule_compilation import check_definitions
+    walk = _Walk()
+    walk.node(schema, path, _Surroundings(), root=True)
+    if errors or walk.errors or not walk.rules:
+        return [*errors, *walk.errors]
+    # Rules are compiled against the types of the schema, so it must be valid first.
+    from kapsa.schemas.cel.rule_compilation import validate_rules
 
-    return check_definitions(found.rules, schema)
+    return validate_rules(walk.rules, schema)
 
 
 def unrecognized_formats(schema: Any) -> list[str]:
-    """Formats the server will ignore; it warns about them."""
-    found: list[str] = []
+    """Return the formats in a schema that validation ignores; kube-apiserver warns about them."""
+    unrecognized: list[str] = []
     if not isinstance(schema, dict):
-        return found
+        return unrecognized
     format_, type_ = schema.get("format"), schema.get("type") or ""
     if format_:
-        known = {
-            "": lambda: string_formats.is_known(format_),
-            "string": lambda: string_formats.is_known(format_),
+        is_recognized = {
+            "": lambda: string_formats.is_checked(format_),
+            "string": lambda: string_formats.is_checked(format_),
             "integer": lambda: format_ in ("int32", "int64"),
             "number": lambda: format_ in ("float", "double"),
         }.get(type_)
-        if known is None or not known():
-            found.append(format_)
+        if is_recognized is None or not is_recognized():
+            unrecognized.append(format_)
     for key in ("items", "not", "additionalProperties"):
-        found += unrecognized_formats(schema.get(key))
+        unrecognized += unrecognized_formats(schema.get(key))
     for key in ("allOf", "anyOf", "oneOf"):
         for branch in schema.get(key) or ():
-            found += unrecognized_formats(branch)
+            unrecognized += unrecognized_formats(branch)
     for child in (schema.get("properties") or {}).values():
-        found += unrecognized_formats(child)
-    return found
+        unrecognized += unrecognized_formats(child)
+    return unrecognized
 
 
 def _root_with_status(schema: Raw, path: str) -> list[FieldError]:
@@ -128,53 +128,57 @@ def _root_with_status(schema: Raw, path: str) -> list[FieldError]:
 
 
 class _Walk:
-    """One pass over a schema that collects errors, and the rules to compile."""
+    """A pass over a schema that collects errors, and the rules to compile."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
         self.rules: list[tuple[Raw, str, str]] = []
-        """Nodes with rules: the node, its path, and the path of the list above it without identities."""
+        """Nodes with rules: the node, its path, and the path of the uncorrelatable list or map above it."""
 
-    def node(self, schema: Any, path: str, place: _Place, *, root: bool = False) -> None:
+    def node(self, schema: Any, path: str, surroundings: _Surroundings, *, root: bool = False) -> None:
         if not isinstance(schema, dict):
             return
         errors = self.errors
-        errors += _standard(schema, path, place)
+        errors += _standard(schema, path, surroundings)
         if schema.get("uniqueItems"):
             text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
             errors.append(field_errors.forbidden(f"{path}.uniqueItems", text))
-        self._additional(schema, path, place)
-        self._properties(schema, path, place, root=root)
-        below = msgspec.structs.replace(place, with_rules=False)
+        self._additional(schema, path, surroundings)
+        self._properties(schema, path, surroundings, root=root)
+        below = msgspec.structs.replace(surroundings, with_rules=False)
         self.node(schema.get("not"), f"{path}.not", below)
         for junctor in ("allOf", "oneOf", "anyOf"):
             for index, branch in enumerate(schema.get(junctor) or ()):
                 self.node(branch, f"{path}.{junctor}[{index}]", below)
         if schema.get("items"):
             keyed = schema.get("x-kubernetes-list-type") == "map"
-            self.node(schema["items"], f"{path}.items", place if keyed else place.below_uncorrelatable(path))
+            self.node(
+                schema["items"],
+                f"{path}.items",
+                surroundings if keyed else surroundings.below_uncorrelatable(path),
+            )
         errors += _map_and_list_types(schema, path)
         errors += _list_keys(schema, path)
         if schema.get("x-kubernetes-validations"):
             errors += _rule_texts(schema, path)
-            if place.with_rules:
-                self.rules.append((schema, path, place.uncorrelatable))
+            if surroundings.with_rules:
+                self.rules.append((schema, path, surroundings.uncorrelatable))
 
-    def _additional(self, schema: Raw, path: str, place: _Place) -> None:
+    def _additional(self, schema: Raw, path: str, surroundings: _Surroundings) -> None:
         additional = schema.get("additionalProperties")
         if additional is None:
             return
         if schema.get("properties") and additional is not True:
             text = "additionalProperties and properties are mutual exclusive"
             self.errors.append(field_errors.forbidden(f"{path}.additionalProperties", text))
-        if place.inside_metadata:
+        if surroundings.inside_metadata:
             reason = "inside additionalProperties applying to object metadata"
-            place = msgspec.structs.replace(place, no_defaults=reason)
-        self.node(additional, f"{path}.additionalProperties", place)
+            surroundings = msgspec.structs.replace(surroundings, no_defaults=reason)
+        self.node(additional, f"{path}.additionalProperties", surroundings)
 
-    def _properties(self, schema: Raw, path: str, place: _Place, *, root: bool) -> None:
+    def _properties(self, schema: Raw, path: str, surroundings: _Surroundings, *, root: bool) -> None:
         for name, child in (schema.get("properties") or {}).items():
-            inner = place
+            inner = surroundings
             if (root or schema.get("x-kubernetes-embedded-resource")) and name in _META:
                 inner = msgspec.structs.replace(inner, inside_metadata=True)
                 if root:
@@ -182,13 +186,15 @@ class _Walk:
             self.node(child, f"{path}.properties[{name}]", inner)
 
 
-def _standard(schema: Raw, path: str, place: _Place) -> list[FieldError]:
+def _standard(schema: Raw, path: str, surroundings: _Surroundings) -> list[FieldError]:
     errors: list[FieldError] = []
     type_ = schema.get("type")
     if type_ and type_ not in _TYPES:
         errors.append(field_errors.not_supported(f"{path}.type", type_, _TYPES))
-    if schema.get("default") is not None and place.no_defaults is not None:
-        errors.append(field_errors.forbidden(f"{path}.default", f"must not be set {place.no_defaults}"))
+    if schema.get("default") is not None and surroundings.no_defaults is not None:
+        errors.append(
+            field_errors.forbidden(f"{path}.default", f"must not be set {surroundings.no_defaults}")
+        )
     errors += [
         field_errors.forbidden(f"{path}.{name}", f"{name} is not supported")
         for name in _NOT_SUPPORTED
@@ -200,14 +206,14 @@ def _standard(schema: Raw, path: str, place: _Place) -> list[FieldError]:
     if isinstance(schema.get("items"), list):
         text = "items must be a schema object and not an array"
         errors.append(field_errors.forbidden(f"{path}.items", text))
-    if place.inside_metadata and schema.get("x-kubernetes-embedded-resource"):
+    if surroundings.inside_metadata and schema.get("x-kubernetes-embedded-resource"):
         where = f"{path}.x-kubernetes-embedded-resource"
         errors.append(field_errors.forbidden(where, "must not be used inside of resource meta"))
     return errors
 
 
-def _wrong_type(schema: Raw, path: str, wanted: str, because: str) -> list[FieldError]:
-    text = f"must be {wanted} if {because} is specified"
+def _wrong_type(schema: Raw, path: str, expected: str, extension: str) -> list[FieldError]:
+    text = f"must be {expected} if {extension} is specified"
     if not schema.get("type"):
         return [field_errors.required(f"{path}.type", text)]
     return [field_errors.invalid(f"{path}.type", schema["type"], text)]
@@ -354,7 +360,7 @@ _PATH_PART = re.compile(r"\.([A-Za-z_][A-Za-z0-9_-]*)|\['([^']+)'\]")
 
 
 def find_field(schema: Raw, field_path: str) -> Raw | None:
-    """The node a CEL field path (`.spec.foo`, `.map['key']`) leads to; None when it leads nowhere."""
+    """Return the node at a CEL field path (`.spec.foo`, `.map['key']`), None if the path does not exist."""
     at = 0
     while at < len(field_path):
         part = _PATH_PART.match(field_path, at)
@@ -371,7 +377,7 @@ def find_field(schema: Raw, field_path: str) -> Raw | None:
 
 
 def _defaults(schema: Raw, path: str, *, root: bool = False) -> list[FieldError]:
-    """Defaults must be pruned and valid against their own schema."""
+    """Check that defaults have no unknown fields and are valid against their own schema."""
     errors: list[FieldError] = []
     default = schema.get("default")
     if default is not None and not root:

@@ -1,4 +1,4 @@
-"""How the real server prints parts of a CRD in its messages: its internal Go structs, field by field."""
+"""Parts of a CRD as kube-apiserver prints them in its messages: its internal Go structs, field by field."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _SCHEMA_FIELDS = (
 
 
 def schema_struct(schema: Raw) -> GoStruct:
-    """A JSONSchemaProps."""
+    """Return a schema as a `JSONSchemaProps`."""
     shown = GoStruct({name: schema.get(key, zero) for name, key, zero in _SCHEMA_FIELDS})
     for name in ("AllOf", "OneOf", "AnyOf"):
         if shown[name] is not None:
@@ -80,7 +80,7 @@ def schema_struct(schema: Raw) -> GoStruct:
 
 
 def rule_struct(rule: Raw) -> GoStruct:
-    """A ValidationRule."""
+    """Return a rule as a `ValidationRule`."""
     return GoStruct(
         Rule=rule.get("rule", ""),
         Message=rule.get("message", ""),
@@ -92,7 +92,7 @@ def rule_struct(rule: Raw) -> GoStruct:
 
 
 def version_struct(version: Raw) -> GoStruct:
-    """A CustomResourceDefinitionVersion."""
+    """Return a version as a `CustomResourceDefinitionVersion`."""
     schema = version.get("schema")
     if schema is not None:
         inner = schema.get("openAPIV3Schema")

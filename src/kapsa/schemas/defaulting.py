@@ -1,4 +1,4 @@
-"""Defaulting: values that the schema gives to fields the object leaves out."""
+"""Defaulting: the schema's values for fields that an object leaves out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _has_defaults: WeakKeyDictionary[Schema, bool] = WeakKeyDictionary()
 
 
 def apply_defaults(schema: Schema | None, obj: dict[str, Any]) -> dict[str, Any]:
-    """Fill `obj`, in place, with the schema's defaults; returns `obj`.
+    """Fill `obj`, in place, with the schema's defaults and return it.
 
     A null where the schema is not nullable is dropped first, so that the default (if any) applies.
     """
@@ -52,11 +52,11 @@ def drop_nulls(schema: Schema, value: Any) -> None:
 
 
 def has_defaults(schema: Schema) -> bool:
-    """Whether any node below `schema` carries a default (recursive kinds included)."""
-    known = _has_defaults.get(schema)
-    if known is None:
-        _has_defaults[schema] = known = _search_defaults(schema, set())
-    return known
+    """Return whether any node below `schema` has a default; recursive kinds are allowed."""
+    cached = _has_defaults.get(schema)
+    if cached is None:
+        _has_defaults[schema] = cached = _search_defaults(schema, set())
+    return cached
 
 
 def _search_defaults(schema: Schema, seen: set[int]) -> bool:

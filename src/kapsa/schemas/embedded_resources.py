@@ -27,12 +27,12 @@ _has_embedded: WeakKeyDictionary[Schema, bool] = WeakKeyDictionary()
 
 
 def validate_embedded(schema: Schema, obj: dict[str, Any], path: str = "") -> list[FieldError]:
-    """What is wrong with the embedded resources in `obj`, which itself is found at `path`."""
-    known = _has_embedded.get(schema)
-    if known is None:
-        _has_embedded[schema] = known = any(node.embedded_resource for node in walk(schema))
+    """Validate the embedded resources in `obj`, whose own path is `path`."""
+    has_embedded = _has_embedded.get(schema)
+    if has_embedded is None:
+        _has_embedded[schema] = has_embedded = any(node.embedded_resource for node in walk(schema))
     errors: list[FieldError] = []
-    if known:
+    if has_embedded:
         _walk(schema, obj, path, errors)
     return errors
 

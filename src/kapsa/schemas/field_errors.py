@@ -1,4 +1,4 @@
-"""Field errors in the words of k8s.io/apimachinery: what `Status.details.causes` and messages carry."""
+"""Field errors in the words of k8s.io/apimachinery, as `Status.details.causes` and messages carry them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _TITLES = {
     TYPE_INVALID: "Invalid value",
 }
 OMITTED: Any = type("Omitted", (), {"__repr__": lambda self: "<omitted>"})()
-"""Stands for a value that is too large to show."""
+"""A placeholder for a value that is too large to show."""
 _WITHOUT_VALUE = frozenset({REQUIRED, FORBIDDEN, TOO_LONG, INTERNAL})
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One thing wrong with one field. `str()` gives the line the real server prints."""
+    """An error of one field. `str()` returns the line that kube-apiserver prints."""
 
     reason: str
     field: str
@@ -94,13 +94,13 @@ def too_many(field: str, actual: int, maximum: int) -> FieldError:
 
 
 def aggregate(errors: Sequence[FieldError]) -> str:
-    """The errors as one message: a single one bare, several in brackets, each text once."""
+    """Join errors into one message: a single one bare, several in brackets, each text once."""
     texts = list(dict.fromkeys(map(str, errors)))
     return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
 
 
 def render_value(value: Any) -> str:
-    """A bad value as the real server prints it: scalars plain, strings quoted, the rest as JSON."""
+    """Format an invalid value as kube-apiserver does: scalars plain, strings quoted, the rest as JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -1,8 +1,8 @@
-"""Go regular expressions (RE2 syntax) on Python's `re`: translated where the two differ.
+"""Go's regular expressions (RE2 syntax), translated to Python's `re`.
 
-Differences that matter: `$` is the end of the text, classes are ASCII, `\\z`, `\\Q..\\E`, POSIX and
-Unicode classes, flags in the middle, and what Go refuses (look-around, back-references, possessive
-repeats).
+The differences that matter: `$` is the end of the text, classes are ASCII, `\\z`, `\\Q..\\E`, POSIX and
+Unicode classes, flags in the middle of a pattern, and the syntax that Go rejects (look-around,
+back-references, possessive repeats).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Ranges = tuple[tuple[int, int], ...]
 
 
 def _ranges(text: str) -> _Ranges:
-    """`0-9A-Z_` as code point ranges."""
+    """Return the code point ranges of `0-9A-Z_`."""
     return tuple((ord(part[0]), ord(part[-1])) for part in re.findall(r".-.|.", text, re.DOTALL))
 
 
@@ -45,13 +45,13 @@ _MAX_REPEAT = 1000
 class GoRegexpError(ValueError):
     """A pattern that Go would not compile; the text is Go's own."""
 
-    def __init__(self, what: str, part: str) -> None:
-        super().__init__(f"error parsing regexp: {what}: `{part}`")
+    def __init__(self, reason: str, part: str) -> None:
+        super().__init__(f"error parsing regexp: {reason}: `{part}`")
 
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """The Python pattern that matches what Go's `regexp.Compile(pattern)` matches."""
+    """Return the Python pattern that matches the same texts as Go's `regexp.Compile(pattern)`."""
     translated = _Translator(pattern).translate()
     try:
         return re.compile(translated)
@@ -63,47 +63,47 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def search(pattern: str, text: str) -> bool:
-    """Go's `MatchString`: whether the pattern matches anywhere."""
+    """Return whether the pattern matches anywhere in the text, as Go's `MatchString` does."""
     return compile_pattern(pattern).search(text) is not None
 
 
 @lru_cache(maxsize=64)
 def _unicode_class(name: str) -> _Ranges:
-    """A Unicode general category; or a script, as far as the names of its characters tell it."""
+    """Return the ranges of a Unicode category, or of a script, recognized by the names of its characters."""
 
     def member(character: str) -> bool:
         if len(name) <= 2:
             return unicodedata.category(character).startswith(name)
         return name == "Any" or unicodedata.name(character, "").startswith(f"{name.upper()} ")
 
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for code in range(sys.maxunicode + 1):
         if member(chr(code)):
-            if found and found[-1][1] == code - 1:
-                found[-1] = (found[-1][0], code)
+            if ranges and ranges[-1][1] == code - 1:
+                ranges[-1] = (ranges[-1][0], code)
             else:
-                found.append((code, code))
-    return tuple(found)
+                ranges.append((code, code))
+    return tuple(ranges)
 
 
 def _complement(ranges: _Ranges) -> _Ranges:
-    found, start = [], 0
+    gaps, start = [], 0
     for low, high in sorted(ranges):
         if low > start:
-            found.append((start, low - 1))
+            gaps.append((start, low - 1))
         start = max(start, high + 1)
     if start <= sys.maxunicode:
-        found.append((start, sys.maxunicode))
-    return tuple(found)
+        gaps.append((start, sys.maxunicode))
+    return tuple(gaps)
 
 
 def _render(ranges: _Ranges) -> str:
-    """The ranges as the inside of a Python character class."""
+    """Return the ranges as the inside of a Python character class."""
     return "".join(f"\\U{low:08x}-\\U{high:08x}" if low != high else f"\\U{low:08x}" for low, high in ranges)
 
 
 class _Translator:
-    """One pass over a pattern; `at` is the position, `flags` those of the groups around it."""
+    """A pass over a pattern; `at` is the position, `flags` are those of the groups around it."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -141,7 +141,7 @@ class _Translator:
         elif character == "^":
             self._emit("(?:^)")
         elif character == "|":
-            # Flags set in the middle of a group hold in the later alternatives too.
+            # Flags set in the middle of a group apply to the later alternatives too.
             scoped = self.opened[-1]
             reopened = f"(?{self._python_flags()}:" * bool(scoped)
             self.out.append(")" * scoped)
@@ -174,19 +174,19 @@ class _Translator:
         self.opened.append(0)
         self._emit(text, repeatable=False, skip=skip)
 
-    def _flags(self, found: re.Match[str]) -> None:
-        on, off, end = found[1], found[2] or "", found[3]
+    def _flags(self, match: re.Match[str]) -> None:
+        on, off, end = match[1], match[2] or "", match[3]
         new = "".join(flag for flag in dict.fromkeys(self.flags[-1] + on) if flag not in off)
         python_on = "".join(flag for flag in "ims" if flag in on)
         python_off = "".join(flag for flag in "ims" if flag in off)
         group = f"(?{python_on}{'-' if python_off else ''}{python_off}:"
         if end == ":":
-            self._push(group, len(found[0]))
+            self._push(group, len(match[0]))
             self.flags[-1] = new
         else:
             self.flags[-1] = new
             self.opened[-1] += 1
-            self._emit(group, repeatable=False, skip=len(found[0]))
+            self._emit(group, repeatable=False, skip=len(match[0]))
 
     def _close(self) -> None:
         if len(self.flags) == 1:
@@ -195,21 +195,21 @@ class _Translator:
         self._emit(")" * (self.opened.pop() + 1))
 
     def _repeat(self, character: str) -> None:
-        found = re.match(r"[*+?]|\{(\d+)(?:(,)(\d*))?\}", self.pattern[self.at :])
-        if found is None:
+        match = re.match(r"[*+?]|\{(\d+)(?:(,)(\d*))?\}", self.pattern[self.at :])
+        if match is None:
             self._emit(r"\{")
             return
         if not self.repeatable:
-            raise GoRegexpError("missing argument to repetition operator", found[0])
-        counts = [int(count) for count in (found[1], found[3]) if count]
+            raise GoRegexpError("missing argument to repetition operator", match[0])
+        counts = [int(count) for count in (match[1], match[3]) if count]
         if any(count > _MAX_REPEAT for count in counts) or (len(counts) == 2 and counts[0] > counts[1]):
-            raise GoRegexpError("invalid repeat count", found[0])
-        lazy = self.pattern.startswith("?", self.at + len(found[0]))
-        after = re.match(r"[*+?]|\{\d+(?:,\d*)?\}", self.pattern[self.at + len(found[0]) + lazy :])
+            raise GoRegexpError("invalid repeat count", match[0])
+        lazy = self.pattern.startswith("?", self.at + len(match[0]))
+        after = re.match(r"[*+?]|\{\d+(?:,\d*)?\}", self.pattern[self.at + len(match[0]) + lazy :])
         if after is not None:
-            raise GoRegexpError("invalid nested repetition operator", found[0] + "?" * lazy + after[0])
+            raise GoRegexpError("invalid nested repetition operator", match[0] + "?" * lazy + after[0])
         greedy = lazy == ("U" in self.flags[-1])
-        self._emit(found[0] + ("" if greedy else "?"), repeatable=False, skip=len(found[0]) + lazy)
+        self._emit(match[0] + ("" if greedy else "?"), repeatable=False, skip=len(match[0]) + lazy)
 
     def _escape(self) -> None:
         rest = self.pattern[self.at :]
@@ -231,7 +231,7 @@ class _Translator:
             self._emit(f"[{text}]", skip=length)
 
     def _escape_in_class(self) -> tuple[str, int]:
-        """The escape at `at` as the inside of a Python class, and its length."""
+        """Return the escape at `at` as the inside of a Python class, and its length."""
         rest = self.pattern[self.at :]
         letter = rest[1:2]
         if not letter:
@@ -242,10 +242,10 @@ class _Translator:
             return _render(_complement(_PERL[letter.lower()])), 2
         if letter in "pP":
             return self._unicode(rest)
-        if found := re.match(r"\\x(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{2}))", rest):
-            return f"\\U{int(found[1] or found[2], 16):08x}", len(found[0])
-        if found := re.match(r"\\(0[0-7]{0,2}|[1-7][0-7]{1,2})", rest):
-            return f"\\U{int(found[1], 8):08x}", len(found[0])
+        if match := re.match(r"\\x(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{2}))", rest):
+            return f"\\U{int(match[1] or match[2], 16):08x}", len(match[0])
+        if match := re.match(r"\\(0[0-7]{0,2}|[1-7][0-7]{1,2})", rest):
+            return f"\\U{int(match[1], 8):08x}", len(match[0])
         if letter in "afnrtv":
             return f"\\{letter}", 2
         if letter.isascii() and not letter.isalnum():
@@ -253,14 +253,14 @@ class _Translator:
         raise GoRegexpError("invalid escape sequence", rest[:2])
 
     def _unicode(self, rest: str) -> tuple[str, int]:
-        found = re.match(r"\\([pP])(?:\{(\^?)(\w+)\}|(\w))", rest)
-        if found is None:
+        match = re.match(r"\\([pP])(?:\{(\^?)(\w+)\}|(\w))", rest)
+        if match is None:
             raise GoRegexpError("invalid character class range", rest[:2])
-        ranges = _unicode_class(found[3] or found[4])
+        ranges = _unicode_class(match[3] or match[4])
         if not ranges:
-            raise GoRegexpError("invalid character class range", found[0])
-        negated = (found[1] == "P") != bool(found[2])
-        return _render(_complement(ranges) if negated else ranges), len(found[0])
+            raise GoRegexpError("invalid character class range", match[0])
+        negated = (match[1] == "P") != bool(match[2])
+        return _render(_complement(ranges) if negated else ranges), len(match[0])
 
     def _class(self) -> None:
         start = self.at
@@ -280,15 +280,15 @@ class _Translator:
 
     def _class_part(self) -> str:
         rest = self.pattern[self.at :]
-        if found := re.match(r"\[:(\^?)(\w+):\]", rest):
-            if found[2] not in _POSIX:
-                raise GoRegexpError("invalid character class range", found[0])
-            self.at += len(found[0])
-            return _render(_complement(_POSIX[found[2]]) if found[1] else _POSIX[found[2]])
+        if match := re.match(r"\[:(\^?)(\w+):\]", rest):
+            if match[2] not in _POSIX:
+                raise GoRegexpError("invalid character class range", match[0])
+            self.at += len(match[0])
+            return _render(_complement(_POSIX[match[2]]) if match[1] else _POSIX[match[2]])
         if rest[0] == "\\":
             text, length = self._escape_in_class()
             self.at += length
             return text
         self.at += 1
-        # `[`, `&`, `~` and `|` may become set operators of a later Python; a `]` in front is itself.
+        # `[`, `&`, `~` and `|` may become set operators in a later Python; a leading `]` is a literal.
         return f"\\{rest[0]}" if rest[0] in "[]&~|" else rest[0]

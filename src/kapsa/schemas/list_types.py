@@ -1,4 +1,4 @@
-"""Lists as sets and maps: uniqueness of their entries, and which old entry a new one continues."""
+"""Lists of type set and map: uniqueness of their entries, and the old entry that belongs to a new one."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from kapsa.schemas.schema import Schema
 
 
 def validate_lists(schema: Schema, obj: dict[str, Any]) -> list[FieldError]:
-    """Duplicates in every list of type set or map."""
+    """Report the duplicates in each list of type set or map."""
     errors: list[FieldError] = []
     _walk(schema, obj, "", errors)
     return errors
 
 
 def correlate(schema: Schema, old: Any) -> Callable[[Any, Any], Any] | None:
-    """A lookup from a new entry to the old one with the same keys; None where entries have no identity."""
+    """Return a lookup from a new entry to the old one with the same keys, None if entries have no keys."""
     if schema.list_type != "map" or not isinstance(old, list):
         return None
-    known = {_key(schema, item): item for item in reversed(old) if isinstance(item, dict)}
+    by_key = {_key(schema, item): item for item in reversed(old) if isinstance(item, dict)}
 
     def find(item: Any, absent: Any) -> Any:
-        return known.get(_key(schema, item), absent) if isinstance(item, dict) else absent
+        return by_key.get(_key(schema, item), absent) if isinstance(item, dict) else absent
 
     return find
 
@@ -65,15 +65,15 @@ def _walk(schema: Schema, value: Any, path: str, errors: list[FieldError]) -> No
 
 
 def _second_appearances(values: list[Any]) -> list[int]:
-    """Indices where a value appears for the second time (not the third: the server names each once)."""
+    """Return the indexes where a value appears for the second time; further duplicates are not reported."""
     times: dict[bytes, int] = {}
-    found = []
+    indexes = []
     for index, value in enumerate(values):
         key = msgspec.json.encode(value, order="deterministic")
         times[key] = times.get(key, 0) + 1
         if times[key] == 2:
-            found.append(index)
-    return found
+            indexes.append(index)
+    return indexes
 
 
 def _check_set(value: list[Any], path: str, errors: list[FieldError]) -> None:

@@ -1,4 +1,4 @@
-"""Resource quantities (`100m`, `1Gi`): read, compared, and written in canonical form."""
+"""Resource quantities (`100m`, `1Gi`): their value and their canonical form."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinum
 
 
 def parse(text: str | int | float) -> Decimal:
-    """The value of a quantity.
+    """Return the value of a quantity.
 
-    :raises ValueError: in the words of the real server.
+    Raises ValueError, with kube-apiserver's message, for anything else.
     """
     number, suffix = _split(text)
     if suffix in _BINARY:
@@ -27,17 +27,17 @@ def parse(text: str | int | float) -> Decimal:
 
 
 def _split(text: str | int | float) -> tuple[Decimal, str]:
-    found = _FORM.match(str(text))
-    if found is None:
+    match = _FORM.match(str(text))
+    if match is None:
         raise ValueError(MESSAGE)
-    return Decimal(found.group(1)), found.group(2)
+    return Decimal(match.group(1)), match.group(2)
 
 
 def canonical(text: str | int | float) -> str:
-    """The form the server stores: the largest suffix of the same family without a fraction."""
+    """Return the form that is stored: with the largest suffix of the same family that leaves no fraction."""
     _, suffix = _split(text)
     value = parse(text)
-    # Finer than a nano cannot be kept: rounded away from zero, as the real server does.
+    # Nothing finer than a nano is stored: it is rounded away from zero, as kube-apiserver does.
     nanos = value.scaleb(9)
     if nanos != nanos.to_integral_value():
         value = (nanos.to_integral_value(rounding="ROUND_UP")).scaleb(-9)

@@ -1,4 +1,4 @@
-"""The schema node that validation, pruning, defaulting, apply and strategic merge all walk."""
+"""The schema node that validation, pruning, defaulting and merging all walk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class ValidationRule(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One entry of `x-kubernetes-validations`: a CEL expression over `self`."""
+    """An entry of `x-kubernetes-validations`: a CEL expression over `self`."""
 
     rule: str
     message: str = ""
@@ -20,10 +20,10 @@ class ValidationRule(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Schema(msgspec.Struct, frozen=True, kw_only=True, eq=False, weakref=True):
-    """What one value may be. Recursive kinds are cycles through `properties`, never copies."""
+    """The schema of one value. Recursive kinds are cycles through `properties`, never copies."""
 
     type: str = ""
-    """object, array, string, integer, number, boolean; "" when any type goes (or int-or-string)."""
+    """object, array, string, integer, number or boolean; "" for any type and for int-or-string."""
     properties: dict[str, Schema] = {}
     additional: Schema | None = None
     """Schema of the values of a map (`additionalProperties`)."""
@@ -41,7 +41,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, eq=False, weakref=True):
     """Comma-joined: merge, replace, retainKeys. Built-in kinds only."""
     patch_merge_key: str = ""
     name: str = ""
-    """Of a built-in definition, such as io.k8s.api.apps.v1.DeploymentSpec."""
+    """Name of a built-in definition, such as io.k8s.api.apps.v1.DeploymentSpec."""
 
     format: str = ""
     pattern: str = ""
@@ -67,28 +67,28 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, eq=False, weakref=True):
 
     @classmethod
     def from_crd(cls, open_api_v3_schema: Mapping[str, Any] | None) -> Schema:
-        """The schema of a custom resource: the CRD's own, completed with type and object metadata."""
+        """Return the schema of a custom resource: the CRD's own, completed with type and object metadata."""
         if not open_api_v3_schema:
             return cls(preserve_unknown=True, type="object", properties=dict(TYPE_AND_OBJECT_META))
         return _complete_resource(_parse(open_api_v3_schema))
 
     @classmethod
     def from_node(cls, raw: Mapping[str, Any]) -> Schema:
-        """The schema of one field, as written in a CRD."""
+        """Return the schema of one field, as written in a CRD."""
         return _parse(raw)
 
     @property
     def is_map(self) -> bool:
-        """Whether this is an object with free keys, not a struct with named fields."""
+        """True if this is an object with free keys, not a struct with named fields."""
         return self.additional is not None
 
     def child(self, name: str) -> Schema | None:
-        """Schema of the value under `name`, if the schema knows it."""
+        """Return the schema of the value under `name`, None if the field is not specified."""
         return self.properties.get(name, self.additional)
 
 
 def walk(schema: Schema) -> Iterator[Schema]:
-    """Every node reachable from `schema`, each once, cycles included."""
+    """Yield every node reachable from `schema`, each once, cycles included."""
     seen: set[int] = set()
     pending = [schema]
     while pending:
@@ -159,9 +159,9 @@ def _object_meta() -> Schema:
 
 
 OBJECT_META = _object_meta()
-"""metav1.ObjectMeta as the real server's OpenAPI describes it."""
+"""metav1.ObjectMeta as kube-apiserver's OpenAPI document describes it."""
 RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
-"""Any JSON in a built-in kind, though its definition says object."""
+"""A definition that stands for any JSON value, although its type is object."""
 TYPE_AND_OBJECT_META: Mapping[str, Schema] = {
     "apiVersion": Schema(type="string"),
     "kind": Schema(type="string"),

@@ -1,4 +1,4 @@
-"""String formats that kube-apiserver checks in custom resources; all other formats are ignored."""
+"""The string formats that kube-apiserver checks in custom resources; other formats are ignored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from email.utils import parseaddr
 
 _UUID = r"[0-9a-f]{8}-?[0-9a-f]{4}-?%s-?%s-?[0-9a-f]{12}"
 _ANY4, _VARIANT = "[0-9a-f]{4}", "[89ab][0-9a-f]{3}"
-_LETTER = r"[^\W_]"  # letters and digits of any script, as the real pattern's \p{L} with [0-9]
+_LETTER = r"[^\W_]"  # letters and digits of any script, as \p{L} with [0-9] in Go's pattern
 _LABEL = rf"{_LETTER}(?:(?:{_LETTER}|-){{0,61}}{_LETTER})?"
 _HOSTNAME = rf"(?:{_LETTER}(?:-?{_LETTER}{{0,62}})?|(?:{_LABEL}\.)+[^\W\d_]{{2,63}})"
 _DATE_TIME = r"(\d{4}-\d\d-\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)"
@@ -36,18 +36,18 @@ _MAC = (
 )
 
 
-def is_known(name: str) -> bool:
-    """Whether the server checks this string format at all."""
+def is_checked(name: str) -> bool:
+    """Return whether this string format is checked at all."""
     return name.replace("-", "") in _CHECKS
 
 
 def matches(name: str, text: str) -> bool:
-    """Whether `text` has the known format `name`."""
+    """Return whether `text` has the format `name`, which must be one that is checked."""
     return _CHECKS[name.replace("-", "")](text)
 
 
 def _full(pattern: str, flags: int = 0) -> Callable[[str], bool]:
-    # Compiled when first used, and kept by re: most servers never meet most formats.
+    # Compiled on first use and cached by re: most formats are never used.
     return lambda text: re.fullmatch(pattern, text, flags) is not None
 
 
@@ -62,7 +62,7 @@ def _is_hostname(text: str) -> bool:
 
 
 def _strip_leading_zeros(text: str) -> str:
-    """The server tolerates 010.0.0.1; Python's ipaddress does not."""
+    """Normalize 010.0.0.1, which kube-apiserver accepts and Python's ipaddress does not."""
     return ".".join(part.lstrip("0") or "0" if part.isdigit() else part for part in text.split("."))
 
 
@@ -90,7 +90,7 @@ def _is_cidr(text: str) -> bool:
 
 
 def _is_uri(text: str) -> bool:
-    """Go's url.ParseRequestURI: an absolute URI or an absolute path, no fragment rules."""
+    """Return whether Go's url.ParseRequestURI accepts `text`: an absolute URI or an absolute path."""
     if not text or any(ord(character) < 0x21 or character == "\x7f" for character in text):
         return False
     if not text.startswith("/") and re.match(_URI_SCHEME, text) is None:
@@ -117,10 +117,10 @@ def _is_date(text: str) -> bool:
 
 
 def _is_date_time(text: str) -> bool:
-    found = re.fullmatch(_DATE_TIME, text)
-    if found is None or not _is_date(found[1]):
+    parts = re.fullmatch(_DATE_TIME, text)
+    if parts is None or not _is_date(parts[1]):
         return False
-    return int(found[2]) <= 23 and int(found[3]) <= 59 and int(found[4]) <= 59
+    return int(parts[2]) <= 23 and int(parts[3]) <= 59 and int(parts[4]) <= 59
 
 
 def _is_duration(text: str) -> bool:

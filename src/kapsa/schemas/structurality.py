@@ -1,7 +1,7 @@
-"""Structural schemas: what a CRD's `openAPIV3Schema` must be for the server to prune and default by it.
+"""Structurality: the form of `openAPIV3Schema` that makes it possible to prune and default objects.
 
-The rules and their words follow apiextensions' ValidateStructural; they work on the schema as written (JSON),
-not on the parsed node, because most of them are about what must not be written.
+The constraints and their messages follow ValidateStructural of apiextensions-apiserver. They are checked on
+the JSON as written, not on the parsed node, because most of them forbid a key.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _METADATA_MAY_HAVE = frozenset({"type", "properties", "default"})
 
 
 def validate_structural(schema: Raw, path: str) -> list[FieldError]:
-    """Violations of structurality, in the order of their texts."""
+    """Return the violations of structurality, sorted by their text."""
     errors = [*_invariants(schema, "root", path), *_branch_completeness(schema, schema, path, path)]
     return sorted(errors, key=str)
 
@@ -158,7 +158,7 @@ def _value_validation(
 
 
 def _nested(schema: Raw, path: str, *, skip_any_of: bool = False) -> list[FieldError]:
-    """A branch under a logical junctor may restrict values, never describe structure."""
+    """Check a branch under a logical junctor, which may restrict values but not describe structure."""
     errors = _value_validation(schema, path, skip_any_of=skip_any_of)
     if isinstance(schema.get("items"), dict):
         errors += _nested(schema["items"], f"{path}.items")
@@ -199,7 +199,7 @@ def _branch_completeness(validation: Raw, structure: Raw, where: str, path: str)
 
 
 def _completeness(validation: Raw, structure: Raw | None, where: str, path: str) -> list[FieldError]:
-    """Every field a branch restricts must be described outside of the branches."""
+    """Check that each field a branch restricts is described outside of the branches."""
     if structure is None:
         return [field_errors.required(where, f"because it is defined in {path}")]
     errors = _branch_completeness(validation, structure, where, path)
@@ -207,7 +207,7 @@ def _completeness(validation: Raw, structure: Raw | None, where: str, path: str)
         errors += _completeness(
             validation["items"], structure.get("items"), f"{where}.items", f"{path}.items"
         )
-    known = structure.get("properties") or {}
+    described = structure.get("properties") or {}
     for name, child in (validation.get("properties") or {}).items():
-        errors += _completeness(child, known.get(name), _key(where, name), _key(path, name))
+        errors += _completeness(child, described.get(name), _key(where, name), _key(path, name))
     return errors

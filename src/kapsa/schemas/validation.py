@@ -1,8 +1,8 @@
 """Validation of an object against its schema, in the order and the words of kube-apiserver.
 
-The facts come from kube-openapi's validator and apiextensions' strategy: OpenAPI facets first, then
-embedded resources, then list uniqueness, then CEL rules. An update forgives what it did not change
-(ratcheting).
+It follows kube-openapi's validator and the strategy of apiextensions-apiserver: OpenAPI facets first, then
+embedded resources, then list uniqueness, then CEL rules. An update does not fail on values that it leaves
+unchanged (ratcheting).
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ def validate(
     before: Sequence[FieldError] = (),
     after: Sequence[FieldError] = (),
 ) -> list[FieldError]:
-    """Everything wrong with `obj`; `old` is the stored object of an update.
+    """Return all errors in `obj`; `old` is the stored object of an update.
 
-    Errors that are known `before` the facets are checked, and those found `after` them, take their places in the
-    list: each can keep rules from being checked.
+    The caller's own errors go `before` and `after` those of the facets. Any of them can keep the rules from
+    being checked.
     """
     if schema is None:
         return [*before, *after]
     previous = _ABSENT if old is None else old
-    found: _Errors = {}
-    _check(schema, obj, "", found, previous)
-    return _finish(schema, obj, old, [*before, *found.values(), *after])
+    errors: _Errors = {}
+    _check(schema, obj, "", errors, previous)
+    return _finish(schema, obj, old, [*before, *errors.values(), *after])
 
 
 def validate_status(
@@ -70,23 +70,23 @@ def validate_status(
     before: Sequence[FieldError] = (),
     after: Sequence[FieldError] = (),
 ) -> list[FieldError]:
-    """The checks of an update through the status subresource: facets of `status` only."""
+    """Return the errors of an update through the status subresource; only facets of `status` are checked."""
     if schema is None:
         return [*before, *after]
     errors: list[FieldError] = []
     status = schema.properties.get("status")
     if status is not None and "status" in obj:
-        found: _Errors = {}
-        _check(status, obj["status"], "", found, old.get("status"))
-        errors = [_under("status", error) for error in found.values()]
+        facets: _Errors = {}
+        _check(status, obj["status"], "", facets, old.get("status"))
+        errors = [_under("status", error) for error in facets.values()]
     return _finish(schema, obj, old, [*before, *errors, *after])
 
 
 def validate_at(schema: Schema, value: Any, path: str) -> list[FieldError]:
-    """The facets of one value that is found at `path` (a default inside a CRD)."""
-    found: _Errors = {}
-    _check(schema, value, "", found)
-    return [_under(path, error) for error in found.values()]
+    """Return the errors in the facets of one value at `path`, such as a default in a CRD."""
+    errors: _Errors = {}
+    _check(schema, value, "", errors)
+    return [_under(path, error) for error in errors.values()]
 
 
 def _finish(
@@ -107,11 +107,11 @@ def _finish(
 
 
 def has_rules(schema: Schema) -> bool:
-    """Whether any node carries CEL rules."""
-    known = _has_rules.get(schema)
-    if known is None:
-        _has_rules[schema] = known = any(node.rules for node in walk(schema))
-    return known
+    """Return whether any node has CEL rules."""
+    cached = _has_rules.get(schema)
+    if cached is None:
+        _has_rules[schema] = cached = any(node.rules for node in walk(schema))
+    return cached
 
 
 def _under(prefix: str, error: FieldError) -> FieldError:
@@ -122,7 +122,7 @@ def _under(prefix: str, error: FieldError) -> FieldError:
 
 
 def _kind_of(value: Any) -> tuple[str, str]:
-    """JSON type and Go's own format name of a decoded value."""
+    """Return the JSON type of a decoded value, and its format in kube-openapi."""
     if isinstance(value, str):
         return "string", ""
     if isinstance(value, bool):
@@ -134,52 +134,52 @@ def _kind_of(value: Any) -> tuple[str, str]:
     return ("array", "") if isinstance(value, list) else ("object", "")
 
 
-def _add(found: _Errors, reason: str, path: str, value: Any, text: str) -> None:
-    if text not in found:
+def _add(errors: _Errors, reason: str, path: str, value: Any, text: str) -> None:
+    if text not in errors:
         name = path[1:] if path.startswith(".") else path
-        found[text] = FieldError(reason, name or "<nil>", value, text)
+        errors[text] = FieldError(reason, name or "<nil>", value, text)
 
 
-def _type_error(found: _Errors, path: str, expected: str, actual: str) -> None:
+def _type_error(errors: _Errors, path: str, expected: str, actual: str) -> None:
     text = f"{path} in body must be of type {expected}: {go_format.quote(actual)}"
-    _add(found, field_errors.TYPE_INVALID, path, actual, text)
+    _add(errors, field_errors.TYPE_INVALID, path, actual, text)
 
 
-def _check(schema: Schema, value: Any, path: str, found: _Errors, old: Any = _ABSENT) -> int:
-    """Add what is wrong to `found`; returns how many checks ran, by which anyOf picks its best branch."""
+def _check(schema: Schema, value: Any, path: str, errors: _Errors, old: Any = _ABSENT) -> int:
+    """Add the errors in a value to `errors`. Return the number of checks, by which anyOf picks a branch."""
     if old is not _ABSENT and old is not None and value == old and type(value) is type(old):
         return 1
     if value is None:
         if (schema.type or schema.int_or_string) and not schema.nullable:
-            _type_error(found, path, schema.type or "integer,string", "null")
+            _type_error(errors, path, schema.type or "integer,string", "null")
         elif schema.enum is not None:
-            _check_enum(schema, value, path, found)
+            _check_enum(schema, value, path, errors)
         return 1
     matches = 2
     if schema.type or schema.format or schema.int_or_string:
-        matches += 1 + _check_type(schema, value, path, found)
+        matches += 1 + _check_type(schema, value, path, errors)
     matches += 1
     if schema.all_of or schema.any_of or schema.one_of or schema.not_ is not None:
-        matches += _check_branches(schema, value, path, found, old)
+        matches += _check_branches(schema, value, path, errors, old)
     if isinstance(value, str):
-        matches += _check_string(schema, value, path, found)
+        matches += _check_string(schema, value, path, errors)
     elif isinstance(value, dict):
-        matches += _check_object(schema, value, path, found, old)
+        matches += _check_object(schema, value, path, errors, old)
     elif isinstance(value, list):
-        matches += _check_list(schema, value, path, found, old)
+        matches += _check_list(schema, value, path, errors, old)
     elif not isinstance(value, bool):
-        # Whole numbers beyond 64 bits are floats to the real server.
-        _check_number(schema, value if -_INT64 <= value < _INT64 else float(value), path, found)
+        # kube-apiserver decodes integers beyond 64 bits as floats.
+        _check_number(schema, value if -_INT64 <= value < _INT64 else float(value), path, errors)
         matches += 2
     if schema.enum is not None:
-        _check_enum(schema, value, path, found)
+        _check_enum(schema, value, path, errors)
     return matches
 
 
 def _string_format(schema: Schema) -> str:
-    """The format if the server recognises it for this type, else ""."""
+    """Return the format if it is checked for this type, "" if not."""
     if schema.type in ("", "string"):
-        return schema.format if schema.format and string_formats.is_known(schema.format) else ""
+        return schema.format if schema.format and string_formats.is_checked(schema.format) else ""
     if schema.type == "integer":
         return schema.format if schema.format in ("int32", "int64") else ""
     if schema.type == "number":
@@ -191,7 +191,7 @@ def _is_whole(value: float) -> bool:
     return value.is_integer() and abs(value) < 1 << 53
 
 
-def _check_type(schema: Schema, value: Any, path: str, found: _Errors) -> int:
+def _check_type(schema: Schema, value: Any, path: str, errors: _Errors) -> int:
     actual, actual_format = _kind_of(value)
     types = ("integer", "string") if schema.int_or_string else ((schema.type,) if schema.type else ())
     format_ = "" if not schema.format else _string_format(schema)
@@ -199,59 +199,59 @@ def _check_type(schema: Schema, value: Any, path: str, found: _Errors) -> int:
     accepted = actual in types or whole or (actual == "integer" and "number" in types)
     textual = actual in ("string", "array")
     if format_ and not textual and not accepted and actual_format != format_:
-        _type_error(found, path, format_, actual_format)
+        _type_error(errors, path, format_, actual_format)
         return 0
     if format_ and textual and "number" not in types and "integer" not in types:
         return 1
     if types and not accepted:
-        _type_error(found, path, ",".join(types), actual)
+        _type_error(errors, path, ",".join(types), actual)
         return 0
     return 1
 
 
-def _check_string(schema: Schema, value: str, path: str, found: _Errors) -> int:
+def _check_string(schema: Schema, value: str, path: str, errors: _Errors) -> int:
     if schema.max_length is not None and len(value) > schema.max_length:
         text = f"{path} in body should be at most {schema.max_length} chars long"
-        found.setdefault(text, field_errors.too_long(path or "<nil>", schema.max_length))
+        errors.setdefault(text, field_errors.too_long(path or "<nil>", schema.max_length))
     elif schema.min_length is not None and len(value) < schema.min_length:
         text = f"{path} in body should be at least {schema.min_length} chars long"
-        _add(found, field_errors.INVALID, path, value, text)
+        _add(errors, field_errors.INVALID, path, value, text)
     elif schema.pattern and not go_regexp.search(schema.pattern, value):
-        _add(found, field_errors.INVALID, path, value, f"{path} in body should match '{schema.pattern}'")
-    if schema.format and schema.type in ("", "string") and string_formats.is_known(schema.format):
+        _add(errors, field_errors.INVALID, path, value, f"{path} in body should match '{schema.pattern}'")
+    if schema.format and schema.type in ("", "string") and string_formats.is_checked(schema.format):
         if not string_formats.matches(schema.format, value):
             text = f"{path} in body must be of type {schema.format}: {go_format.quote(value)}"
-            _add(found, field_errors.TYPE_INVALID, path, value, text)
+            _add(errors, field_errors.TYPE_INVALID, path, value, text)
         return 2
     return 1
 
 
-def _check_number(schema: Schema, value: float, path: str, found: _Errors) -> None:
+def _check_number(schema: Schema, value: float, path: str, errors: _Errors) -> None:
     limit = _INT_RANGES.get(schema.format, _INT64) if schema.type == "integer" else None
     if limit is not None and not (-limit <= value < limit and value == int(value)):
         name = f"with format {schema.format}" if schema.format in _INT_RANGES else "(default format)"
         text = f"Checked value must be of type integer {name} in {path}"
-        found.setdefault(text, field_errors.invalid("<nil>", "", text))
+        errors.setdefault(text, field_errors.invalid("<nil>", "", text))
     if schema.multiple_of is not None:
-        _check_multiple(schema.multiple_of, value, path, found)
+        _check_multiple(schema.multiple_of, value, path, errors)
     if schema.minimum is not None:
         exclusive = schema.exclusive_minimum
         if value < schema.minimum or (exclusive and value == schema.minimum):
             words = "greater than" if exclusive else "greater than or equal to"
-            _add_bound(found, path, value, words, schema.minimum)
+            _add_bound(errors, path, value, words, schema.minimum)
     if schema.maximum is not None:
         exclusive = schema.exclusive_maximum
         if value > schema.maximum or (exclusive and value == schema.maximum):
             words = "less than" if exclusive else "less than or equal to"
-            _add_bound(found, path, value, words, schema.maximum)
+            _add_bound(errors, path, value, words, schema.maximum)
 
 
-def _add_bound(found: _Errors, path: str, value: float, words: str, bound: float) -> None:
+def _add_bound(errors: _Errors, path: str, value: float, words: str, bound: float) -> None:
     shown = str(int(bound)) if isinstance(value, int) else go_format.format_float(float(bound))
-    _add(found, field_errors.INVALID, path, value, f"{path} in body should be {words} {shown}")
+    _add(errors, field_errors.INVALID, path, value, f"{path} in body should be {words} {shown}")
 
 
-def _check_multiple(factor: float, value: float, path: str, found: _Errors) -> None:
+def _check_multiple(factor: float, value: float, path: str, errors: _Errors) -> None:
     if isinstance(value, int) and float(factor).is_integer():
         whole = value % int(factor) == 0
     else:
@@ -259,7 +259,7 @@ def _check_multiple(factor: float, value: float, path: str, found: _Errors) -> N
         whole = abs(quotient - round(quotient)) < 1e-9 * max(1.0, abs(quotient))
     if not whole:
         shown = go_format.format_float(float(factor))
-        _add(found, field_errors.INVALID, path, value, f"{path} in body should be a multiple of {shown}")
+        _add(errors, field_errors.INVALID, path, value, f"{path} in body should be a multiple of {shown}")
 
 
 def _matches(value: Any, allowed: Any) -> bool:
@@ -271,43 +271,43 @@ def _matches(value: Any, allowed: Any) -> bool:
     return bool(value == allowed)
 
 
-def _check_enum(schema: Schema, value: Any, path: str, found: _Errors) -> None:
+def _check_enum(schema: Schema, value: Any, path: str, errors: _Errors) -> None:
     allowed = schema.enum or ()
     if any(_matches(value, item) for item in allowed):
         return
     names = [item if isinstance(item, str) else field_errors.render_value(item) for item in allowed]
     text = f"{path} in body should be one of [{' '.join(names)}]"
-    found.setdefault(text, field_errors.not_supported(path or "<nil>", value, names))
+    errors.setdefault(text, field_errors.not_supported(path or "<nil>", value, names))
 
 
-def _check_list(schema: Schema, value: list[Any], path: str, found: _Errors, old: Any) -> int:
+def _check_list(schema: Schema, value: list[Any], path: str, errors: _Errors, old: Any) -> int:
     matches = 2
     if schema.items is not None:
         before = correlate(schema, old) if old is not _ABSENT else None
         for index, item in enumerate(value):
             previous = _ABSENT if before is None else before(item, _ABSENT)
-            matches += _check(schema.items, item, f"{path}[{index}]", found, previous)
+            matches += _check(schema.items, item, f"{path}[{index}]", errors, previous)
     size = len(value)
     if schema.min_items is not None and size < schema.min_items:
         text = f"{path} in body should have at least {schema.min_items} items"
-        _add(found, field_errors.INVALID, path, size, text)
+        _add(errors, field_errors.INVALID, path, size, text)
     if schema.max_items is not None and size > schema.max_items:
         text = f"{path} in body should have at most {schema.max_items} items"
-        found.setdefault(text, field_errors.too_many(path or "<nil>", size, schema.max_items))
+        errors.setdefault(text, field_errors.too_many(path or "<nil>", size, schema.max_items))
     if schema.unique_items and any(item in value[:index] for index, item in enumerate(value)):
-        _add(found, field_errors.INVALID, path, "", f"{path} in body shouldn't contain duplicates")
+        _add(errors, field_errors.INVALID, path, "", f"{path} in body shouldn't contain duplicates")
     return matches
 
 
-def _check_object(schema: Schema, value: dict[str, Any], path: str, found: _Errors, old: Any) -> int:
+def _check_object(schema: Schema, value: dict[str, Any], path: str, errors: _Errors, old: Any) -> int:
     matches = 1
     size = len(value)
     if schema.min_properties is not None and size < schema.min_properties:
         text = f"{path} in body should have at least {schema.min_properties} properties"
-        _add(found, field_errors.INVALID, path, size, text)
+        _add(errors, field_errors.INVALID, path, size, text)
     if schema.max_properties is not None and size > schema.max_properties:
         text = f"{path} in body should have at most {schema.max_properties} properties"
-        found.setdefault(text, field_errors.too_many(path or "<nil>", size, schema.max_properties))
+        errors.setdefault(text, field_errors.too_many(path or "<nil>", size, schema.max_properties))
     before = old if isinstance(old, dict) else None
     properties, additional = schema.properties, schema.additional
     for key, item in value.items():
@@ -319,73 +319,73 @@ def _check_object(schema: Schema, value: dict[str, Any], path: str, found: _Erro
         else:
             continue
         previous = _ABSENT if before is None else before.get(key, _ABSENT)
-        matches += _check(child, item, name, found, previous)
+        matches += _check(child, item, name, errors, previous)
     for key in schema.required:
         if key not in value:
             name = f"{path}.{key}"
-            found.setdefault(f"{name} in body is required", field_errors.required(name.removeprefix(".")))
+            errors.setdefault(f"{name} in body is required", field_errors.required(name.removeprefix(".")))
     return matches
 
 
-def _check_branches(schema: Schema, value: Any, path: str, found: _Errors, old: Any) -> int:
+def _check_branches(schema: Schema, value: Any, path: str, errors: _Errors, old: Any) -> int:
     matches = 0
     shown = go_format.quote(path)
     if schema.any_of:
         valid, best, count = _try_branches(schema.any_of, value, path, old, stop_at_first=True)
         if not valid:
-            _add_plain(found, f"{shown} must validate at least one schema (anyOf)")
+            _add_plain(errors, f"{shown} must validate at least one schema (anyOf)")
         matches += count
-        _merge(found, best)
+        _merge(errors, best)
     if schema.one_of:
         valid, best, count = _try_branches(schema.one_of, value, path, old, stop_at_first=False)
         if valid != 1:
-            what = f"Found {valid} valid alternatives" if valid else "Found none valid"
-            _add_plain(found, f"{shown} must validate one and only one schema (oneOf). {what}")
-            _merge(found, best)
+            reason = f"Found {valid} valid alternatives" if valid else "Found none valid"
+            _add_plain(errors, f"{shown} must validate one and only one schema (oneOf). {reason}")
+            _merge(errors, best)
         matches += count
     if schema.all_of:
         valid = 0
         for branch in schema.all_of:
-            branch_found: _Errors = {}
-            matches += _check(branch, value, path, branch_found)
-            valid += not branch_found
-            _merge(found, branch_found)
+            branch_errors: _Errors = {}
+            matches += _check(branch, value, path, branch_errors)
+            valid += not branch_errors
+            _merge(errors, branch_errors)
         if valid != len(schema.all_of):
             none = "" if valid else ". None validated"
-            _add_plain(found, f"{shown} must validate all the schemas (allOf){none}")
+            _add_plain(errors, f"{shown} must validate all the schemas (allOf){none}")
     if schema.not_ is not None:
-        refused: _Errors = {}
-        _check(schema.not_, value, path, refused)
-        if not refused:
-            _add_plain(found, f"{shown} must not validate the schema (not)")
+        rejections: _Errors = {}
+        _check(schema.not_, value, path, rejections)
+        if not rejections:
+            _add_plain(errors, f"{shown} must not validate the schema (not)")
     return matches
 
 
 def _try_branches(
     branches: tuple[Schema, ...], value: Any, path: str, old: Any, *, stop_at_first: bool
 ) -> tuple[int, _Errors, int]:
-    """How many branches hold; if none, the errors of the one that got furthest; and its match count."""
+    """Return how many branches are valid, the errors of the best one if none is, and its match count."""
     valid = count = 0
     best: _Errors = {}
     for branch in branches:
-        found: _Errors = {}
-        # A branch as a whole is never forgiven: only the fields under it are compared with the old ones.
-        matches = _check(branch, value, path, found)
-        if not found:
+        errors: _Errors = {}
+        # Ratcheting does not apply to a branch as a whole, only to the fields below it.
+        matches = _check(branch, value, path, errors)
+        if not errors:
             if not valid:
                 best, count = {}, matches
             valid += 1
             if stop_at_first:
                 break
         elif not valid and (not best or matches > count):
-            best, count = found, matches
+            best, count = errors, matches
     return valid, best, count
 
 
-def _merge(found: _Errors, more: _Errors) -> None:
+def _merge(errors: _Errors, more: _Errors) -> None:
     for text, error in more.items():
-        found.setdefault(text, error)
+        errors.setdefault(text, error)
 
 
-def _add_plain(found: _Errors, text: str) -> None:
-    found.setdefault(text, field_errors.invalid("<nil>", "", text))
+def _add_plain(errors: _Errors, text: str) -> None:
+    errors.setdefault(text, field_errors.invalid("<nil>", "", text))

@@ -1,7 +1,7 @@
-"""CEL: expressions are compiled once and evaluated many times, with Kubernetes' own functions beside the standard.
+"""CEL expressions with the functions that Kubernetes adds, compiled once and evaluated many times.
 
-The binding is cel-expr-python (CEL's C++ implementation): it knows types, optional values and code points, and
-takes functions in Python. Nothing of it is imported before the first expression is compiled.
+The binding is cel-expr-python, CEL's C++ implementation. It supports types, optional values and code points,
+and takes functions written in Python. It is imported when the first expression is compiled.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _BAD_INDEX = re.compile(r"Index error: index=(-?\d+) size=\d+")
 
 
 class CelCompileError(ValueError):
-    """An expression that does not compile; the text points at the place, as the real server's does."""
+    """An expression that does not compile; the text points at the position, as kube-apiserver's does."""
 
 
 class CelEvaluationError(ValueError):
-    """An expression that failed on a value; the text is that of the real server's evaluator."""
+    """An expression that failed on a value; the text is that of cel-go, kube-apiserver's evaluator."""
 
 
 class Program:
@@ -42,12 +42,12 @@ class Program:
     def __init__(self, expression: binding.Expression) -> None:
         self._expression = expression
         self.result = expression.return_type().name().lower()
-        """The type of the result as the checker knows it: bool, string, dyn..."""
+        """The checker's type of the result: bool, string, dyn..."""
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        """The result as a Python value.
+        """Return the result as a Python value.
 
-        :raises CelEvaluationError: when the expression fails, for want of a key for instance.
+        Raises CelEvaluationError if the expression fails, for example because a key is missing.
         """
         value = self._expression.eval(data=variables)
         if value.type().name() == "ERROR":
@@ -59,7 +59,7 @@ class Program:
 def compile_expression(expression: str, variables: tuple[tuple[str, str], ...]) -> Program:
     """Compile an expression over `variables`: names with types such as dyn, string or optional_type(dyn).
 
-    :raises CelCompileError: when it is no CEL, or its types do not fit.
+    Raises CelCompileError if the syntax is invalid or the types do not match.
     """
     try:
         environment = _environment(variables)
@@ -73,20 +73,20 @@ def compile_expression(expression: str, variables: tuple[tuple[str, str], ...]) 
         raise CelCompileError(_compile_text(str(error))) from None
     except ModuleNotFoundError as error:
         raise CelCompileError(
-            f"CEL expressions need the {error.name} package: pip install 'kapsa[devcluster]'"
+            f"CEL expressions need the package {error.name}; install it with: pip install 'kapsa[devcluster]'"
         ) from None
 
 
 class Checker:
-    """Checks expressions over variables whose types may be messages of a descriptor pool."""
+    """A type checker for expressions over variables whose types may be messages of a descriptor pool."""
 
     def __init__(self, variables: Mapping[str, str], pool: Any) -> None:
         self._environment = _new_environment(variables, pool)
 
     def check(self, expression: str) -> str:
-        """The type of an expression.
+        """Return the type of an expression.
 
-        :raises CelCompileError: when it is no CEL, or its types do not fit.
+        Raises CelCompileError if the syntax is invalid or the types do not match.
         """
         try:
             checked = self._environment.compile(expression)
@@ -95,8 +95,8 @@ class Checker:
             if not text:
                 return "dyn"
             raise CelCompileError(text) from None
-        found: str = checked.return_type().name().lower()
-        return found
+        type_name: str = checked.return_type().name().lower()
+        return type_name
 
 
 @lru_cache(maxsize=64)
@@ -119,22 +119,22 @@ def _new_environment(variables: Mapping[str, str], pool: Any) -> binding.Env:
 
 
 def _compile_text(text: str) -> str:
-    """A compiler's message in the words of cel-go; "" when it is about nothing that Kubernetes would refuse."""
+    """Return the compiler's message in the words of cel-go, "" if Kubernetes would accept the expression."""
     problems = _PROBLEM.split(_STATUS.sub("", text))
     kept = [
         _STRUCT.sub("", problem)
         for problem in problems
-        # Kubernetes compares numbers of different types; and what follows from an error is no news.
+        # Kubernetes compares numbers of different types; an operand of type *error* repeats an earlier error.
         if problem and _MIXED_NUMBERS.search(problem) is None and "'*error*'" not in problem
     ]
     return "".join(_with_receiver(problem) for problem in kept).rstrip("\n")
 
 
 def _with_receiver(problem: str) -> str:
-    """cel-go shows the receiver of a method in front of its arguments."""
+    """Show the receiver of a method in front of its arguments, as cel-go does."""
     return _METHOD.sub(
-        lambda found: (
-            f"{found[1]}' applied to '{found[2]}.({found[3]})'" if _is_method(problem, found[1]) else found[0]
+        lambda match: (
+            f"{match[1]}' applied to '{match[2]}.({match[3]})'" if _is_method(problem, match[1]) else match[0]
         ),
         problem,
     )
@@ -145,12 +145,12 @@ def _is_method(text: str, name: str) -> bool:
 
 
 def _evaluation_text(text: str) -> str:
-    """An error in the words of cel-go, which is what the real server runs."""
+    """Return an evaluation error in the words of cel-go."""
     text = _STATUS.sub("", text)
-    if found := _MISSING_KEY.search(text):
-        return f"no such key: {found[1]}"
-    if found := _BAD_INDEX.search(text):
-        return f"index out of bounds: {found[1]}"
+    if match := _MISSING_KEY.search(text):
+        return f"no such key: {match[1]}"
+    if match := _BAD_INDEX.search(text):
+        return f"index out of bounds: {match[1]}"
     if "No matching overloads" in text:
         return "no such overload"
     if "divide by zero" in text or "modulus by zero" in text:

@@ -1,7 +1,7 @@
-"""Functions that Kubernetes adds to CEL: strings, lists, sets, regular expressions, and the types beside them.
+"""The functions that Kubernetes adds to CEL: strings, lists, sets, regular expressions, and its own types.
 
-The binding has no opaque types, so a quantity, an address, a URL or a version travels as a map with one key that
-names what it is. Equality works on it; printing one with `string()` does not.
+The binding has no opaque types, so a quantity, an address, a URL or a version is represented by a map with
+one key, the name of its type. Equality works on it; printing it with `string()` does not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["FUNCTIONS", "declarations"]
 
 Overload = tuple[str, str, str, Callable[..., Any]]
-"""Receiver-style or not (`.` or ""), parameter types, result type, and the function."""
+"""`.` for a method or "" for a function, the parameter types, the result type, and the implementation."""
 
 
 def _is_sorted(items: Sequence[Any]) -> bool:
@@ -47,21 +47,21 @@ def _greatest(items: Sequence[Any]) -> Any:
     return max(items)
 
 
-def _index(items: Sequence[Any], wanted: Any) -> int:
-    return next((at for at, item in enumerate(items) if _same(item, wanted)), -1)
+def _index(items: Sequence[Any], value: Any) -> int:
+    return next((at for at, item in enumerate(items) if _same(item, value)), -1)
 
 
-def _last_index(items: Sequence[Any], wanted: Any) -> int:
-    found = [at for at, item in enumerate(items) if _same(item, wanted)]
-    return found[-1] if found else -1
+def _last_index(items: Sequence[Any], value: Any) -> int:
+    indexes = [at for at, item in enumerate(items) if _same(item, value)]
+    return indexes[-1] if indexes else -1
 
 
 def _same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def _contains(items: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    return all(_index(items, item) >= 0 for item in wanted)
+def _contains(items: Sequence[Any], values: Sequence[Any]) -> bool:
+    return all(_index(items, value) >= 0 for value in values)
 
 
 def _equivalent(one: Sequence[Any], other: Sequence[Any]) -> bool:
@@ -82,7 +82,7 @@ FUNCTIONS: dict[str, list[Overload]] = {
     "sets.contains": [("", "list<dyn>; list<dyn>", "bool", _contains)],
     "sets.equivalent": [("", "list<dyn>; list<dyn>", "bool", _equivalent)],
     "sets.intersects": [("", "list<dyn>; list<dyn>", "bool", _intersects)],
-    # A parameter of type dyn matches nothing when the function is called, so every element type has its overload.
+    # A parameter of type dyn matches nothing in a call, so each element type needs an overload.
     "indexOf": [(".", f"list<dyn>; {kind}", "int", _index) for kind in _ELEMENTS],
     "lastIndexOf": [(".", f"list<dyn>; {kind}", "int", _last_index) for kind in _ELEMENTS],
 }
@@ -93,7 +93,7 @@ for _family in (cel_text.FUNCTIONS, cel_numbers.FUNCTIONS, cel_networks.FUNCTION
 
 @cache
 def declarations() -> list[binding.FunctionDecl]:
-    """All functions as the binding wants them declared."""
+    """Return the declarations of all functions for the binding."""
     from cel_expr_python import cel
 
     def overload(name: str, number: int, entry: Overload) -> binding.Overload:

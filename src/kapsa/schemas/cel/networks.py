@@ -1,4 +1,4 @@
-"""CEL's addresses, networks and URLs."""
+"""CEL functions for IP addresses, networks and URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CEL's quantities and semantic versions."""
+"""CEL functions for quantities and semantic versions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _version(text: str, normalize: bool = False) -> Carried:
 
 
 def _normalized(text: str) -> str:
-    """`v1.2` as `1.2.0`: a leading v dropped, missing parts filled, leading zeros removed."""
+    """Return `1.2.0` for `v1.2`: drop a leading v, add missing parts, remove leading zeros."""
     core, dash, rest = text.removeprefix("v").partition("-")
     parts = [part.lstrip("0") or "0" for part in core.split(".")]
     return ".".join([*parts, "0", "0"][: max(3, len(parts))]) + dash + rest
@@ -81,13 +81,13 @@ def _is_version(text: str, normalize: bool = False) -> bool:
 
 
 def _order(carried: Carried) -> tuple[Any, ...]:
-    found = _VERSION.fullmatch(carried[_SEMVER])
-    if found is None:
+    parts = _VERSION.fullmatch(carried[_SEMVER])
+    if parts is None:
         raise ValueError("no such overload")
-    release = tuple(int(part) for part in found.groups()[:3])
-    if found[4] is None:
+    release = tuple(int(part) for part in parts.groups()[:3])
+    if parts[4] is None:
         return *release, 1, ()
-    labels = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in found[4].split(".")]
+    labels = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts[4].split(".")]
     return *release, 0, tuple(labels)
 
 

@@ -1,4 +1,4 @@
-"""Rules in a CustomResourceDefinition: whether they compile, against the types of their schema."""
+"""Compilation of the rules in a CustomResourceDefinition against the types of their schema."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kapsa.schemas.crd_structs import rule_struct
 from kapsa.schemas.field_errors import FieldError
 from kapsa.schemas.schema import Schema
 
-__all__ = ["check_definitions"]
+__all__ = ["validate_rules"]
 
 Raw = dict[str, Any]
-_NOT_HERE = re.compile(r"\b(transformList|transformMap|transformMapEntry|authorizer|format\.\w+)\s*\(")
+_NOT_SUPPORTED = re.compile(r"\b(transformList|transformMap|transformMapEntry|authorizer|format\.\w+)\s*\(")
 
 
-def check_definitions(rules: list[tuple[Raw, str, str]], root: Raw) -> list[FieldError]:
-    """What is wrong with the rules of a schema.
+def validate_rules(rules: list[tuple[Raw, str, str]], root: Raw) -> list[FieldError]:
+    """Return the errors in the rules of a schema.
 
-    :param rules: nodes that have rules, the path of each, and the list above it whose old items cannot be found
-        again ("" if there is none).
+    `rules` are the nodes with rules, each with its path and the path of the list above it whose new items
+    cannot be matched to old ones, "" if there is none.
     """
     resource = Schema.from_crd(root)
     types = TypedSchema(resource)
@@ -37,7 +37,7 @@ def check_definitions(rules: list[tuple[Raw, str, str]], root: Raw) -> list[Fiel
 
 
 def _find(resource: Schema, path: str) -> Schema:
-    """The parsed node at a path such as `...openAPIV3Schema.properties[spec].items`."""
+    """Return the parsed node at a path such as `...openAPIV3Schema.properties[spec].items`."""
     node: Schema | None = resource
     for name, key in re.findall(r"\.(items|additionalProperties)(?![\w-])|\.properties\[([^\]]*)\]", path):
         if node is None:
@@ -71,20 +71,18 @@ def _check(
     return errors
 
 
-def _problem(types: TypedSchema, schema: Schema, expression: str, wanted: str, *, optional: bool) -> str:
-    """Why an expression cannot be used; "" when it can."""
-    prefix = "" if wanted == "bool" else "messageExpression "
-    missing = _NOT_HERE.search(expression)
+def _problem(types: TypedSchema, schema: Schema, expression: str, expected: str, *, optional: bool) -> str:
+    """Return the reason why an expression cannot be used, "" if it can."""
+    prefix = "" if expected == "bool" else "messageExpression "
+    missing = _NOT_SUPPORTED.search(expression)
     if missing is not None:
-        return (
-            f"{prefix}compilation failed: the embedded API server does not have the CEL function {missing[1]}"
-        )
+        return f"{prefix}compilation failed: Kapsa does not support the CEL function {missing[1]}"
     try:
-        found = types.check(schema, expression, optional_old_self=optional)
+        actual = types.check(schema, expression, optional_old_self=optional)
     except CelCompileError as error:
         return f"{prefix}compilation failed: {error}"
-    if found in (wanted, "dyn"):
+    if actual in (expected, "dyn"):
         return ""
-    if wanted == "bool":
+    if expected == "bool":
         return "cel expression must evaluate to a bool"
     return "messageExpression must evaluate to a string"

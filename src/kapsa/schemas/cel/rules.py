@@ -1,4 +1,4 @@
-"""Rules of custom resources (`x-kubernetes-validations`), run against a value and the one it replaces."""
+"""Evaluation of the rules in `x-kubernetes-validations` on a value and the one it replaces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STRING = re.compile(r"""r?("{3}.*?"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^
 _OLD_SELF = re.compile(r"(?<![.\w])oldSelf\b")
 _ABSENT: Any = object()
 OLD, HAS_OLD = "old_self_value", "old_self_given"
-"""Variables behind an optional oldSelf."""
+"""The variables from which an optional oldSelf is made."""
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
@@ -37,11 +37,11 @@ class CompiledRule(msgspec.Struct, frozen=True):
     program: Program
     message: Program | None
     transition: bool
-    """Whether it compares with the old value, and so runs on updates only."""
+    """True if the rule uses the old value, and so runs on updates only."""
 
     @property
     def text(self) -> str:
-        """How errors call the rule: by its message, or by itself."""
+        """The rule's message if it has one, otherwise its expression."""
         return (self.rule.message or self.rule.rule).strip()
 
 
@@ -50,27 +50,27 @@ _below: WeakKeyDictionary[Schema, bool] = WeakKeyDictionary()
 
 
 def uses_old_self(expression: str) -> bool:
-    """Whether an expression names `oldSelf` outside of its string literals."""
+    """Return whether an expression uses `oldSelf` outside of its string literals."""
     return _OLD_SELF.search(_STRING.sub('""', expression)) is not None
 
 
 def with_optional_old_self(expression: str) -> str:
-    """An expression in which `oldSelf` is an optional.
+    """Return an expression in which `oldSelf` is an optional.
 
-    The binding takes no optional value from outside, so one is made inside and bound by a macro. The expression
-    keeps lines of its own: messages about it show nothing of what is around.
+    The binding does not accept an optional value as a variable, so the expression makes one and binds it with
+    a macro. The original stays on lines of its own, so that messages do not show what surrounds it.
     """
     return f"[{HAS_OLD} ? optional.of({OLD}) : optional.none()].map(oldSelf,\n{expression}\n)[0]"
 
 
 def compile_rule(rule: ValidationRule) -> CompiledRule:
-    """A rule, ready to run.
+    """Compile a rule.
 
-    :raises CelCompileError: when its expression, or that of its message, does not compile.
+    Raises CelCompileError if its expression, or that of its message, does not compile.
     """
     transition = uses_old_self(rule.rule)
     expression, message = rule.rule, rule.message_expression
-    # Values are dynamic here: the definition's own check has looked at their types.
+    # Values are dynamic here: their types were checked with the CRD.
     variables: tuple[tuple[str, str], ...] = (("self", "dyn"), ("oldSelf", "dyn"))
     if rule.optional_old_self:
         variables = (("self", "dyn"), (OLD, "dyn"), (HAS_OLD, "bool"))
@@ -85,7 +85,7 @@ def compile_rule(rule: ValidationRule) -> CompiledRule:
 
 
 def check_rules(schema: Schema, obj: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
-    """Everything the rules find wrong; what an update leaves unchanged is forgiven."""
+    """Return the errors that the rules report; an update does not fail on values that it leaves unchanged."""
     errors: list[FieldError] = []
     _walk(schema, obj, _ABSENT if old is None else old, "", errors, unchanged=False)
     return errors
@@ -120,26 +120,26 @@ def _walk(
 
 
 def _has_rules_below(schema: Schema) -> bool:
-    known = _below.get(schema)
-    if known is None:
-        _below[schema] = False  # a cycle adds nothing of its own
+    cached = _below.get(schema)
+    if cached is None:
+        _below[schema] = False  # ends the recursion in a cycle
         children = [*schema.properties.values(), schema.items, schema.additional]
-        known = bool(schema.rules) or any(_has_rules_below(child) for child in children if child is not None)
-        _below[schema] = known
-    return known
+        cached = bool(schema.rules) or any(_has_rules_below(child) for child in children if child is not None)
+        _below[schema] = cached
+    return cached
 
 
 def _rules_of(schema: Schema) -> list[CompiledRule | FieldError]:
-    found = _compiled.get(schema)
-    if found is None:
-        found = []
+    compiled = _compiled.get(schema)
+    if compiled is None:
+        compiled = []
         for rule in schema.rules:
             try:
-                found.append(compile_rule(rule))
+                compiled.append(compile_rule(rule))
             except CelCompileError as error:
-                found.append(field_errors.invalid("", schema.type, f"rule compile error: {error}"))
-        _compiled[schema] = found
-    return found
+                compiled.append(field_errors.invalid("", schema.type, f"rule compile error: {error}"))
+        _compiled[schema] = compiled
+    return compiled
 
 
 def _run(
@@ -162,7 +162,7 @@ def _run(
             errors.append(field_errors.invalid(here, schema.type, _failure(error, compiled)))
             continue
         if holds is not True and (compiled.transition or not unchanged):
-            errors.append(_refusal(schema, compiled, value, path, variables))
+            errors.append(_violation(schema, compiled, value, path, variables))
 
 
 def _failure(error: CelEvaluationError, compiled: CompiledRule) -> str:
@@ -174,7 +174,7 @@ def _failure(error: CelEvaluationError, compiled: CompiledRule) -> str:
     return f"{error} evaluating rule: {compiled.text}"
 
 
-def _refusal(
+def _violation(
     schema: Schema, compiled: CompiledRule, value: Any, path: str, variables: dict[str, Any]
 ) -> FieldError:
     rule = compiled.rule
@@ -191,7 +191,7 @@ def _refusal(
 
 
 def _field(path: str, field_path: str) -> str:
-    """The path of the field a rule is about: `.a['b']` below `path`."""
+    """Return the path of the field that a rule is about: `.a['b']` below `path`."""
     below = re.sub(r"\['([^']*)'\]", r"[\1]", field_path)
     if not path:
         return below.removeprefix(".")
@@ -199,13 +199,13 @@ def _field(path: str, field_path: str) -> str:
 
 
 def _message(compiled: CompiledRule, variables: dict[str, Any]) -> str:
-    """The rule's own message; "" when it has none, or none that can be shown."""
+    """Return the result of the rule's messageExpression, "" if it has none or the result cannot be shown."""
     if compiled.message is None:
         return ""
     try:
-        found = compiled.message.evaluate(variables)
+        message = compiled.message.evaluate(variables)
     except CelEvaluationError:
         return ""
-    if not isinstance(found, str) or not found.strip() or "\n" in found or len(found) > _MAX_MESSAGE:
+    if not isinstance(message, str) or not message.strip() or "\n" in message or len(message) > _MAX_MESSAGE:
         return ""
-    return found.strip()
+    return message.strip()

@@ -1,4 +1,4 @@
-"""CEL's functions on strings: the strings extension, and Kubernetes' regular expressions."""
+"""CEL functions for strings: the strings extension, and the regular expressions of Kubernetes."""
 
 from __future__ import annotations
 
@@ -68,17 +68,17 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def _find(text: str, pattern: str) -> str:
-    found = go_regexp.compile_pattern(pattern).search(text)
-    return "" if found is None else found[0]
+    match = go_regexp.compile_pattern(pattern).search(text)
+    return "" if match is None else match[0]
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    found = [match[0] for match in go_regexp.compile_pattern(pattern).finditer(text)]
-    return found if limit < 0 else found[:limit]
+    matches = [match[0] for match in go_regexp.compile_pattern(pattern).finditer(text)]
+    return matches if limit < 0 else matches[:limit]
 
 
 def _format(template: str, values: Sequence[Any]) -> str:
-    """`'%s: %d'.format([...])`: Go's verbs s, d, f, e, b, o, x and X, with a precision for f and e."""
+    """Format values with the verbs s, d, f, e, b, o, x and X; f and e take a precision."""
     out: list[str] = []
     used, at = 0, 0
     while at < len(template):

@@ -1,6 +1,6 @@
-"""Types for CEL's checker: a schema as protocol buffer messages, so that wrong fields and operands are found.
+"""Types for the CEL checker: a schema as protocol buffer messages, so that wrong fields are rejected.
 
-Only checking uses them. Values are evaluated as they are, which costs nothing.
+Only the checker uses them. Values are evaluated as plain JSON, without conversion to messages.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAMED = ("name", "generateName")
 
 
 class TypedSchema:
-    """The types of one custom resource version; checks the expressions of its nodes."""
+    """The types of one version of a custom resource, for checking the expressions of its nodes."""
 
     def __init__(self, root: Schema) -> None:
         from google.protobuf import descriptor_pb2, descriptor_pool
@@ -52,9 +52,9 @@ class TypedSchema:
             self._pool.AddSerializedFile(file.SerializeToString())
 
     def check(self, schema: Schema, expression: str, *, optional_old_self: bool = False) -> str:
-        """The type of an expression over a node's `self`: bool, string, dyn and so on.
+        """Return the type of an expression over a node's `self`: bool, string, dyn and so on.
 
-        :raises CelCompileError: with the place and the reason.
+        Raises CelCompileError, with the position and the reason, if the expression is invalid.
         """
         type_ = self._type_of(schema)
         if not optional_old_self:
@@ -63,18 +63,18 @@ class TypedSchema:
         try:
             return checker.check(with_optional_old_self(expression))
         except CelCompileError as error:
-            # The expression starts on the second line of what is compiled.
-            lines = re.sub(r"(?<=<input>:)(\d+)", lambda found: str(int(found[1]) - 1), str(error))
+            # The expression starts on the second line of the compiled text.
+            lines = re.sub(r"(?<=<input>:)(\d+)", lambda match: str(int(match[1]) - 1), str(error))
             raise CelCompileError(lines) from None
 
     def _checker(self, *variables: tuple[str, str]) -> Checker:
-        found = self._checkers.get(variables)
-        if found is None:
-            found = self._checkers[variables] = Checker(dict(variables), self._pool)
-        return found
+        checker = self._checkers.get(variables)
+        if checker is None:
+            checker = self._checkers[variables] = Checker(dict(variables), self._pool)
+        return checker
 
     def _type_of(self, schema: Schema) -> str:
-        """The CEL type of a node; one that is no part of the resource's types is dynamic."""
+        """Return the CEL type of a node, dyn for a node that is not part of the resource's types."""
         if schema.int_or_string:
             return "dyn"
         if schema.type == "array" and schema.items is not None:
@@ -91,9 +91,9 @@ class TypedSchema:
         return _SCALARS[schema.type][0] if schema.type in _SCALARS else "dyn"
 
     def _message(self, schema: Schema, *, resource: bool = False) -> str:
-        known = self._names.get(id(schema))
-        if known is not None:
-            return known
+        name = self._names.get(id(schema))
+        if name is not None:
+            return name
         name = self._names[id(schema)] = f"Object{len(self._names)}"
         self._nodes.append(schema)  # keeps the node, and so its id, alive
         message = self._file.message_type.add(name=name)
@@ -132,7 +132,7 @@ class TypedSchema:
         message.field.add(name=name, number=number, label=_REPEATED, type=_MESSAGE, type_name=path)
 
     def _kind(self, schema: Schema) -> tuple[Any, str | None]:
-        """Wire type and message name of one value. What messages cannot hold, a list of lists say, is dynamic."""
+        """Return the wire type and message name of a value; what a message cannot hold is dyn."""
         if schema.type == "object" and (schema.additional is None or schema.properties):
             return _MESSAGE, f".{_PACKAGE}.{self._message(schema)}"
         if schema.type == "string" and schema.format in _FORMATS:
@@ -145,7 +145,7 @@ class TypedSchema:
 
 
 def _is_typed(schema: Schema) -> bool:
-    """Whether rules can see a field: one of any type at all is hidden from them."""
+    """Return whether rules can access a field: fields that allow any type are hidden from them."""
     return bool(schema.type) or schema.int_or_string
 
 
@@ -153,9 +153,9 @@ def _is_typed(schema: Schema) -> bool:
 def _well_known() -> tuple[FileDescriptorProto, ...]:
     from google.protobuf import descriptor_pb2, duration_pb2, struct_pb2, timestamp_pb2
 
-    found = []
+    files = []
     for module in (struct_pb2, timestamp_pb2, duration_pb2):
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)
-        found.append(file)
-    return tuple(found)
+        files.append(file)
+    return tuple(files)

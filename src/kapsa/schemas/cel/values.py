@@ -1,4 +1,4 @@
-"""JSON values as CEL sees them: times and durations by format, whole numbers as doubles, escaped field names."""
+"""Conversion of JSON values for CEL: times, durations, integers that are doubles, escaped field names."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ _plans: WeakKeyDictionary[Schema, Convert | None] = WeakKeyDictionary()
 
 
 def escape(name: str) -> str:
-    """A field's name as an identifier: `foo-bar` is written `foo__dash__bar`, `namespace` `__namespace__`."""
+    """Return a field's name as an identifier: `foo__dash__bar` for `foo-bar`."""
     if name in _RESERVED:
         return f"__{name}__"
-    return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], name)
+    return _SPECIAL.sub(lambda match: _ESCAPES[match[0]], name)
 
 
 def value_of(schema: Schema, value: Any) -> Any:
-    """`value` for CEL. The same object comes back where nothing differs, which is the common case."""
+    """Convert `value` for CEL. Return the same object if nothing has to be converted, the common case."""
     convert = _plan(schema)
     return value if convert is None or value is None else convert(value)
 
 
 def _plan(schema: Schema) -> Convert | None:
-    """How values of a schema are converted; None when they need not be."""
+    """Return the conversion for values of a schema, None if they need none."""
     if schema in _plans:
         return _plans[schema]
     _plans[schema] = plan = _make_plan(schema)
@@ -106,23 +106,23 @@ def _convert_map(inner: Convert, value: Any) -> Any:
 def _convert_object(changed: dict[str, tuple[str, Convert | None]], value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    found = {}
+    converted = {}
     for key, entry in value.items():
         name, convert = changed.get(key, (key, None))
-        found[name] = entry if convert is None or entry is None else convert(entry)
-    return found
+        converted[name] = entry if convert is None or entry is None else convert(entry)
+    return converted
 
 
 def _time(value: Any) -> Any:
-    # The binding takes times inside of objects only as protocol buffers.
+    # The binding accepts times inside objects only as protocol buffers.
     from google.protobuf.timestamp_pb2 import Timestamp
 
-    found = Timestamp()
+    timestamp = Timestamp()
     try:
-        found.FromJsonString(value)
+        timestamp.FromJsonString(value)
     except (TypeError, ValueError, AttributeError):
         return value
-    return found
+    return timestamp
 
 
 def _date(value: Any) -> Any:
@@ -136,9 +136,9 @@ def _duration(value: Any) -> Any:
         return value
     parts = _DURATION_PART.findall(value)
     nanoseconds = round(sum(float(number) * _NANOSECONDS[unit] for number, unit in parts))
-    found = Duration()
-    found.FromNanoseconds(-nanoseconds if value.startswith("-") else nanoseconds)
-    return found
+    duration = Duration()
+    duration.FromNanoseconds(-nanoseconds if value.startswith("-") else nanoseconds)
+    return duration
 
 
 def _bytes(value: Any) -> Any:
