@@ -205,7 +205,7 @@ def test_a_failed_build_is_one_clear_line(terminal: Terminal) -> None:
     answer = terminal.run("build")
     assert answer.returncode == 1
     *_, last = answer.stderr.splitlines()
-    assert last.startswith('kapsa: building etcd failed: go: no such tool "compile" (the whole log: ')
+    assert last.startswith('kapsa: building etcd failed: go: no such tool "compile" (full log: ')
     assert "Traceback" not in answer.stderr
 
 

@@ -1,4 +1,4 @@
-"""A cluster's own certificate authority: one server certificate, a client certificate per component, one signing key."""
+"""A cluster's certificate authority: a server certificate, a client certificate per component, a signing key."""
 
 import base64
 import datetime
@@ -31,7 +31,7 @@ class PemPair(msgspec.Struct, frozen=True):
 
 
 class Authority:
-    """A certificate authority that lives as long as its cluster. P-256 throughout: a key takes microseconds."""
+    """A certificate authority for one cluster. All keys are P-256, which takes microseconds to generate."""
 
     def __init__(self, name: str = "kapsa-devcluster") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -47,12 +47,12 @@ class Authority:
         self.pair = PemPair(certificate.public_bytes(serialization.Encoding.PEM), _pem(self._key))
 
     def issue_server(self, hosts: Sequence[str]) -> PemPair:
-        """A server certificate for DNS names and IP addresses."""
+        """Issue a server certificate for DNS names and IP addresses."""
         names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         return self._issue(_subject(hosts[0]), ExtendedKeyUsageOID.SERVER_AUTH, names)
 
     def issue_client(self, user: str, groups: Sequence[str] = ()) -> PemPair:
-        """A client certificate that the API server reads as this user in these groups."""
+        """Issue a client certificate that authenticates as this user in these groups."""
         return self._issue(_subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
     def _issue(
@@ -88,7 +88,7 @@ class Authority:
 
 
 def signing_key() -> PemPair:
-    """A key pair for service account tokens; `certificate` holds the bare public key."""
+    """Generate a key pair for service account tokens; `certificate` holds the bare public key."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -97,7 +97,7 @@ def signing_key() -> PemPair:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, from its first byte on."""
+    """Write a file that only its owner can ever read."""
     path.touch(mode=0o600)
     path.chmod(0o600)
     path.write_bytes(content)
@@ -106,7 +106,7 @@ def write_private(path: Path, content: bytes) -> None:
 def kubeconfig(
     url: str, authority: bytes, client: PemPair, *, name: str = "devcluster", user: str = "admin"
 ) -> dict[str, object]:
-    """A kubeconfig with its certificates inside, so that the file alone is enough."""
+    """Return a kubeconfig with inline certificates, so that it needs no other file."""
     return {
         "apiVersion": "v1",
         "kind": "Config",

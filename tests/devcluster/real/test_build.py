@@ -95,7 +95,7 @@ async def test_a_build_that_failed_goes_on_where_it_stopped(tmp_path: Path) -> N
         await ensure_binaries(API_COMPONENTS, progress=lambda _: None)
     message = str(caught.value)
     log = build_directory().with_name("build-kube-apiserver.log")
-    assert message == f"building kube-apiserver failed: x.go:1:2: undefined: y (the whole log: {log})"
+    assert message == f"building kube-apiserver failed: x.go:1:2: undefined: y (full log: {log})"
     assert "undefined: y" in log.read_text()
     _go(tmp_path)
     (tmp_path / "calls").unlink()
@@ -115,7 +115,7 @@ async def test_no_go_is_one_line_that_says_what_to_do() -> None:
 async def test_a_full_disk_is_one_line_that_says_where(tmp_path: Path) -> None:
     _go(tmp_path, 'echo "write $WORK/b001/x.a: no space left on device"; exit 1')
     with pytest.raises(
-        BuildFailed, match=r"the disk filled up while building etcd \(.* GB free in .*controlplane\)"
+        BuildFailed, match=r"no space left on the disk while building etcd \(.* GB free in .*controlplane\)"
     ):
         await ensure_binaries(API_COMPONENTS, progress=lambda _: None)
 

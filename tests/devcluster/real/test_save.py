@@ -113,7 +113,7 @@ async def test_a_directory_that_is_there_is_refused_before_anything_ends(
 ) -> None:
     taken = tmp_path / "taken"
     taken.mkdir()
-    with pytest.raises(DevClusterError, match=f"{taken} exists already"):
+    with pytest.raises(DevClusterError, match=f"{taken} already exists"):
         await plane.save(taken)
     assert set(plane.pids) == {"etcd", "kube-apiserver"}
     await plane.save(tmp_path / "free")

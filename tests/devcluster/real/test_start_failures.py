@@ -29,7 +29,7 @@ async def test_a_component_that_dies_is_quoted(binaries: dict[str, Path]) -> Non
 @pytest.mark.usefixtures("scratch")
 async def test_an_executable_that_vanished_is_named(binaries: dict[str, Path]) -> None:
     binaries["etcd"].unlink()
-    with pytest.raises(ComponentFailed, match=r"etcd cannot be started: .*No such file.*bin/etcd"):
+    with pytest.raises(ComponentFailed, match=r"cannot start etcd: .*No such file.*bin/etcd"):
         await RealControlPlane(binaries=binaries).start()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kapsa.devcluster.errors import ComponentFailed, DevClusterError
-from kapsa.devcluster.real.supervisor import DIRECTORY_PREFIX, Supervisor, telling_line
+from kapsa.devcluster.real.supervisor import DIRECTORY_PREFIX, Supervisor, last_error_line
 from tests.devcluster.real.process_watch import is_empty, is_running, until, until_gone
 from tests.process_table import process_table
 
@@ -82,7 +82,7 @@ async def test_a_killed_supervisor_takes_its_processes_along_and_close_removes_t
     os.kill(supervisor.pid, signal.SIGKILL)
     assert await component.exited == -signal.SIGKILL
     until(lambda: not is_running(component.pid))
-    with pytest.raises((ComponentFailed, DevClusterError), match="supervisor"):
+    with pytest.raises((ComponentFailed, DevClusterError), match="the process that supervises the cluster was killed"):
         await supervisor.run("another", SLEEP, ENV)
     await supervisor.close()
     assert is_empty(tmp_path)
@@ -132,14 +132,14 @@ async def test_an_exit_is_reported_with_the_words_of_the_log(tmp_path: Path) -> 
 async def test_a_program_that_cannot_be_executed_is_one_clear_line(tmp_path: Path) -> None:
     supervisor = await Supervisor.start(tmp_path)
     with pytest.raises(
-        ComponentFailed, match=r"etcd cannot be started: .*No such file or directory.*nowhere/etcd"
+        ComponentFailed, match=r"cannot start etcd: .*No such file or directory.*nowhere/etcd"
     ):
         await supervisor.run("etcd", ["/nowhere/etcd"], ENV)
     await supervisor.close()
 
 
 async def test_a_base_that_does_not_exist_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(DevClusterError, match=r"cannot make a directory for the cluster in .*nowhere"):
+    with pytest.raises(DevClusterError, match=r"cannot create a directory for the cluster in .*nowhere"):
         await Supervisor.start(tmp_path / "nowhere")
 
 
@@ -188,7 +188,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
         ("", ""),
     ],
 )
-def test_the_telling_line_of_a_log(tmp_path: Path, log: str, telling: str) -> None:
+def test_the_last_error_line_of_a_log(tmp_path: Path, log: str, telling: str) -> None:
     path = tmp_path / "some.log"
     path.write_text(log)
-    assert telling_line(path) == telling
+    assert last_error_line(path) == telling

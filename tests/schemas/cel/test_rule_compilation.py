@@ -88,9 +88,7 @@ def test_old_self_needs_a_list_with_keys() -> None:
 
 def test_a_function_this_server_lacks_is_named() -> None:
     [detail] = details("self.map.transformList(k, v, v).size() > 0")
-    assert (
-        detail == "compilation failed: Kapsa does not support the CEL function transformList"
-    )
+    assert detail == "compilation failed: Kapsa does not support the CEL function transformList"
 
 
 def test_rules_of_the_root_know_the_name_only() -> None:

@@ -1,7 +1,8 @@
-"""The real control plane's executables: where they are, or how they get built, once per machine.
+"""The executables of the real control plane: their paths, pinned versions and build recipes.
 
-They are looked for in `KUBEBUILDER_ASSETS`, on PATH and in the cache directory, in this order; what is nowhere is built
-with Go from the module that pins their versions (`tools/controlplane` in the repository, shipped with the package).
+They are taken from `KUBEBUILDER_ASSETS`, PATH or the cache directory, in this order. A missing one is built
+with Go (`build`) from the module that pins their versions: `tools/controlplane` in the repository, shipped
+with the package.
 """
 
 import functools
@@ -40,19 +41,21 @@ ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 
 
 class Binary(msgspec.Struct, frozen=True):
-    """An executable of the control plane that is present."""
+    """An executable of the control plane on this machine."""
 
     name: str
     path: Path
     source: str
-    """Where it was found: `KUBEBUILDER_ASSETS`, `PATH` or `cache`."""
+    """Its origin: `KUBEBUILDER_ASSETS`, `PATH` or `cache`."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """How one executable is built."""
+    """The inputs for the build of one executable."""
 
     package: str
+    """The path of its main package."""
     version_variables: Mapping[str, str]
+    """Go variables that the linker sets, so that the executable reports its version."""
 
 
 _MODULES = {
@@ -69,7 +72,7 @@ _PACKAGES = {
     SCHEDULER: "k8s.io/kubernetes/cmd/kube-scheduler",
     KWOK: "sigs.k8s.io/kwok/cmd/kwok",
 }
-# What is on PATH by chance must understand the flags of components.py, and etcd the requests of a streamed list.
+# An executable on PATH must accept the flags of components.py, and etcd the requests of a streamed list.
 _PATH_MINIMUM = {
     ETCD: "3.5.13",
     API_SERVER: "1.35",
@@ -80,21 +83,21 @@ _PATH_MINIMUM = {
 
 
 def find_binaries(names: Sequence[str] = ALL_COMPONENTS) -> dict[str, Binary]:
-    """Those of the executables that are present already. Builds nothing."""
-    found: dict[str, Binary] = {}
+    """Locate the executables on this machine, without building any. Missing ones are left out."""
+    binaries: dict[str, Binary] = {}
     for group in _groups(names):
         for source, search in _SOURCES.items():
             paths = {name: search(name) for name in group}
             if all(path is not None for path in paths.values()):
-                found.update(
+                binaries.update(
                     (name, Binary(name, path, source)) for name, path in paths.items() if path is not None
                 )
                 break
-    return found
+    return binaries
 
 
 def _groups(names: Sequence[str]) -> list[list[str]]:
-    """What has to come from one place: Kubernetes' own programs must be of one version, the others go alone."""
+    """Group the executables that must have one source: those of Kubernetes need the same version."""
     together = [name for name in names if name in KUBERNETES]
     alone = [[name] for name in names if name not in KUBERNETES]
     return [together, *alone] if together else alone
@@ -107,9 +110,9 @@ def _in_assets(name: str) -> Path | None:
 
 def _on_path(name: str) -> Path | None:
     for directory in os.get_exec_path():
-        found = shutil.which(name, path=directory)
-        if found and _version_tuple(version_of(Path(found)) or "") >= _version_tuple(_PATH_MINIMUM[name]):
-            return Path(found).absolute()
+        path = shutil.which(name, path=directory)
+        if path and _version_tuple(version_of(Path(path)) or "") >= _version_tuple(_PATH_MINIMUM[name]):
+            return Path(path).absolute()
     return None
 
 
@@ -125,15 +128,15 @@ def _executable(path: Path) -> Path | None:
 
 
 def version_of(path: Path) -> str | None:
-    """The version an executable tells of itself."""
+    """Return the version that an executable reports, None if it reports none."""
     try:
-        answer = subprocess.run(  # noqa: S603 - the program whose version is wanted
+        result = subprocess.run(  # noqa: S603 - an executable of the control plane
             [path, "--version"], capture_output=True, text=True, timeout=20, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r"[vV]ersion:? v?(\d+\.\d+\.\d+)|Kubernetes v(\d+\.\d+\.\d+)", answer.stdout)
-    return (found[1] or found[2]) if found else None
+    match = re.search(r"[vV]ersion:? v?(\d+\.\d+\.\d+)|Kubernetes v(\d+\.\d+\.\d+)", result.stdout)
+    return (match[1] or match[2]) if match else None
 
 
 def _version_tuple(version: str) -> tuple[int, ...]:
@@ -141,14 +144,14 @@ def _version_tuple(version: str) -> tuple[int, ...]:
 
 
 def module_directory() -> Path:
-    """The Go module that pins the control plane: inside an installed package, or in the repository."""
+    """Return the Go module that pins the control plane, in an installed package or in the repository."""
     shipped = Path(__file__).parent / "controlplane"
     return shipped if shipped.is_dir() else Path(__file__).parents[4] / "tools" / "controlplane"
 
 
 @functools.cache
 def pinned_versions() -> dict[str, str]:
-    """The version of each executable that a build makes, without the leading v."""
+    """Return the version of each executable that a build produces, without the leading v."""
     text = (module_directory() / "go.mod").read_text()
     versions = {}
     for name, module in _MODULES.items():
@@ -164,16 +167,17 @@ def recipe(name: str) -> Recipe:
     if name not in KUBERNETES:
         return Recipe(_PACKAGES[name], {})
     major, minor, _ = version.split(".", 2)
-    told = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    variables = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     return Recipe(
-        _PACKAGES[name], {f"{package}.{key}": value for package in packages for key, value in told.items()}
+        _PACKAGES[name],
+        {f"{package}.{key}": value for package in packages for key, value in variables.items()},
     )
 
 
 @functools.cache
 def _fingerprint() -> str:
-    """Everything a build depends on, so that a change of any of it builds anew beside the old."""
+    """Return a digest of all inputs of a build, so that each combination gets a directory of its own."""
     digest = hashlib.sha256()
     for file in ("go.mod", "go.sum"):
         digest.update((module_directory() / file).read_bytes())
@@ -182,7 +186,7 @@ def _fingerprint() -> str:
 
 
 def build_directory() -> Path:
-    """Where built executables of the pinned versions are kept."""
+    """Return the directory for the built executables of the pinned versions."""
     machine = f"{platform.system().lower()}-{platform.machine().lower()}"
     return (
         _cache_directory() / "controlplane" / f"v{pinned_versions()[API_SERVER]}-{_fingerprint()}-{machine}"

@@ -1,4 +1,4 @@
-"""What turns a bare control plane into a cluster: nodes and a storage class, made through its own API."""
+"""The first objects of a new cluster, nodes and a storage class, created through its own API."""
 
 import ssl
 from types import TracebackType
@@ -24,14 +24,14 @@ STORAGE_CLASS: dict[str, Any] = {
 }
 
 NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-"""Who stands in for the kubelet of which node, and until when."""
+"""The Leases that kwok holds for the nodes whose kubelet it simulates."""
 
 _AUTHORITIES = "/api/v1/configmaps?fieldSelector=metadata.name=kube-root-ca.crt"
 _REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=5)
 
 
 def node(number: int, *, version: str) -> dict[str, Any]:
-    """The nth node, counted from 1, with a kubelet of this version. kwok keeps it alive from here on."""
+    """Return the nth node, counted from 1, with a kubelet of this version. kwok keeps it Ready."""
     name = f"node-{number}"
     return {
         "apiVersion": "v1",
@@ -69,7 +69,7 @@ def node(number: int, *, version: str) -> dict[str, Any]:
 
 
 class Administrator:
-    """The few API calls a new cluster needs before it has any other client."""
+    """A client for the few API calls that a new cluster needs."""
 
     def __init__(self, url: str, context: ssl.SSLContext) -> None:
         self._session = aiohttp.ClientSession(
@@ -94,40 +94,40 @@ class Administrator:
         return await self._get(path) is not None
 
     async def version(self) -> str:
-        """The version of the API server."""
-        found = await self._get("/version")
-        return str(found["gitVersion"]) if found else ""
+        """Return the version of the API server, "" if it does not respond."""
+        version = await self._get("/version")
+        return str(version["gitVersion"]) if version else ""
 
     async def is_schedulable(self, node_name: str) -> bool:
-        """Whether a node is Ready, its start-up taint is gone, and someone plays its kubelet."""
-        found = await self._get(f"/api/v1/nodes/{node_name}")
-        if found is None or not await self.exists(f"{NODE_LEASES}/{node_name}"):
+        """Return whether a node is Ready, has lost its start-up taint, and has a simulated kubelet."""
+        current = await self._get(f"/api/v1/nodes/{node_name}")
+        if current is None or not await self.exists(f"{NODE_LEASES}/{node_name}"):
             return False
-        ready = {
-            condition["type"]: condition["status"] for condition in found["status"].get("conditions", ())
+        conditions = {
+            condition["type"]: condition["status"] for condition in current["status"].get("conditions", ())
         }
-        return ready.get("Ready") == "True" and not found["spec"].get("taints")
+        return conditions.get("Ready") == "True" and not current["spec"].get("taints")
 
     async def has_published(self, authority: str) -> bool:
-        """Whether the copies of the cluster's authority in the namespaces, also in `default`, are this one."""
-        found = await self._get(_AUTHORITIES) or {"items": ()}
-        copies = {item["metadata"]["namespace"]: item.get("data") for item in found["items"]}
+        """Return whether all namespaces, `default` among them, have this authority in their ConfigMap."""
+        config_maps = await self._get(_AUTHORITIES) or {"items": ()}
+        copies = {item["metadata"]["namespace"]: item.get("data") for item in config_maps["items"]}
         return "default" in copies and all(copy == {"ca.crt": authority} for copy in copies.values())
 
     async def create(self, path: str, body: dict[str, Any]) -> None:
-        """Create it, unless the data that the cluster began with has it."""
+        """Create an object, unless the data that the cluster started with has it."""
         async with self._session.post(path, json=body) as response:
             if response.status not in (201, 409):
                 reason = (await response.text())[:400]
                 raise DevClusterError(
-                    f"the new cluster refused its {body['kind']} {body['metadata']['name']}: {reason}"
+                    f"cannot create {body['kind']} {body['metadata']['name']} in the new cluster: {reason}"
                 )
 
     async def delete_all(self, path: str) -> None:
         async with self._session.delete(path) as response:
             if response.status != 200:
                 reason = (await response.text())[:400]
-                raise DevClusterError(f"the new cluster refused to delete {path}: {reason}")
+                raise DevClusterError(f"cannot delete {path} in the new cluster: {reason}")
 
     async def _get(self, path: str) -> dict[str, Any] | None:
         try:
@@ -136,8 +136,8 @@ class Administrator:
                     return None
                 if response.content_type != "application/json":
                     return {}
-                found: dict[str, Any] = await response.json()
-                return found
+                document: dict[str, Any] = await response.json()
+                return document
         except (aiohttp.ClientError, TimeoutError):
-            # Not listening yet, or still busy with its own start.
+            # The API server does not listen yet, or is still starting.
             return None

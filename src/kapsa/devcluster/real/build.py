@@ -1,4 +1,4 @@
-"""Building the real control plane with Go: once per machine, one executable after another, with progress."""
+"""The build of the real control plane with Go: once per machine, one executable after another."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from kapsa.devcluster.real.binaries import (
     recipe,
 )
 from kapsa.devcluster.real.components import ALL_COMPONENTS
-from kapsa.devcluster.real.supervisor import Component, Supervisor, telling_line
+from kapsa.devcluster.real.supervisor import Component, Supervisor, last_error_line
 
 __all__ = ["BinaryBuildProgress", "PlainProgress", "Progress", "describe", "ensure_binaries"]
 
@@ -31,19 +31,19 @@ _NO_SPACE = "no space left on device"
 
 
 class BinaryBuildProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a build is. Sent a few times a second."""
+    """The progress of a build, reported a few times a second."""
 
     binary: str
     version: str
     number: int
-    """Which of the executables to build this is, counted from 1."""
+    """The position of the executable among those to build, from 1."""
     total: int
     step: str
     """`waiting` (for another process' build), `resolving` (and downloading modules), `compiling`, `done`."""
     packages: int = 0
     """Modules downloaded while resolving, packages compiled while compiling."""
     packages_total: int = 0
-    """How many packages there are at most: those compiled before are not compiled again. 0 while unknown."""
+    """The most packages there can be: cached ones are not compiled again. 0 until they are counted."""
     seconds: float
 
 
@@ -51,7 +51,7 @@ Progress = Callable[[BinaryBuildProgress], None]
 
 
 class PlainProgress:
-    """Progress as lines, for logs and pipes: one at each step, and one each ten seconds."""
+    """Progress as lines, for logs and pipes: one at each step, and one every ten seconds."""
 
     def __init__(self, write: Callable[[str], object] = sys.stderr.write, *, interval: float = 10.0) -> None:
         self._write = write
@@ -68,11 +68,11 @@ class PlainProgress:
 
 
 def describe(progress: BinaryBuildProgress) -> str:
-    """One line about a build."""
+    """Describe the progress of a build in one line."""
     where = f"[{progress.number}/{progress.total}] {progress.binary} {progress.version}"
     match progress.step:
         case "waiting":
-            return "Waiting for another process that builds the control plane"
+            return "Waiting for another process to build the control plane"
         case "resolving":
             downloads = f", {progress.packages} modules downloaded" if progress.packages else ""
             return f"{where}: resolving modules{downloads} ({progress.seconds:.0f} s)"
@@ -85,19 +85,18 @@ def describe(progress: BinaryBuildProgress) -> str:
 async def ensure_binaries(
     names: Sequence[str] = ALL_COMPONENTS, *, progress: Progress | None = None
 ) -> dict[str, Path]:
-    """Find the executables, and build those that are nowhere. A second process waits for the first one's build.
+    """Locate the executables, and build the missing ones. A second process waits for the first one's build.
 
-    :raises BinaryNotFound: there is no Go to build with.
-    :raises BuildFailed: the build ended with an error.
+    Raises BinaryNotFound if a build is needed and Go is not installed, BuildFailed if a build fails.
     """
-    found = await asyncio.to_thread(find_binaries, names)
-    if len(found) < len(names):
+    binaries = await asyncio.to_thread(find_binaries, names)
+    if len(binaries) < len(names):
         go = shutil.which("go")
         if go is None:
-            missing = ", ".join(name for name in names if name not in found)
+            missing = ", ".join(name for name in names if name not in binaries)
             raise BinaryNotFound(
-                f"{missing}: not in KUBEBUILDER_ASSETS, on PATH or in the cache, and there is no Go to build with. "
-                "Install Go (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a directory that holds them"
+                f"{missing}: not in KUBEBUILDER_ASSETS, on PATH or in the cache, and Go, which builds them, is not on PATH. "
+                "Install Go (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a directory that contains them"
             )
         report = progress or PlainProgress()
         try:
@@ -106,16 +105,16 @@ async def ensure_binaries(
             if error.errno == errno.ENOSPC:
                 raise BuildFailed(_full_disk("the control plane")) from error
             raise BuildFailed(f"building the control plane failed: {error}") from error
-        found = await asyncio.to_thread(find_binaries, names)
-    return {name: binary.path for name, binary in found.items()}
+        binaries = await asyncio.to_thread(find_binaries, names)
+    return {name: binary.path for name, binary in binaries.items()}
 
 
 async def _build_missing(go: str, names: Sequence[str], report: Progress) -> None:
     target = build_directory()
     target.mkdir(parents=True, exist_ok=True)
     async with _only_builder(target.with_name(f"{target.name}.lock"), report):
-        found = find_binaries(names)
-        missing = [name for name in names if name not in found and not (target / name).exists()]
+        present = find_binaries(names)
+        missing = [name for name in names if name not in present and not (target / name).exists()]
         if not missing:
             return
         supervisor = await Supervisor.start(target.parent)
@@ -157,15 +156,15 @@ class _Build:
             str(output),
         ]
         await self._go_command("compiling", [*arguments, recipe_.package], _count_packages, packages)
-        # Renamed into place whole: a build that breaks off leaves nothing that looks like an executable.
+        # Renamed when complete: an interrupted build leaves nothing that looks like an executable.
         output.replace(target / self._name)
         self._report_step("done", packages, packages)
 
     async def _go_command(
         self, step: str, arguments: Sequence[str], count: Callable[[str], int], packages_total: int
     ) -> int:
-        """Run Go until it ends well; returns how many packages its output names."""
-        # The module's own directory is read-only in an installed package, and no workspace around it may interfere.
+        """Run Go and return how many packages its output names. Raises BuildFailed if Go fails."""
+        # An installed package's module directory is read-only; a workspace around it must not interfere.
         env = dict(os.environ, CGO_ENABLED="0", GOWORK="off", GOTMPDIR=str(self._supervisor.directory))
         command = [self._go, arguments[0], "-C", str(module_directory()), "-mod=readonly", *arguments[1:]]
         component = await self._supervisor.run(f"{self._name}-{step}", command, env)
@@ -181,11 +180,11 @@ class _Build:
         text = _read(component.log)
         if _NO_SPACE in text:
             return BuildFailed(_full_disk(self._name))
-        kept = build_directory().with_name(f"build-{self._name}.log")
+        log = build_directory().with_name(f"build-{self._name}.log")
         with contextlib.suppress(OSError):
-            shutil.copyfile(component.log, kept)
-        reason = _last_complaint(text) or telling_line(component.log) or "Go gave no reason"
-        return BuildFailed(f"building {self._name} failed: {reason} (the whole log: {kept})")
+            shutil.copyfile(component.log, log)
+        reason = _last_message(text) or last_error_line(component.log) or "Go gave no reason"
+        return BuildFailed(f"building {self._name} failed: {reason} (full log: {log})")
 
     def _report_step(self, step: str, packages: int, packages_total: int) -> None:
         self._report(
@@ -239,17 +238,18 @@ def _count_packages(text: str) -> int:
     return sum(1 for line in text.splitlines() if line and " " not in line)
 
 
-def _last_complaint(text: str) -> str:
-    """The last line that is not progress: Go names packages and downloads as it goes."""
-    complaints = [
+def _last_message(text: str) -> str:
+    """Return the last line that is not progress: Go prints the packages and downloads, too."""
+    messages = [
         line.strip() for line in text.splitlines() if " " in line and not line.startswith("go: downloading")
     ]
-    return complaints[-1] if complaints else ""
+    return messages[-1] if messages else ""
 
 
-def _full_disk(what: str) -> str:
+def _full_disk(target: str) -> str:
     free = shutil.disk_usage(build_directory().parent).free / 1e9
     return (
-        f"the disk filled up while building {what} ({free:.1f} GB free in {build_directory().parent}). The first build "
-        "needs about 6 GB, most of it in Go's own caches (`go env GOCACHE GOMODCACHE`); free some and try again"
+        f"no space left on the disk while building {target} ({free:.1f} GB free in {build_directory().parent}). "
+        "The first build needs about 6 GB, most of it in Go's own caches (`go env GOCACHE GOMODCACHE`); "
+        "free some and try again"
     )

@@ -1,4 +1,4 @@
-"""The command lines of a real control plane's processes: pure data, so that one glance shows how a cluster is set up."""
+"""The command lines of a real control plane's processes, as pure data."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ ALL_COMPONENTS = (ETCD, *KUBERNETES, KWOK)
 API_COMPONENTS = (ETCD, API_SERVER)
 
 _IDLE_CONTROLLERS = (
-    # Controllers of clouds and disks, which this cluster has none of. Only names that every supported minor knows.
+    # Controllers for clouds and disks, which this cluster does not have. All supported minors accept the names.
     "cloud-node-lifecycle-controller",
     "node-ipam-controller",
     "node-route-controller",
@@ -41,7 +41,7 @@ _IDLE_CONTROLLERS = (
 
 
 class Files(msgspec.Struct, frozen=True):
-    """Where the files of one cluster lie."""
+    """The paths of one cluster's files."""
 
     directory: Path
 
@@ -50,7 +50,7 @@ class Files(msgspec.Struct, frozen=True):
 
     @property
     def etcd_address(self) -> str:
-        # A socket file needs no port that another cluster could take, and nobody else on the machine can open it.
+        # A socket file needs no port that another cluster could take, and other users cannot open it.
         return f"unix://{self / 'etcd.sock'}"
 
     def kubeconfig(self, component: str) -> Path:
@@ -58,7 +58,7 @@ class Files(msgspec.Struct, frozen=True):
 
 
 def etcd(files: Files) -> list[str]:
-    # It has no peers and nobody asks for its address, but it insists on advertising something with a port.
+    # It has no peers and nothing uses its address, but it requires one with a port.
     advertised = "unix://devcluster:1"
     return [
         "--name=devcluster",
@@ -68,7 +68,7 @@ def etcd(files: Files) -> list[str]:
         f"--listen-peer-urls=unix://{files / 'etcd-peer.sock'}",
         f"--initial-advertise-peer-urls={advertised}",
         f"--initial-cluster=devcluster={advertised}",
-        # Its data is thrown away with the cluster, so nothing has to survive a power cut.
+        # Its data is discarded with the cluster, so it need not survive a power cut.
         "--unsafe-no-fsync=true",
         "--log-level=warn",
         "--snapshot-count=100000",
@@ -90,15 +90,15 @@ def api_server(files: Files, port: int) -> list[str]:
         f"--service-cluster-ip-range={SERVICE_NETWORK}",
         "--authorization-mode=RBAC",
         "--allow-privileged=true",
-        # The address of the API server is a loopback one, which Endpoints may not name.
+        # The API server listens on a loopback address, which Endpoints must not contain.
         "--endpoint-reconciler-type=none",
         "--profiling=false",
     ]
 
 
 def environment(component: str) -> dict[str, str]:
-    """What a component finds in its environment beside the path."""
-    # Memory for CPU (bench/NOTES.md): who waits for tests waits for CPU.
+    """Return the environment variables that a component gets in addition to PATH and HOME."""
+    # Trades memory for CPU, the resource that tests wait for (bench/NOTES.md).
     return {"GOGC": "200"} if component == API_SERVER else {}
 
 

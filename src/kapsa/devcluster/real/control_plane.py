@@ -1,4 +1,4 @@
-"""The real engine: etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as processes of this machine."""
+"""A control plane of etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok processes."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ _CLIENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "admin": ("kubernetes-admin", ("system:masters",)),
     CONTROLLER_MANAGER: ("system:kube-controller-manager", ()),
     SCHEDULER: ("system:kube-scheduler", ()),
-    # kwok stands in for every kubelet, and impersonates at will.
+    # kwok acts for all kubelets and impersonates any user.
     KWOK: ("system:kwok", ("system:masters",)),
 }
 
@@ -52,7 +52,8 @@ _CLIENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 class RealControlPlane:
     """A Kubernetes control plane in separate processes, with its own certificates, data and port.
 
-    Nothing of it outlives this process: `stop()`, a normal exit and a SIGKILL all end in no process and no directory.
+    Nothing of it outlives this process: after `stop()`, a normal exit or a SIGKILL, no process and no
+    directory is left.
     """
 
     def __init__(
@@ -65,18 +66,20 @@ class RealControlPlane:
         data: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """`binaries` maps each component's name to its executable; without it they are found, or built.
+        """Describe the control plane; `start()` starts it.
 
-        Without `controllers` only etcd and the API server run, which is what a test of the API itself wants.
-        A `port` of 0 means any free one. `data` is what another one's `save()` kept: this one begins with its objects,
-        its nodes among them, but with certificates and keys of its own: tokens and kubeconfigs of the other are void.
-        `progress` hears of a build, which is told on standard error by default.
+        `binaries` maps each component's name to its executable; by default they are located, or built.
+        Without `controllers` only etcd and the API server run, enough for a test of the API itself. A `port`
+        of 0 means any free port. `data` is a directory that another control plane's `save()` wrote: this one
+        starts with its objects, nodes included, but with new certificates and keys, so that tokens and
+        kubeconfigs of the other one are invalid. `progress` is called during a build; by default progress is
+        written to standard error.
         """
         self._binaries = binaries or {}
         self._progress = progress
         self._controllers = controllers
         self._nodes = nodes if controllers else 0
-        self._wanted_port = port
+        self._requested_port = port
         self._data = data
         self._supervisor: Supervisor | None = None
         self._components: dict[str, Component] = {}
@@ -85,7 +88,7 @@ class RealControlPlane:
         self._port = 0
         self._deadline = 0.0
         self.startup_seconds = 0.0
-        """How long the start took, from present executables until a pod could be scheduled."""
+        """Seconds that the start took, without a build, until a pod could be scheduled."""
 
     @property
     def url(self) -> str:
@@ -93,7 +96,7 @@ class RealControlPlane:
 
     @property
     def directory(self) -> Path:
-        """Certificates, data and logs; gone after `stop()`."""
+        """The directory of certificates, data and logs; removed by `stop()`."""
         if self._supervisor is None:
             raise DevClusterError("the control plane is not running; start it first")
         return self._supervisor.directory
@@ -114,10 +117,10 @@ class RealControlPlane:
         return {name: component.pid for name, component in self._components.items() if component.running}
 
     async def start(self) -> None:
-        """Start everything and return once a pod could be scheduled. On failure nothing is left behind."""
-        wanted = components.ALL_COMPONENTS if self._controllers else components.API_COMPONENTS
-        if not self._binaries.keys() >= set(wanted):
-            self._binaries = await ensure_binaries(wanted, progress=self._progress)
+        """Start all processes and return once a pod can be scheduled. A failure leaves nothing behind."""
+        needed = components.ALL_COMPONENTS if self._controllers else components.API_COMPONENTS
+        if not self._binaries.keys() >= set(needed):
+            self._binaries = await ensure_binaries(needed, progress=self._progress)
         began = time.monotonic()
         self._deadline = began + _READY_SECONDS
         try:
@@ -140,26 +143,26 @@ class RealControlPlane:
         self._components.clear()
 
     async def save(self, target: Path) -> None:
-        """Stop, and keep every object in a new directory, from which others can start as often as they like (`data`).
+        """Stop, and keep all objects in a new directory, from which other control planes can start (`data`).
 
-        The directory appears whole or not at all. Where it cannot be written, every process has ended but nothing is
-        lost until `stop()`: save to another place.
+        The directory appears complete or not at all. If it cannot be written, all processes have ended but
+        nothing is lost until `stop()`: save to another directory.
         """
         if self._supervisor is None:
             raise DevClusterError("the control plane is not running; start it first")
         if target.exists():
             raise DevClusterError(
-                f"{target} exists already; remove it, or name a directory that is not there yet"
+                f"{target} already exists; remove it, or choose a directory that does not exist"
             )
         for name in reversed(components.ALL_COMPONENTS):
             if name in self._components:
                 await self._supervisor.stop(name)
-        # What etcd has acknowledged is in its log, however it ended.
-        await _to_the_end(partial(_copy_data, self.directory / "etcd", target))
+        # Every write that etcd acknowledged is in its log, however it ended.
+        await _in_thread(partial(_copy_data, self.directory / "etcd", target))
         await self.stop()
 
     async def wait_for_failure(self) -> ComponentFailed:
-        """Return why, when a component ends on its own."""
+        """Wait until a component ends on its own, and return the error that says why."""
         running = list(self._components.values())
         await asyncio.wait([component.exited for component in running], return_when=asyncio.FIRST_COMPLETED)
         return next(component.failure() for component in running if not component.running)
@@ -171,9 +174,9 @@ class RealControlPlane:
 
     async def _start_components(self, files: Files) -> None:
         if self._data is not None:
-            await _to_the_end(partial(_copy_data, self._data, files.directory / "etcd"))
+            await _in_thread(partial(_copy_data, self._data, files.directory / "etcd"))
         await self._run(ETCD, components.etcd(files), files)
-        await _to_the_end(partial(self._write_credentials, files))
+        await _in_thread(partial(self._write_credentials, files))
         await self._start_api_server(files)
         for name in self._clients:
             certificates.write_private(
@@ -184,7 +187,7 @@ class RealControlPlane:
                 await self._run(CONTROLLER_MANAGER, components.controller_manager(files), files)
             await self._until(API_SERVER, api.is_ready)
             if self._controllers:
-                # Not earlier: its right to watch would not be there yet, and it waits long before it asks again.
+                # Not earlier: without permission to watch yet, it would wait long before it tries again.
                 await self._run(SCHEDULER, components.scheduler(files), files)
                 await self._run_kwok(files, api)
             await self._until(API_SERVER, partial(api.exists, "/api/v1/namespaces/default"))
@@ -192,7 +195,7 @@ class RealControlPlane:
                 await self._create_initial_objects(api)
 
     async def _run_kwok(self, files: Files, api: Administrator) -> None:
-        # The kwok of an earlier life holds the nodes it left in the data; this one would wait until that runs out.
+        # The data may have Leases of another kwok; this one would wait until they expire.
         await api.delete_all(bootstrap.NODE_LEASES)
         (files.directory / "stages.yaml").write_text(yaml.safe_dump_all(kwok_stages.all_stages()))
         await self._run(KWOK, components.kwok(files), files)
@@ -212,17 +215,17 @@ class RealControlPlane:
 
     async def _start_api_server(self, files: Files) -> None:
         for _ in range(_PORT_ATTEMPTS):
-            self._port = self._wanted_port or _free_port()
-            _refuse_busy_port(self._port)
+            self._port = self._requested_port or _free_port()
+            _check_port_is_free(self._port)
             component = await self._run(API_SERVER, components.api_server(files, self._port), files)
             if await self._listens(component):
                 return
             if "address already in use" not in component.log.read_text(errors="replace"):
                 raise component.failure()
-            # Someone took the port between our look and the server's; the next log must not tell of this one.
+            # Another process took the port after the check; the next attempt needs a log without this error.
             component.log.unlink()
         raise PortBusy(
-            f"no free port on {LOCALHOST} in {_PORT_ATTEMPTS} attempts; stop what takes them, or name one"
+            f"no free port on {LOCALHOST} after {_PORT_ATTEMPTS} attempts; stop the programs that take them, or choose a port"
         )
 
     async def _listens(self, component: Component) -> bool:
@@ -243,7 +246,7 @@ class RealControlPlane:
 
     async def _run(self, name: str, arguments: Sequence[str], files: Files) -> Component:
         assert self._supervisor is not None
-        # A home of its own: no component may read or leave anything in the user's.
+        # A home of its own: a component must not read or write files in the user's.
         env = {
             "PATH": os.environ.get("PATH", ""),
             "HOME": str(files.directory),
@@ -281,8 +284,8 @@ class RealControlPlane:
         return Administrator(self.url, context)
 
 
-async def _to_the_end(work: Callable[[], T]) -> T:
-    """Do it in a thread. When cancelled, wait for the thread first: it must not write where a clean-up has been."""
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Run `work` in a thread. On cancellation, wait for the thread: it must not write after a clean-up."""
     working = asyncio.create_task(asyncio.to_thread(work))
     try:
         await asyncio.wait([working])
@@ -294,17 +297,17 @@ async def _to_the_end(work: Callable[[], T]) -> T:
 
 
 def _copy_data(source: Path, target: Path) -> None:
-    """Copy what etcd wrote, so that the target is there whole or not at all."""
+    """Copy etcd's data, so that the target is complete or does not exist."""
     unfinished = target.with_name(f"{target.name}.partial")
     try:
         if unfinished.exists():
             shutil.rmtree(unfinished)
-        # etcd keeps empty *.tmp files ready.
+        # etcd preallocates empty *.tmp files.
         shutil.copytree(source, unfinished, ignore=shutil.ignore_patterns("*.tmp"))
         unfinished.rename(target)
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
-        # copytree goes on to the end and raises a list of (source, target, reason), which has no errno.
+        # copytree copies what it can and raises a list of (source, target, reason), which has no errno.
         reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or error
         raise DevClusterError(
             f"cannot copy the cluster's data from {source} to {target}: {reason}"
@@ -318,9 +321,9 @@ def _free_port() -> int:
         return port
 
 
-def _refuse_busy_port(port: int) -> None:
+def _check_port_is_free(port: int) -> None:
     with socket.socket() as probe:
-        # As Go's listeners do: a connection that lingers from an earlier server is no obstacle.
+        # As Go's listeners do: a connection that lingers from an earlier server is not an obstacle.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOCALHOST, port))

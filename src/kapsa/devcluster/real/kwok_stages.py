@@ -1,6 +1,6 @@
-"""How kwok plays the kubelet: the life of nodes, pods and volume claims as kwok Stages.
+"""The kwok Stages that simulate a kubelet: the lifecycle of nodes, pods and volume claims.
 
-A Stage is a selector over an object and a Go template of what happens next. The functions used in the templates
+A Stage is a selector of objects and a Go template of their next state. The functions used in the templates
 (`Now`, `NodeConditions`, `NodeIPsWith`, `PodIPsWith`, `Quote`) are kwok's.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 STORAGE_PROVISIONER = "memory.devcluster.kapsa.dev"
-"""The provisioner of the default storage class: claims get a volume that exists in name only."""
+"""The provisioner of the default storage class. It binds claims to volumes that hold no data."""
 
 _READY = '.status.conditions.[] | select(.type == "Ready") | .status'
 _HEARTBEAT_MILLISECONDS = 60_000
@@ -141,7 +141,7 @@ spec:
 
 
 def all_stages() -> list[dict[str, Any]]:
-    """Every Stage, in the order in which an object meets them."""
+    """Return all Stages, in the order in which they apply to an object."""
     return [
         _stage("node-start", "Node", [_not_in(_READY, "True")], [_status(_NODE_START)]),
         _stage(

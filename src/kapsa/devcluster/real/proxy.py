@@ -1,7 +1,7 @@
-"""A loopback proxy before a real API server, which fails as a fault plan says.
+"""A loopback proxy in front of a real API server that injects the faults of a plan.
 
-What the plan cannot make a real server do, the proxy does in its place: after a compaction it answers 410 for what is
-older; while reads are frozen it asks for exactly the frozen revision.
+It simulates the faults that a plan cannot cause in a real server: after a compaction it returns 410 for older
+revisions, and while reads are frozen it requests exactly the frozen revision.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NEWEST = ("", "0")
 
 
 class FaultProxy:
-    """Forwards requests to a real API server with the administrator's credentials, under a fault plan."""
+    """A proxy that forwards requests with the administrator's credentials, under a fault plan."""
 
     def __init__(self, url: str, kubeconfig: Mapping[str, Any], plan: FaultPlan) -> None:
         self._upstream = url
@@ -57,7 +57,7 @@ class FaultProxy:
         return self._front.url
 
     async def start(self) -> None:
-        """Listen; afterwards :attr:`url` says where."""
+        """Listen on a free port; `url` is set afterwards."""
         connector = aiohttp.TCPConnector(ssl=self._tls, limit=0)
         timeout = aiohttp.ClientTimeout(total=None)
         self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
@@ -70,16 +70,16 @@ class FaultProxy:
             self._session = None
 
     async def handle(self, request: Request) -> Reply:
-        """Answer one request, as the plan lets it.
+        """Serve one request under the plan.
 
-        :raises ConnectionDroppedError: when the client gets no answer.
+        Raises ConnectionDroppedError if the client gets no response.
         """
         route = routes.parse(request.path)
         if route is None:
             return await self._forward(request, request.query)
         return await self._gate.serve(request, route, verb_of(request, route), self._serve)
 
-    # What the plan can do
+    # Called by the plan
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -108,8 +108,8 @@ class FaultProxy:
         return await self._forward(request, request.query)
 
     def _too_old(self, query: str, verb: str) -> Reply | None:
-        """410 for what a compaction has forgotten."""
-        values = {name: found[0] for name, found in parse_query(query).items()}
+        """Return 410 for a revision that a compaction removed, None for a later one."""
+        values = {name: parameters[0] for name, parameters in parse_query(query).items()}
         revision = values.get("resourceVersion", "")
         if verb == "watch":
             if revision in _NEWEST or int(revision) >= self._compacted:
@@ -127,7 +127,7 @@ class FaultProxy:
         return None
 
     async def _get_at(self, request: Request, route: ResourceRoute, revision: int) -> Reply:
-        """One object as it was: the only way to ask a real server is a list of one."""
+        """Return an object at a revision. A real server can do so only in a list, here of one object."""
         collection = request.path.rpartition("/" + route.name)[0]
         query = _at(urlencode({"fieldSelector": f"metadata.name={route.name}"}), revision)
         plain = msgspec.structs.replace(request, path=collection, headers={})
@@ -135,18 +135,18 @@ class FaultProxy:
         if reply.status != 200:
             return reply
         assert isinstance(reply.body, bytes)
-        found = msgspec.json.decode(reply.body)
-        if not found["items"]:
-            return errors.not_found(_Unknown(route.group, route.resource), route.name).reply()
-        kind = {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
-        body = msgspec.json.encode({**kind, **found["items"][0]})
+        listed = msgspec.json.decode(reply.body)
+        if not listed["items"]:
+            return errors.not_found(_ResourceName(route.group, route.resource), route.name).reply()
+        kind = {"apiVersion": listed["apiVersion"], "kind": listed["kind"].removesuffix("List")}
+        body = msgspec.json.encode({**kind, **listed["items"][0]})
         return Reply(status=200, headers=reply.headers, body=body)
 
     async def _forward(self, request: Request, query: str) -> Reply:
         assert self._session is not None, "the proxy is not started"
         url = URL(f"{self._upstream}{request.path}" + (f"?{query}" if query else ""), encoded=True)
         headers = {name: value for name, value in request.headers.items() if name not in _NOT_FORWARDED}
-        # As a file, since aiohttp warns of long bytes.
+        # As a file, because aiohttp warns about long bytes.
         data = io.BytesIO(request.body) if request.body else None
         try:
             response = await self._session.request(
@@ -167,8 +167,8 @@ class FaultProxy:
         return Reply(status=response.status, headers=kept, body=body)
 
 
-class _Unknown(msgspec.Struct, frozen=True):
-    """A resource of which the proxy knows only the name."""
+class _ResourceName(msgspec.Struct, frozen=True):
+    """A resource by its name alone: the proxy has no registry to look up its kind."""
 
     group: str
     resource: str
@@ -180,23 +180,26 @@ async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         async for chunk in response.content.iter_any():
             yield chunk
     except aiohttp.ClientPayloadError:
-        # The upstream went away: to the client of a watch that is an end like any other.
+        # The upstream is gone; for the client, the watch just ends.
         return
     finally:
         response.close()
 
 
 def _at(query: str, revision: int) -> str:
-    """The query, for exactly one revision."""
+    """Return the query with its revision replaced by exactly this one."""
     replaced = ("resourceVersion", "resourceVersionMatch")
     values = [
-        (name, value) for name, found in parse_query(query).items() for value in found if name not in replaced
+        (name, value)
+        for name, parameters in parse_query(query).items()
+        for value in parameters
+        if name not in replaced
     ]
     return urlencode([*values, ("resourceVersion", str(revision)), ("resourceVersionMatch", "Exact")])
 
 
 def _client_tls(kubeconfig: Mapping[str, Any]) -> ssl.SSLContext | bool:
-    """The context that trusts the cluster and shows its administrator's certificate."""
+    """Return a context that trusts the cluster and presents its administrator's certificate."""
     cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
     if "certificate-authority-data" not in cluster:
         return True

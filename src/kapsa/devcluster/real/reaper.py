@@ -1,17 +1,18 @@
 """The process that owns a real control plane's processes and directory, so that neither outlives its parent.
 
-Run by path as a script (`python -I reaper.py BASE PREFIX`), on the standard library alone, so that it starts in
-a few milliseconds whatever the rest of the package imports. It makes a directory under BASE, starts what it is told to
-start, and kills and removes everything as soon as its standard input ends: that is what a parent's `close()`, its normal
-exit and its SIGKILL have in common. Two more lines of defence: it asks each second whether its parent is still the same
-(a forked sibling may hold the pipe open), and on Linux its children get SIGKILL from the kernel should it die itself.
+It runs by path as a script (`python -I reaper.py BASE PREFIX`), on the standard library alone, so that it
+starts in a few milliseconds whatever the rest of the package imports. It makes a directory under BASE, starts
+processes on command, and kills and removes everything as soon as its standard input ends: a parent's
+`close()`, its normal exit and its SIGKILL have that in common. Two more lines of defence: it checks each
+second that its parent is still the same (a forked sibling may hold the pipe open), and on Linux the kernel
+sends its children SIGKILL if it dies itself.
 
-Commands arrive as JSON lines, events leave as JSON lines:
+It reads commands and writes events, both as JSON lines:
 
     {"do": "start", "name": N, "argv": [...], "env": {...}, "log": PATH}  ->  {"event": "started", "name": N, "pid": P}
                                                                           or  {"event": "refused", "name": N, "error": E}
     {"do": "stop", "name": N}                                             ->  {"event": "exited", "name": N, "code": C}
-    {"do": "remove", "path": PATH}      remove this file, too, at the end
+    {"do": "remove", "path": PATH}      remove this file, too, at the end; no event
 """
 
 import contextlib
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 OWNER_FILE = ".owner"
-"""Held with an exclusive lock by the supervisor of the directory it lies in."""
+"""The file in a cluster's directory on which its reaper holds an exclusive lock."""
 
 _PARENT_CHECK_SECONDS = 1.0
 _UNOWNED_GRACE_SECONDS = 60.0
@@ -43,7 +44,7 @@ def main(base: str, prefix: str) -> None:
     remove_abandoned(Path(base), prefix)
     directory = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
     owner = _take_ownership(directory)
-    _say({"event": "directory", "path": str(directory)})
+    _emit({"event": "directory", "path": str(directory)})
     try:
         _serve(parent, Children(directory))
     finally:
@@ -51,7 +52,7 @@ def main(base: str, prefix: str) -> None:
 
 
 def remove_abandoned(base: Path, prefix: str) -> None:
-    """Remove directories whose supervisor was killed before it could do so itself."""
+    """Remove directories whose reaper was killed before it could do so itself."""
     for directory in base.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
             if directory.stat().st_uid == os.getuid() and not _is_owned(directory):
@@ -73,7 +74,7 @@ def _is_owned(directory: Path) -> bool:
 
 
 def _take_ownership(directory: Path) -> int:
-    # Locked first and named second: a sweep never sees the owner file of a live directory unlocked.
+    # Locked first and renamed second: a sweep never sees the owner file of a live directory unlocked.
     unnamed = directory / f"{OWNER_FILE}.new"
     handle = os.open(unnamed, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -88,9 +89,9 @@ class Children:
         self._directory = directory
         self._files: list[Path] = []
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._before_exec = _die_with_supervisor()
+        self._before_exec = _die_with_reaper()
 
-    def obey(self, command: dict[str, Any]) -> None:
+    def execute(self, command: dict[str, Any]) -> None:
         match command["do"]:
             case "start":
                 self._start(command["name"], command["argv"], command["env"], command["log"])
@@ -113,10 +114,10 @@ class Children:
                     preexec_fn=self._before_exec,  # noqa: PLW1509 this process has one thread
                 )
         except OSError as error:
-            _say({"event": "refused", "name": name, "error": str(error)})
+            _emit({"event": "refused", "name": name, "error": str(error)})
         else:
             self._running[name] = process
-            _say({"event": "started", "name": name, "pid": process.pid})
+            _emit({"event": "started", "name": name, "pid": process.pid})
 
     def _kill(self, name: str) -> None:
         if (process := self._running.get(name)) is not None:
@@ -127,10 +128,10 @@ class Children:
         for name, process in list(self._running.items()):
             if (code := process.poll()) is not None:
                 del self._running[name]
-                _say({"event": "exited", "name": name, "code": code})
+                _emit({"event": "exited", "name": name, "code": code})
 
     def end(self) -> None:
-        """Kill, wait, remove: the state is thrown away, so nothing is gained by asking politely first."""
+        """Kill the processes and remove their files. No graceful stop is needed: the state is discarded."""
         for name in self._running:
             self._kill(name)
         for process in self._running.values():
@@ -145,13 +146,13 @@ def _serve(parent: int, children: Children) -> None:
     wake_up = _wake_up_on_signals()
     commands = _CommandReader(sys.stdin.fileno())
     try:
-        while not commands.ended and not wake_up.asked_to_end and os.getppid() == parent:
+        while not commands.ended and not wake_up.terminated and os.getppid() == parent:
             readable, _, _ = select.select([commands.handle, wake_up.handle], [], [], _PARENT_CHECK_SECONDS)
             if wake_up.handle in readable:
                 wake_up.drain()
             if commands.handle in readable:
                 for command in commands.read():
-                    children.obey(command)
+                    children.execute(command)
             children.report_exits()
     finally:
         children.end()
@@ -172,15 +173,15 @@ class _CommandReader:
 
 
 class _WakeUp:
-    """Signals as something select() can wait for, beside the commands."""
+    """Signals as a file descriptor, so that select() can wait for them along with the commands."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
-        self.asked_to_end = False
+        self.terminated = False
 
     def drain(self) -> None:
         for number in os.read(self.handle, 4096):
-            self.asked_to_end = self.asked_to_end or number != signal.SIGCHLD
+            self.terminated = self.terminated or number != signal.SIGCHLD
 
 
 def _wake_up_on_signals() -> _WakeUp:
@@ -192,7 +193,7 @@ def _wake_up_on_signals() -> _WakeUp:
     return _WakeUp(reader)
 
 
-def _die_with_supervisor() -> Callable[[], None] | None:
+def _die_with_reaper() -> Callable[[], None] | None:
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None).prctl
@@ -203,8 +204,8 @@ def _die_with_supervisor() -> Callable[[], None] | None:
     return set_death_signal
 
 
-def _say(event: dict[str, Any]) -> None:
-    # The parent may be gone already; what is left to do then does not depend on being heard.
+def _emit(event: dict[str, Any]) -> None:
+    # The parent may be gone already; the clean-up goes on without it.
     with contextlib.suppress(BrokenPipeError):
         os.write(sys.stdout.fileno(), json.dumps(event).encode() + b"\n")
 

@@ -1,4 +1,7 @@
-"""The parent's side of the supervisor: start processes that cannot outlive us, and learn how they ended."""
+"""Supervised processes: they cannot outlive this one, and how they ended is reported.
+
+`Supervisor` is the parent's side. The processes are children of a reaper (`reaper.py`), a process of its own.
+"""
 
 import asyncio
 import contextlib
@@ -27,31 +30,31 @@ _TAIL_BYTES = 64 * 1024
 
 
 class Component:
-    """One supervised process."""
+    """A supervised process."""
 
     def __init__(self, name: str, pid: int, log: Path) -> None:
         self.name = name
         self.pid = pid
         self.log = log
         self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """Set to the exit code; negative is a signal's number."""
+        """Resolves to the exit code; a negative one is the number of a signal."""
 
     @property
     def running(self) -> bool:
         return not self.exited.done()
 
     def failure(self) -> ComponentFailed:
-        """Why it ended, in the words of its own log."""
+        """Return the error that says why it ended, in the words of its own log."""
         code = self.exited.result() if self.exited.done() else None
         state = "is not ready" if code is None else f"ended with {_describe(code)}"
-        reason = telling_line(self.log)
+        reason = last_error_line(self.log)
         return ComponentFailed(
             f"{self.name} {state}: {reason}" if reason else f"{self.name} {state}, and its log is empty"
         )
 
 
 class Supervisor:
-    """A supervisor process with a directory of its own; both are gone after `close()`, or after our death."""
+    """A reaper process and its directory; both are gone after `close()`, or when this process dies."""
 
     def __init__(self, process: asyncio.subprocess.Process, directory: Path) -> None:
         self.directory = directory
@@ -82,32 +85,32 @@ class Supervisor:
         try:
             return cls(process, await _greeting(process, base))
         except BaseException:
-            # Not ours to close later, so it ends here; cancellation counts.
+            # Nobody can close it later, so it ends here, also on cancellation.
             assert process.stdin is not None
             process.stdin.close()
             await process.wait()
             raise
 
     async def run(self, name: str, argv: Sequence[str], env: Mapping[str, str]) -> Component:
-        """Start a process; what it prints goes to `<name>.log` in the directory."""
+        """Start a process; its output goes to `<name>.log` in the directory."""
         log = self.directory / f"{name}.log"
         self._answers[name] = answered = asyncio.get_running_loop().create_future()
-        await self._tell({"do": "start", "name": name, "argv": list(argv), "env": dict(env), "log": str(log)})
+        await self._send({"do": "start", "name": name, "argv": list(argv), "env": dict(env), "log": str(log)})
         answer = await answered
         if answer["event"] == "refused":
-            raise ComponentFailed(f"{name} cannot be started: {answer['error']}")
+            raise ComponentFailed(f"cannot start {name}: {answer['error']}")
         return self._components[name]
 
     async def stop(self, name: str) -> None:
         """Kill one process and wait until it is gone."""
         component = self._components[name]
         if component.running:
-            await self._tell({"do": "stop", "name": name})
+            await self._send({"do": "stop", "name": name})
             await asyncio.shield(component.exited)
 
     async def remove_at_end(self, path: Path) -> None:
         """Have this file, given by its absolute path, removed with the directory."""
-        await self._tell({"do": "remove", "path": str(path)})
+        await self._send({"do": "remove", "path": str(path)})
 
     async def close(self) -> None:
         """End every process and remove the directory."""
@@ -120,59 +123,59 @@ class Supervisor:
             self._process.kill()
             await self._process.wait()
         await self._reader
-        # Only has work to do where the supervisor itself was killed.
+        # The directory is still there only if the reaper itself was killed.
         await asyncio.to_thread(shutil.rmtree, self.directory, ignore_errors=True)
 
-    async def _tell(self, command: Mapping[str, Any]) -> None:
+    async def _send(self, command: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(command) + b"\n")
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             await self._process.stdin.drain()
-        # Writing to a dead supervisor may seem to succeed for a while; that it stopped talking is certain.
+        # Writing to a dead reaper may seem to succeed for a while; the end of its output is certain.
         if self._reader.done():
             raise DevClusterError(
-                "the supervisor of the cluster's processes was killed; start the cluster again"
+                "the process that supervises the cluster was killed; start the cluster again"
             )
 
     async def _read_events(self) -> None:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
-            self._note(msgspec.json.decode(line))
+            self._handle(msgspec.json.decode(line))
         for component in self._components.values():
-            _settle(component.exited, -9)
+            _resolve(component.exited, -9)
         for answer in self._answers.values():
-            _settle(answer, {"event": "refused", "error": "the supervisor was killed"})
+            _resolve(answer, {"event": "refused", "error": "the process that supervises the cluster was killed"})
 
-    def _note(self, event: Mapping[str, Any]) -> None:
+    def _handle(self, event: Mapping[str, Any]) -> None:
         name = event["name"]
         if event["event"] == "exited":
-            _settle(self._components[name].exited, event["code"])
+            _resolve(self._components[name].exited, event["code"])
             return
         if event["event"] == "started":
             self._components[name] = Component(name, event["pid"], self.directory / f"{name}.log")
-        _settle(self._answers.pop(name), event)
+        _resolve(self._answers.pop(name), event)
 
 
-def _settle(future: asyncio.Future[T], result: T) -> None:
-    # Who waited for it may have been cancelled, and the future with them.
+def _resolve(future: asyncio.Future[T], result: T) -> None:
+    # The task that waits for it may have been cancelled, and the future with it.
     if not future.done():
         future.set_result(result)
 
 
 async def _greeting(process: asyncio.subprocess.Process, base: Path) -> Path:
-    """The directory a new supervisor made."""
+    """Return the directory that a new reaper made."""
     assert process.stdout is not None
     assert process.stderr is not None
     if line := await process.stdout.readline():
         return Path(msgspec.json.decode(line)["path"])
-    complaint = (await process.stderr.read()).decode(errors="replace").strip().splitlines() or [
+    errors = (await process.stderr.read()).decode(errors="replace").strip().splitlines() or [
         "no reason given"
     ]
-    raise DevClusterError(f"cannot make a directory for the cluster in {base}: {complaint[-1]}")
+    raise DevClusterError(f"cannot create a directory for the cluster in {base}: {errors[-1]}")
 
 
 def scratch_directory() -> Path:
-    """Where cluster directories are made: in memory where there is room for it, else in the temporary directory."""
+    """Return the parent of cluster directories: in memory if there is room, else the temporary directory."""
     with contextlib.suppress(OSError):
         if shutil.disk_usage(_SHARED_MEMORY).free >= _SHARED_MEMORY_NEEDED:
             with tempfile.TemporaryFile(dir=_SHARED_MEMORY):
@@ -180,8 +183,8 @@ def scratch_directory() -> Path:
     return Path(tempfile.gettempdir())
 
 
-def telling_line(log: Path) -> str:
-    """The line of a log that tells most about its end: the last error, else the last line at all."""
+def last_error_line(log: Path) -> str:
+    """Return the line of a log that best explains its end: the last error, or else the last line."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
@@ -190,11 +193,11 @@ def telling_line(log: Path) -> str:
             ]
     except OSError as error:
         return "no space left on device" if error.errno == errno.ENOSPC else ""
-    complaints = [line for line in lines if _COMPLAINT.search(line)]
-    return _shorten((complaints or lines or [""])[-1])
+    errors = [line for line in lines if _ERROR.search(line)]
+    return _shorten((errors or lines or [""])[-1])
 
 
-_COMPLAINT = re.compile(
+_ERROR = re.compile(
     r'^[EF]\d{4} |^(?i:error)\b|"level":"(?:error|fatal|panic)"|"error":"|level=(?:ERROR|error)|^panic:|^fatal'
 )
 _KLOG_HEADER = re.compile(r"^[IWEF]\d{4} \S+\s+\d+ (\S+\] )?")
