@@ -1,4 +1,4 @@
-"""A cluster's certificate authority: a server certificate, a client certificate per component, a signing key."""
+"""A cluster's certificate authority, which issues server and client certificates, and its signing key."""
 
 import base64
 import datetime

@@ -82,7 +82,9 @@ async def test_a_killed_supervisor_takes_its_processes_along_and_close_removes_t
     os.kill(supervisor.pid, signal.SIGKILL)
     assert await component.exited == -signal.SIGKILL
     until(lambda: not is_running(component.pid))
-    with pytest.raises((ComponentFailed, DevClusterError), match="the process that supervises the cluster was killed"):
+    with pytest.raises(
+        (ComponentFailed, DevClusterError), match="the process that supervises the cluster was killed"
+    ):
         await supervisor.run("another", SLEEP, ENV)
     await supervisor.close()
     assert is_empty(tmp_path)

@@ -30,7 +30,7 @@ ALL_COMPONENTS = (ETCD, *KUBERNETES, KWOK)
 API_COMPONENTS = (ETCD, API_SERVER)
 
 _IDLE_CONTROLLERS = (
-    # Controllers for clouds and disks, which this cluster does not have. All supported minors accept the names.
+    # Controllers for clouds and disks, which this cluster lacks. All supported minors accept the names.
     "cloud-node-lifecycle-controller",
     "node-ipam-controller",
     "node-route-controller",

@@ -144,7 +144,9 @@ class Supervisor:
         for component in self._components.values():
             _resolve(component.exited, -9)
         for answer in self._answers.values():
-            _resolve(answer, {"event": "refused", "error": "the process that supervises the cluster was killed"})
+            _resolve(
+                answer, {"event": "refused", "error": "the process that supervises the cluster was killed"}
+            )
 
     def _handle(self, event: Mapping[str, Any]) -> None:
         name = event["name"]
