@@ -10,14 +10,8 @@ from kapsa.adapters.errors import ExternalError, Refused
 from kapsa.adapters.git.client import Refs
 from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.oci.image_reference import ImageReference
-from kapsa.environments.ports import (
-    BuildProgress,
-    BuildRequest,
-    HostGrant,
-    RegistryAccess,
-    Rendered,
-    RenderRequest,
-)
+from kapsa.adapters.oci.registries import RegistryAccess
+from kapsa.environments.ports import BuildProgress, BuildRequest, HostGrant, Rendered, RenderRequest
 from kapsa.environments.resources import Environment, Project
 from kapsa.runtime import Context
 

@@ -18,6 +18,7 @@ from kapsa.adapters.git.repositories import Repositories
 from kapsa.adapters.http.address_guard import AddressGuard, no_inner_address
 from kapsa.adapters.http.client import GuardedHttpClient, HttpClient
 from kapsa.adapters.http.prober import HttpProber
+from kapsa.adapters.oci.registries import ImageRegistries, Images
 from kapsa.environments.admission import validators
 from kapsa.environments.build import BuildEngines
 from kapsa.environments.controllers.domain_pool import DomainPoolController
@@ -26,10 +27,9 @@ from kapsa.environments.controllers.preview_environment import PreviewEnvironmen
 from kapsa.environments.controllers.project import ProjectController
 from kapsa.environments.controllers.registry import RegistryController
 from kapsa.environments.domains.pools import DomainPools
-from kapsa.environments.images.registry_images import RegistryImages
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import OPERATOR
-from kapsa.environments.ports import Builds, Images, ListsRefs, Prober, Renders, ResolvesCommits
+from kapsa.environments.ports import Builds, ListsRefs, Prober, Renders, ResolvesCommits
 from kapsa.environments.render import EnvironmentRenderer, Renderer
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.git_webhook import GitWebhook
@@ -86,7 +86,7 @@ class Outside(msgspec.Struct, kw_only=True):
             commits=repositories,
             renderer=EnvironmentRenderer(repositories, renderer, settings),
             builds=BuildEngines(settings),
-            images=RegistryImages(outgoing),
+            images=ImageRegistries(outgoing),
             outgoing=outgoing,
             prober=HttpProber(outgoing),
             close=repositories.close,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, TypedDict, Unpack
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -20,10 +20,8 @@ __all__ = [
     "Builds",
     "Domains",
     "HostGrant",
-    "Images",
     "ListsRefs",
     "Prober",
-    "RegistryAccess",
     "RenderRequest",
     "Rendered",
     "Renders",
@@ -126,35 +124,6 @@ class Builds(Protocol):
 
     def progress(self, build: Mapping[str, Any]) -> BuildProgress:
         """How far the build is, from the last of its objects."""
-        ...
-
-
-class RegistryAccess(TypedDict, total=False):
-    """How a registry is asked."""
-
-    endpoint: str
-    """The Registry's; only images in it are asked for with its credentials."""
-    credentials: RegistryCredentials | None
-    """Who we are to it."""
-    insecure: bool
-    """Whether it is reached without certificates that somebody vouches for."""
-
-
-class Images(Protocol):
-    """Asks registries."""
-
-    async def digest(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> str | None:
-        """The digest of an image; None if the registry says that it has none.
-
-        :raises ExternalError: nobody can tell.
-        """
-        ...
-
-    async def delete(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> bool:
-        """Delete an image by its digest; False if there is none.
-
-        :raises ExternalError: it could not be deleted.
-        """
         ...
 
 

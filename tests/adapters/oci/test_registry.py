@@ -13,9 +13,9 @@ from kapsa.adapters.http.address_guard import no_inner_address
 from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.oci.credentials import RegistryCredentials, docker_config
 from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.adapters.oci.registries import ImageRegistries
 from kapsa.adapters.oci.registry import ImageRegistry
 from kapsa.adapters.testing.registry_server import RegistryServer
-from kapsa.environments.images.registry_images import RegistryImages
 
 PASSWORD = "hunter2-very-secret"
 LOGIN = RegistryCredentials(username="robot", password=PASSWORD)
@@ -222,7 +222,7 @@ async def test_tokens_are_kept_for_each_registry_and_login() -> None:
     server = RegistryServer()
     server.login = ("robot", PASSWORD)
     digest = server.push("team/app", COMMIT)
-    images = RegistryImages(server.outgoing)
+    images = ImageRegistries(server.outgoing)
     wanted = ImageReference.parse(f"registry.test/team/app:{COMMIT}")
     for endpoint in ("registry.test", "https://registry.test/team", "registry.test"):
         assert await images.digest(wanted, endpoint=endpoint, credentials=LOGIN) == digest
@@ -235,7 +235,7 @@ async def test_credentials_go_to_the_registry_that_they_are_for_and_to_no_other(
     server = RegistryServer()
     server.login, server.token_login = ("robot", PASSWORD), False
     digest = server.push("team/app", COMMIT)
-    images = RegistryImages(server.outgoing)
+    images = ImageRegistries(server.outgoing)
     hub = "https://index.docker.io/v1/"
     ours, another = (
         ImageReference.parse(f"{name}/team/app:{COMMIT}") for name in ("docker.io", "registry.test")

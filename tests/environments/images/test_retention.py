@@ -8,9 +8,9 @@ import pytest_asyncio
 from kapsa.adapters.errors import ExternalError, Refused
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.adapters.oci.registries import ImageRegistries
 from kapsa.adapters.oci.registry import ImageRegistry
 from kapsa.adapters.testing import RegistryServer
-from kapsa.environments.images.registry_images import RegistryImages
 from kapsa.environments.resources import Environment, Registry
 from tests.environments.fakes import commit_of
 from tests.environments.sandbox import Sandbox
@@ -30,7 +30,7 @@ class Registered:
         self.tenant = Tenant(sandbox)
         self.server = RegistryServer()
         self.server.login = LOGIN
-        self.tenant.outside.images = RegistryImages(self.server.outgoing)
+        self.tenant.outside.images = ImageRegistries(self.server.outgoing)
 
     async def start(self, retention: str = "delete") -> None:
         name, password = LOGIN

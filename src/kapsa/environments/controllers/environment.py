@@ -8,8 +8,8 @@ from typing import Any
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
+from kapsa.adapters.oci.registries import DigestCache, Images
 from kapsa.environments.domains.routes import CERTIFICATE, HTTP_ROUTE
-from kapsa.environments.images.registry_images import RememberedImages
 from kapsa.environments.images.retention import ImageRetention
 from kapsa.environments.interests import Interests
 from kapsa.environments.metrics import EnvironmentMetrics
@@ -17,7 +17,7 @@ from kapsa.environments.names import FINALIZER, OWNER_UID
 from kapsa.environments.objects.builds import COMMIT_INDEX, EnvironmentBuilds, commits_of, waiting_for
 from kapsa.environments.objects.children import JOB, KPACK_IMAGE, POLICY_KINDS, RENDERED_KINDS, RESOURCE_QUOTA
 from kapsa.environments.objects.copies import CONFIG_MAP, SECRET, Copies
-from kapsa.environments.ports import Builds, Domains, Images, Prober, Renders, ResolvesCommits
+from kapsa.environments.ports import Builds, Domains, Prober, Renders, ResolvesCommits
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.listings import Listings
@@ -94,7 +94,7 @@ class EnvironmentController(Controller[Environment]):
         self._commits = commits
         self._access = access
         self._copies = Copies()
-        begun, remembered = EnvironmentBuilds(builds, settings, self.metrics), RememberedImages(images)
+        begun, remembered = EnvironmentBuilds(builds, settings, self.metrics), DigestCache(images)
         self._deletion = Teardown(settings, domains, begun, ImageRetention(remembered))
         self._ready_commits: dict[str, str] = {}
         self._render = RenderStep(renderer, access)

@@ -1,1 +1,1 @@
-"""Images: registries, the credentials for them (`registry_access`), and the deletion of images nothing runs (`retention`)."""
+"""Images: the credentials for registries (`registry_access`), and the deletion of images nothing runs (`retention`)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kapsa.adapters.errors import AuthFailed
 from kapsa.adapters.oci.credentials import RegistryCredentials
-from kapsa.environments.ports import RegistryAccess
+from kapsa.adapters.oci.registries import RegistryAccess
 from kapsa.environments.resources import Registry
 from kapsa.runtime import Client, NotFound
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.oci.image_reference import ImageReference, split_endpoint
+from kapsa.adapters.oci.registries import Images
 from kapsa.environments.images.registry_access import access_to
-from kapsa.environments.ports import Images
 from kapsa.environments.resources import Environment, Registry
 from kapsa.runtime import Context
 

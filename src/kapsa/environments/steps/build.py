@@ -13,15 +13,15 @@ import weakref
 from typing import ClassVar
 
 from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.adapters.oci.registries import DigestCache, RegistryAccess
 from kapsa.adapters.redaction import tail
 from kapsa.environments.build.identity import build_name, image_tag
 from kapsa.environments.images.registry_access import access_to
-from kapsa.environments.images.registry_images import RememberedImages
 from kapsa.environments.images.retention import remember_image
 from kapsa.environments.names import APPROVED_COMMIT, MANAGED_BY, OPERATOR, OWNER_UID
 from kapsa.environments.objects.builds import EnvironmentBuilds, engine_of
 from kapsa.environments.objects.children import JOB, KPACK_IMAGE, shown
-from kapsa.environments.ports import BuildProgress, BuildRequest, Builds, RegistryAccess
+from kapsa.environments.ports import BuildProgress, BuildRequest, Builds
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting
@@ -42,7 +42,7 @@ class BuildStep:
     phase: ClassVar[Phase] = "Building"
 
     def __init__(
-        self, builds: Builds, images: RememberedImages, access: RepositoryAccess, begun: EnvironmentBuilds
+        self, builds: Builds, images: DigestCache, access: RepositoryAccess, begun: EnvironmentBuilds
     ) -> None:
         self._builds = builds
         self._images = images
@@ -69,7 +69,7 @@ class BuildStep:
         if found is not None and (progress := self._builds.progress(found)).state == "running":
             # The registry has nothing to say yet, and is not asked at each event of the build.
             return _building(visit, found, progress)
-        digest = self._images.known(image) or await self._images.digest(image, **await _access(visit))
+        digest = self._images.cached(image) or await self._images.digest(image, **await _access(visit))
         if digest is not None:
             visit.image = image.with_digest(digest).pinned
             remember_image(visit.ctx, visit.image, visit.registry)
