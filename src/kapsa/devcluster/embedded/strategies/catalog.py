@@ -84,7 +84,7 @@ _KINDS: dict[tuple[str, str], type[BuiltInStrategy]] = {
 
 
 def strategy_for(info: ResourceInfo, addresses: Addresses) -> Strategy:
-    """The strategy of a resource; custom resources and plain kinds get the plain one."""
+    """Return the strategy of a resource. A kind without peculiarities has the generic one."""
     if info.is_custom:
         return CustomResourceStrategy(info)
     if (info.group, info.resource) == ("apiextensions.k8s.io", "customresourcedefinitions"):

@@ -87,7 +87,7 @@ class SecretStrategy(BuiltInStrategy):
 
 
 def key_problems(key: str) -> list[str]:
-    """What is wrong with a key of a ConfigMap or Secret."""
+    """Return the problems with a key of a ConfigMap or Secret."""
     problems = []
     if len(key) > 253:
         problems.append("must be no more than 253 characters")
@@ -114,7 +114,7 @@ def _docker_config(text: str) -> list[FieldError]:
 
 
 def _go_json_error(text: str, error: json.JSONDecodeError) -> str:
-    """A decoding error in the words of Go's encoding/json."""
+    """Return a decoding error in the words of Go's encoding/json."""
     if error.pos >= len(text):
         return "unexpected end of JSON input"
     character = text[error.pos]

@@ -1,4 +1,4 @@
-"""Events, in the form of the core group and in that of events.k8s.io."""
+"""Events of the core group and of events.k8s.io."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _LONGEST_NOTE = 1024
 
 
 class EventStrategy(BuiltInStrategy):
-    """One kind with two sets of names; the real server speaks of the core group's, but for the reporter."""
+    """Strategy of Events: one kind with two sets of field names.
+
+    Errors name the fields of the core group, except for the reporting controller, as in kube-apiserver.
+    """
 
     @property
     def _is_core(self) -> bool:
@@ -33,7 +36,7 @@ class EventStrategy(BuiltInStrategy):
         return errors + self._new_style(obj)
 
     def _new_style(self, obj: Object) -> list[FieldError]:
-        """What an event with an eventTime must have."""
+        """Return the errors in an event that has an eventTime."""
         errors: list[FieldError] = []
         field = "reportingComponent" if self._is_core else "reportingController"
         reporter = obj.get(field) or ""

@@ -11,7 +11,10 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class NamespaceStrategy(BuiltInStrategy):
-    """A namespace leaves when `spec.finalizers` is empty, which only the finalize subresource can make so."""
+    """Strategy of namespaces.
+
+    A namespace is removed once `spec.finalizers` is empty. Only the finalize subresource can change that field.
+    """
 
     def default(self, obj: Object) -> None:
         metadata = obj["metadata"]

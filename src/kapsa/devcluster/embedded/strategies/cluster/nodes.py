@@ -1,4 +1,4 @@
-"""Nodes and what they report."""
+"""Nodes."""
 
 from __future__ import annotations
 

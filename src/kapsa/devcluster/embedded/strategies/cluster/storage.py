@@ -56,8 +56,8 @@ class PersistentVolumeClaimStrategy(BuiltInStrategy):
         if after != before:
             detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
             return [forbidden("spec", detail)]
-        wanted, had = _storage(obj), _storage(old)
-        if wanted is not None and had is not None and parse(wanted) < parse(had):
+        after, before = _storage(obj), _storage(old)
+        if after is not None and before is not None and parse(after) < parse(before):
             return [
                 forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
             ]

@@ -1,4 +1,4 @@
-"""Cluster IPs and node ports: given to Services, and taken back when they go."""
+"""Cluster IPs and node ports: allocated to Services, released when they are deleted."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ NODE_PORTS = range(30000, 32768)
 
 
 class AddressError(Exception):
-    """An address that cannot be given; the text is the server's detail."""
+    """An address that cannot be allocated. The message is kube-apiserver's."""
 
 
 class Addresses:
-    """Which addresses stored Services hold.
+    """The addresses of stored Services.
 
-    It learns of Services from the store's changes (:meth:`hold`, :meth:`release`), so a dry run or a failed write
-    takes nothing.
+    The store's changes call `hold` and `release`, so a dry run or a failed write allocates nothing.
     """
 
     def __init__(self, network: str = "10.0.0.0/16") -> None:
@@ -31,7 +30,7 @@ class Addresses:
         self._next_port = self._walk_ports()
 
     def hold(self, key: str, service: Object) -> None:
-        """A Service as it is stored now."""
+        """Record the addresses of a stored Service, replacing its previous ones."""
         self.release(key)
         spec = service.get("spec") or {}
         ips = frozenset(ip for ip in spec.get("clusterIPs") or [spec.get("clusterIP")] if ip and ip != "None")
@@ -43,15 +42,17 @@ class Addresses:
         self._ports |= ports
 
     def release(self, key: str) -> None:
+        """Release the addresses of a Service."""
         ips, ports = self._holders.pop(key, (frozenset(), frozenset()))
         self._ips -= ips
         self._ports -= ports
 
     def held_by(self, key: str) -> frozenset[int]:
-        """Node ports the Service itself holds already."""
+        """Return the node ports of a stored Service."""
         return self._holders.get(key, (frozenset(), frozenset()))[1]
 
     def new_ip(self) -> str:
+        """Return a free cluster IP. Raises AddressError if none is left."""
         for _ in range(self.network.num_addresses):
             ip = next(self._next_ip)
             if ip not in self._ips:
@@ -59,7 +60,7 @@ class Addresses:
         raise AddressError("failed to allocate a serviceIP: range is full")
 
     def check_ip(self, ip: str) -> None:
-        """:raises AddressError: when a Service cannot have this cluster IP."""
+        """Raise AddressError if a cluster IP is out of range or taken."""
         if IPv4Address(ip) not in self.network:
             message = f"failed to allocate IP {ip}: the provided network does not match the current range"
             raise AddressError(message)
@@ -67,6 +68,7 @@ class Addresses:
             raise AddressError(f"failed to allocate IP {ip}: provided IP is already allocated")
 
     def new_port(self, taken: set[int]) -> int:
+        """Return a free node port that is not in `taken`. Raises AddressError if none is left."""
         for _ in NODE_PORTS:
             port = next(self._next_port)
             if port not in self._ports and port not in taken:
@@ -74,7 +76,7 @@ class Addresses:
         raise AddressError("failed to allocate a nodePort: range is full")
 
     def check_port(self, port: int, *, own: frozenset[int] = frozenset()) -> None:
-        """:raises AddressError: when a Service cannot have this node port."""
+        """Raise AddressError if a node port is out of range or taken by another Service."""
         if port not in NODE_PORTS:
             last = NODE_PORTS[-1]
             raise AddressError(
@@ -84,7 +86,7 @@ class Addresses:
             raise AddressError("provided port is already allocated")
 
     def _walk_ips(self) -> Iterator[str]:
-        # The lower part of the range is left to those who ask for a certain address, as the real server does.
+        # The lower part of the range is reserved for explicitly requested addresses, as in kube-apiserver.
         first = int(self.network.network_address)
         reserved = min(256, max(16, self.network.num_addresses // 16))
         while True:

@@ -1,4 +1,4 @@
-"""What built-in kinds share on the write path: Go-style defaults, a first status, whole-object checks."""
+"""The strategy that built-in kinds share: defaults as in Go, an initial status, validation of whole objects."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ Object = dict[str, Any]
 
 
 class BuiltInStrategy(Strategy):
-    """A built-in kind. Kinds with peculiarities override what they need."""
+    """A strategy of a built-in kind. Subclasses override the hooks they need."""
 
     immutable_first = False
-    """Whether the real server reports what may not change before what is wrong anyway."""
+    """True if kube-apiserver reports immutable fields before other errors."""
     reset_by_status: tuple[str, ...] = ()
-    """Fields of metadata that an update of the status cannot change."""
+    """Fields of metadata that a status update cannot change."""
 
     def __init__(self, info: ResourceInfo, addresses: Addresses) -> None:
         super().__init__(info)
         self.addresses = addresses
 
     def default(self, obj: Object) -> None:
-        """Fill in what the user may leave out. Runs again after mutating admission, so it must be idempotent."""
+        """Set defaults. This runs again after mutating admission, so it must be idempotent."""
 
     def initial_status(self, obj: Object) -> dict[str, Any] | None:
-        """The status of a new object; None where it has none."""
+        """Return the status of a new object; None if it has none."""
         return {}
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """What is wrong with the object as it stands, new or not."""
+        """Return the errors in an object, new or updated."""
         return []
 
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:
-        """What an update may not change."""
+        """Return the errors for immutable fields that an update changes."""
         return []
 
     def reset_for_create(self, obj: Object) -> None:
@@ -54,11 +54,11 @@ class BuiltInStrategy(Strategy):
         self.default(obj)
 
     def reset_for_status(self, obj: Object, old: Object) -> None:
-        wanted = obj["metadata"]
+        requested = obj["metadata"]
         super().reset_for_status(obj, old)
         # Unlike custom resources, most built-in kinds let the status subresource change metadata.
         kept = {key: old["metadata"][key] for key in self.reset_by_status if key in old["metadata"]}
-        obj["metadata"] = {k: v for k, v in wanted.items() if k not in self.reset_by_status} | kept
+        obj["metadata"] = {k: v for k, v in requested.items() if k not in self.reset_by_status} | kept
         self.default(obj)
 
     def prepare_for_create(self, obj: Object) -> None:

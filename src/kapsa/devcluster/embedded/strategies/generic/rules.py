@@ -1,4 +1,4 @@
-"""The rules that many kinds share: non-negative numbers, ports, labels, selectors, int-or-percent."""
+"""Validation rules that many kinds share: numbers, ports, labels, selectors, int-or-percent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PERCENT = re.compile(r"^[0-9]+%$")
 
 
 class PrintedError(FieldError, frozen=True):
-    """An error about a Go struct, shown by the names and in the order of its Go fields."""
+    """An error about a Go struct. Its message prints the value with the names and the order of the Go fields."""
 
     shown: str = ""
 
@@ -25,7 +25,7 @@ class PrintedError(FieldError, frozen=True):
 
 
 def printed(error: FieldError, *fields: tuple[str, Any]) -> FieldError:
-    """The error with its value shown as a Go struct of these fields."""
+    """Return the error with its value printed as a Go struct of these fields."""
     body = ",".join(f'"{name}":{json.dumps(value, separators=(",", ":"))}' for name, value in fields)
     return PrintedError(error.reason, error.field, error.value, error.detail, f"{{{body}}}")
 
@@ -123,7 +123,7 @@ def positive_int_or_percent(value: Any, path: str) -> list[FieldError]:
 
 
 def int_or_percent(value: Any) -> int:
-    """The number in front, whether it is a percentage or not."""
+    """Return the number of an int-or-percent value, without the percent sign."""
     if isinstance(value, str):
         return int(value[:-1]) if _PERCENT.match(value) else 0
     return int(value or 0)

@@ -1,8 +1,8 @@
-"""What a kind does on its way to storage, beyond what every kind does.
+"""The generic strategy: the hooks that a write calls on the object's kind.
 
-A kind with peculiarities has a subclass. The core calls the hooks in this order, each working on the object in place:
-``reset_for_*`` right after decoding and before field managers are recorded, ``admit_create``, then (after mutating
-admission) ``prepare_for_*``, then ``validate_*``, then ``warnings``.
+A kind with peculiarities has a subclass. A write calls the hooks in this order, each changing the object in place:
+`reset_for_*` right after decoding and before field managers are recorded, `admit_create`, then (after mutating
+admission) `prepare_for_*`, then `validate_*`, then `warnings`.
 """
 
 from __future__ import annotations
@@ -77,32 +77,32 @@ _CREATED_BY_PUT = frozenset(
 
 
 class Strategy:
-    """The way of kinds with nothing special, and of custom resources."""
+    """The strategy of kinds without peculiarities, and the base of all others."""
 
     def __init__(self, info: ResourceInfo) -> None:
         key = (info.group, info.resource)
         self.info = info
         self.counts_generations = info.is_custom or key in _COUNTED
-        """Whether a change of what is wanted raises metadata.generation."""
+        """True if a change of the spec raises metadata.generation."""
         self.allows_unconditional_update = not info.is_custom and key not in _CONDITIONAL
-        """Whether an update may come without a resourceVersion."""
+        """True if an update without a resourceVersion is accepted."""
         self.allows_create_on_update = key in _CREATED_BY_PUT
-        """Whether a PUT to a name that does not exist creates it."""
+        """True if a PUT to a name that does not exist creates the object."""
 
     # Writing
 
     def reset_for_create(self, obj: Object) -> None:
-        """Drop what a creator may not set."""
+        """Remove the fields that a client must not set on creation."""
         if self.info.has_status:
             obj.pop("status", None)
 
     def reset_for_update(self, obj: Object, old: Object) -> None:
-        """Put back what this update may not change."""
+        """Restore the fields that an update must not change."""
         if self.info.has_status:
             _keep(obj, old, "status")
 
     def reset_for_status(self, obj: Object, old: Object) -> None:
-        """Put back all that a status update may not change: everything but the status and who manages what."""
+        """Restore the fields that a status update must not change: all but the status and managedFields."""
         for field in obj.keys() | old.keys():
             if field not in ("apiVersion", "kind", "metadata", "status"):
                 _keep(obj, old, field)
@@ -110,16 +110,16 @@ class Strategy:
         obj["metadata"] = {**old["metadata"], **own}
 
     def admit_create(self, obj: Object) -> None:
-        """What the built-in admission plugins fill in: nobody owns it, and webhooks see it."""
+        """Set the fields of the built-in admission plugins. They have no field manager, and webhooks see them."""
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Fill what the system gives a new object of this kind: allocations, derived fields."""
+        """Set the fields that the system adds to a new object: allocations, derived fields."""
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        """Fill or carry over what the system keeps of this kind."""
+        """Set or copy the fields that the system maintains."""
 
     def raises_generation(self, obj: Object, old: Object) -> bool:
-        """Whether an update changes what is wanted, as opposed to metadata and what is observed."""
+        """Return whether an update changes fields other than metadata and status."""
         for field in obj.keys() | old.keys():
             if field in ("apiVersion", "kind", "metadata") or (field == "status" and self.info.has_status):
                 continue
@@ -130,37 +130,37 @@ class Strategy:
     # Checking
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        """What is wrong with a new object beyond its schema."""
+        """Return the errors in a new object beyond its schema."""
         return []
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """What is wrong with an update beyond its schema."""
+        """Return the errors in an update beyond its schema."""
         return []
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
-        """What is wrong with an update of the status beyond its schema."""
+        """Return the errors in a status update beyond its schema."""
         return []
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Advice to the client that comes with success."""
+        """Return the warnings to send to the client with a successful reply."""
         return []
 
     # Deleting
 
     def defer_deletion(self, obj: Object, now: str) -> bool:
-        """Begin a deletion in the kind's own way; True when the object now waits for the kind's finalizer."""
+        """Begin a deletion specific to the kind. Returns True if the object now waits for the kind's finalizer."""
         return False
 
     def grace_seconds(self, obj: Object, requested: int | None) -> int | None:
-        """How long this object is given to end; None when the kind is deleted at once."""
+        """Return the grace period of a deletion; None if the kind is deleted at once."""
         return None
 
     def may_go(self, obj: Object) -> bool:
-        """Whether an object that is being deleted and has no metadata.finalizers may leave the store."""
+        """Return whether an object that is being deleted, without metadata.finalizers, may be removed."""
         return True
 
     def default_propagation(self, obj: Object) -> str:
-        """What happens to dependents when the client does not say: ``background``, ``orphan`` or ``unsupported``."""
+        """Return the default propagation policy: `background`, `orphan` or `unsupported`."""
         return "background"
 
 

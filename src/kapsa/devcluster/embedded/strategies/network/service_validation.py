@@ -1,4 +1,4 @@
-"""Rules for Services."""
+"""Validation of Services."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ Object = dict[str, Any]
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
-_NO_RANGE = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_NOT_A_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
 def validate_service(obj: Object) -> list[FieldError]:
+    """Return the errors in a Service."""
     spec = obj["spec"]
     errors: list[FieldError] = []
     kind, ip = spec.get("type"), spec.get("clusterIP") or ""
@@ -57,15 +58,15 @@ def validate_service(obj: Object) -> list[FieldError]:
     if kind not in _TYPES:
         errors.append(not_supported("spec.type", kind, _TYPES))
     errors += _port_conflicts(spec, ports)
-    errors += _of_load_balancers(spec)
+    errors += _load_balancer_fields(spec)
     errors += _traffic_policies(spec)
     return errors
 
 
-def _of_load_balancers(spec: Object) -> list[FieldError]:
+def _load_balancer_fields(spec: Object) -> list[FieldError]:
     if spec.get("type") == "LoadBalancer":
         return [
-            invalid(f"spec.LoadBalancerSourceRanges[{index}]", given, _NO_RANGE)
+            invalid(f"spec.LoadBalancerSourceRanges[{index}]", given, _NOT_A_CIDR)
             for index, given in enumerate(spec.get("loadBalancerSourceRanges") or ())
             if not _is_range(given)
         ]
@@ -120,7 +121,7 @@ def _ports(ports: list[Object]) -> list[FieldError]:
 
 
 def _port_conflicts(spec: Object, ports: list[Object]) -> list[FieldError]:
-    """Node ports where there are none, and ports or node ports given twice."""
+    """Return the errors for node ports that the type does not allow, and for duplicate ports."""
     errors: list[FieldError] = []
     if spec.get("type") == "ClusterIP":
         for index, port in enumerate(ports):

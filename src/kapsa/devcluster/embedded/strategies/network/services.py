@@ -1,4 +1,4 @@
-"""Services: cluster IPs, node ports, IP families."""
+"""Services: defaults, and the allocation of cluster IPs and node ports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _copy(source: Object, target: Object, field: str) -> None:
 
 
 class ServiceStrategy(BuiltInStrategy):
-    """A Service of type ClusterIP and up holds addresses as long as it lives."""
+    """Strategy of Services. All types but ExternalName have addresses until they are deleted."""
 
     immutable_first = True
 
@@ -71,7 +71,7 @@ class ServiceStrategy(BuiltInStrategy):
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         super().prepare_for_update(obj, old)
         self._keep_addresses(obj, old)
-        self._drop_what_the_type_has_not(obj, old)
+        self._drop_fields_of_old_type(obj, old)
         if not validate_service(obj):
             self._allocate(obj, old)
 
@@ -93,7 +93,7 @@ class ServiceStrategy(BuiltInStrategy):
         return errors
 
     def _keep_addresses(self, obj: Object, old: Object) -> None:
-        """A user who leaves addresses out means the ones there are."""
+        """Copy the current addresses to an update that omits them."""
         spec, before = obj["spec"], old["spec"]
         if spec["type"] == "ExternalName":
             return
@@ -119,14 +119,14 @@ class ServiceStrategy(BuiltInStrategy):
                 for p in before.get("ports") or ()
                 if p.get("nodePort")
             }
-            wanted = {p["nodePort"] for p in spec.get("ports") or () if p.get("nodePort")}
+            requested = {p["nodePort"] for p in spec.get("ports") or () if p.get("nodePort")}
             for port in spec.get("ports") or ():
                 kept = held.get((port.get("protocol"), port.get("port")))
-                if not port.get("nodePort") and kept and kept not in wanted:
+                if not port.get("nodePort") and kept and kept not in requested:
                     port["nodePort"] = kept
 
-    def _drop_what_the_type_has_not(self, obj: Object, old: Object) -> None:
-        """What only the old type has goes with it, unless the user just changed it."""
+    def _drop_fields_of_old_type(self, obj: Object, old: Object) -> None:
+        """Remove the fields that only the old type has, unless the update changes them."""
         spec, before = obj["spec"], old["spec"]
         dropped: list[str] = []
         if before["type"] != "ExternalName" and spec["type"] == "ExternalName":

@@ -1,4 +1,4 @@
-"""Defaults inside a pod spec, for pods and for every kind that holds a pod template."""
+"""The defaults of pod specs, in pods and in pod templates."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _SOURCES_WITH_MODE = ("secret", "configMap", "downwardAPI", "projected")
 
 
 def default_pod_spec(spec: Object) -> None:
-    """Fill in a pod spec, whether of a pod or of a template."""
-    _absent(spec, "dnsPolicy", "ClusterFirst")
-    _absent(spec, "restartPolicy", "Always")
+    """Set the defaults of a pod spec, in a pod or a template."""
+    _set_default(spec, "dnsPolicy", "ClusterFirst")
+    _set_default(spec, "restartPolicy", "Always")
     if spec.get("securityContext") is None:
         spec["securityContext"] = {}
     if spec.get("terminationGracePeriodSeconds") is None:
         spec["terminationGracePeriodSeconds"] = 30
-    _absent(spec, "schedulerName", "default-scheduler")
-    # The deprecated name and the new one always go together.
+    _set_default(spec, "schedulerName", "default-scheduler")
+    # The deprecated field always has the value of the new one.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -41,13 +41,13 @@ def default_pod_spec(spec: Object) -> None:
 
 
 def containers(spec: Object) -> Iterator[Object]:
-    """Containers of every sort."""
+    """Iterate over the containers of all types."""
     for field in ("initContainers", "containers", "ephemeralContainers"):
         yield from spec.get(field) or ()
 
 
 def default_pod(spec: Object) -> None:
-    """What a pod gets beyond what its template would: requests from limits, service links."""
+    """Set the defaults that a pod has and a template has not: requests from limits, service links."""
     for field in ("containers", "initContainers"):
         for container in spec.get(field) or ():
             resources = container.get("resources") or {}
@@ -59,7 +59,7 @@ def default_pod(spec: Object) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """`Always` for the tag latest, given or implied."""
+    """Return the default pull policy: `Always` for the tag latest, explicit or implied."""
     name, _, digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     if not tag and not digest:
@@ -68,14 +68,14 @@ def pull_policy(image: str) -> str:
 
 
 def _default_container(container: Object) -> None:
-    _absent(container, "imagePullPolicy", pull_policy(str(container.get("image") or "")))
-    _absent(container, "terminationMessagePath", "/dev/termination-log")
-    _absent(container, "terminationMessagePolicy", "File")
+    _set_default(container, "imagePullPolicy", pull_policy(str(container.get("image") or "")))
+    _set_default(container, "terminationMessagePath", "/dev/termination-log")
+    _set_default(container, "terminationMessagePolicy", "File")
     if container.get("resources") is None:
         container["resources"] = {}
     normalize_resources(container["resources"])
     for port in container.get("ports") or ():
-        _absent(port, "protocol", "TCP")
+        _set_default(port, "protocol", "TCP")
     for field in ("livenessProbe", "readinessProbe", "startupProbe"):
         if container.get(field):
             _default_probe(container[field])
@@ -85,14 +85,14 @@ def _default_container(container: Object) -> None:
     for variable in container.get("env") or ():
         source = (variable.get("valueFrom") or {}).get("fieldRef")
         if source is not None:
-            _absent(source, "apiVersion", "v1")
+            _set_default(source, "apiVersion", "v1")
         divided = (variable.get("valueFrom") or {}).get("resourceFieldRef")
         if divided is not None:
             divided["divisor"] = canonical(divided.get("divisor") or "0")
 
 
 def normalize_resources(resources: Object) -> None:
-    """Quantities in canonical form."""
+    """Rewrite quantities in their canonical form."""
     for field in ("limits", "requests"):
         amounts = resources.get(field) or {}
         for name in amounts:
@@ -116,8 +116,8 @@ def _default_probe(probe: Object) -> None:
 def _default_handler(handler: Object) -> None:
     request = handler.get("httpGet")
     if request is not None:
-        _absent(request, "path", "/")
-        _absent(request, "scheme", "HTTP")
+        _set_default(request, "path", "/")
+        _set_default(request, "scheme", "HTTP")
 
 
 def _default_host_ports(spec: Object) -> None:
@@ -144,19 +144,19 @@ def _default_volume(volume: Object) -> None:
         items += (projection.get("downwardAPI") or {}).get("items") or ()
     for item in items:
         if item.get("fieldRef") is not None:
-            _absent(item["fieldRef"], "apiVersion", "v1")
+            _set_default(item["fieldRef"], "apiVersion", "v1")
     if volume.get("iscsi") is not None:
-        _absent(volume["iscsi"], "iscsiInterface", "default")
+        _set_default(volume["iscsi"], "iscsiInterface", "default")
     if volume.get("emptyDir") and volume["emptyDir"].get("sizeLimit") is not None:
         volume["emptyDir"]["sizeLimit"] = canonical(volume["emptyDir"]["sizeLimit"])
     template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if template is not None:
-        _absent(template.setdefault("spec", {}), "volumeMode", "Filesystem")
+        _set_default(template.setdefault("spec", {}), "volumeMode", "Filesystem")
     image = volume.get("image")
     if image is not None:
-        _absent(image, "pullPolicy", pull_policy(str(image.get("reference") or "")))
+        _set_default(image, "pullPolicy", pull_policy(str(image.get("reference") or "")))
 
 
-def _absent(target: Object, field: str, value: Any) -> None:
+def _set_default(target: Object, field: str, value: Any) -> None:
     if not target.get(field):
         target[field] = value

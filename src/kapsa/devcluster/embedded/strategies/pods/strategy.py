@@ -1,4 +1,4 @@
-"""Pods: defaults, quality of service, and what may change once they exist."""
+"""Pods: defaults, quality of service, and the fields that may change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
-from kapsa.devcluster.embedded.strategies.pods import validation as pod_validation
+from kapsa.devcluster.embedded.strategies.pods import validation
 from kapsa.devcluster.embedded.strategies.pods.defaults import containers, default_pod, default_pod_spec
 from kapsa.devcluster.embedded.strategies.pods.warnings import name_warnings, pod_spec_warnings
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid
@@ -18,7 +18,7 @@ _UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
 class PodStrategy(BuiltInStrategy):
-    """A pod's spec is nearly all fixed at creation."""
+    """Strategy of pods. Almost all of a pod's spec is immutable."""
 
     reset_by_status = ("ownerReferences",)
 
@@ -30,8 +30,8 @@ class PodStrategy(BuiltInStrategy):
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         if old is not None:
             return []
-        found = name_warnings(obj["metadata"]["name"], "the Pod's hostname")
-        return found + pod_spec_warnings(obj["spec"], "spec")
+        warnings = name_warnings(obj["metadata"]["name"], "the Pod's hostname")
+        return warnings + pod_spec_warnings(obj["spec"], "spec")
 
     def admit_create(self, obj: Object) -> None:
         _default_tolerations(obj["spec"])
@@ -54,10 +54,10 @@ class PodStrategy(BuiltInStrategy):
         return status
 
     def validate(self, obj: Object) -> list[FieldError]:
-        return pod_validation.validate_pod_spec(obj["spec"], "spec")
+        return validation.validate_pod_spec(obj["spec"], "spec")
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        # What cannot change needs no second look; what was let in once may stay.
+        # Immutable fields were validated on creation.
         return _only_mutable_fields_changed(obj["spec"], old["spec"])
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
@@ -71,12 +71,12 @@ class PodStrategy(BuiltInStrategy):
             requested = obj["spec"].get("terminationGracePeriodSeconds")
             requested = 30 if requested is None else int(requested)
         ended = (obj.get("status") or {}).get("phase") in ("Failed", "Succeeded")
-        # Nobody would end a pod that no kubelet has, and a finished one has nothing to end.
+        # Without a node there is no kubelet to stop the pod, and a finished pod needs no stopping.
         return 0 if ended or not obj["spec"].get("nodeName") else requested
 
 
 def quality_of_service(spec: Object) -> str:
-    """The QoS class of a pod spec."""
+    """Return the QoS class of a pod spec."""
     requests: dict[str, Any] = {}
     limits: dict[str, Any] = {}
     guaranteed = True
@@ -98,7 +98,7 @@ def quality_of_service(spec: Object) -> str:
 
 
 def _default_tolerations(spec: Object) -> None:
-    """The DefaultTolerationSeconds admission plugin: five minutes on a node that went away."""
+    """Apply the DefaultTolerationSeconds admission plugin: five minutes on a lost node."""
     tolerations = spec.get("tolerations") or []
     for key in (_NOT_READY, _UNREACHABLE):
         covered = any(
@@ -114,13 +114,13 @@ def _default_tolerations(spec: Object) -> None:
 
 
 def _default_account(spec: Object) -> None:
-    """The ServiceAccount admission plugin, without the token volume: nothing here would read it."""
+    """Apply the ServiceAccount admission plugin, without the token volume: nothing would read it."""
     if not spec.get("serviceAccountName"):
         spec["serviceAccountName"] = spec["serviceAccount"] = "default"
 
 
 def _default_priority(spec: Object) -> None:
-    """The Priority admission plugin, for a cluster without PriorityClasses of its own."""
+    """Apply the Priority admission plugin for the system's PriorityClasses."""
     system = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
     spec["priority"] = system.get(spec.get("priorityClassName") or "", spec.get("priority") or 0)
     if not spec.get("preemptionPolicy"):

@@ -17,24 +17,24 @@ def default_template(obj: Object) -> None:
 
 
 class PodTemplateStrategy(BuiltInStrategy):
-    """A built-in kind with a pod template."""
+    """A strategy of a built-in kind with a pod template."""
 
     template: tuple[str, ...] = ("spec", "template")
     """Path of the pod template."""
     names_pods = False
-    """True if pods have names made from the object's."""
+    """True if the names of pods are derived from the object's name."""
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         if old is not None and not self._changes_template(obj, old):
             return []
-        found = []
+        warnings = []
         if old is None and self.names_pods:
-            found = name_warnings(obj["metadata"]["name"], "Pod names and hostnames")
-        at: Any = obj
+            warnings = name_warnings(obj["metadata"]["name"], "Pod names and hostnames")
+        template: Any = obj
         for field in self.template:
-            at = at.get(field) or {}
-        return found + pod_spec_warnings(at.get("spec") or {}, ".".join((*self.template, "spec")))
+            template = template.get(field) or {}
+        return warnings + pod_spec_warnings(template.get("spec") or {}, ".".join((*self.template, "spec")))
 
     def _changes_template(self, obj: Object, old: Object) -> bool:
-        """Whether an update is one that the template is looked at for: any that raises the generation."""
+        """Return whether an update may change the template: any that raises the generation."""
         return bool(obj["metadata"].get("generation") != old["metadata"].get("generation"))

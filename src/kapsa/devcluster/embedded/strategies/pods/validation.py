@@ -1,4 +1,4 @@
-"""Rules for pod specs, in pods and in templates."""
+"""Validation of pod specs, in pods and in pod templates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LARGEST_INT = 2**31 - 1
 
 
 def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
-    """Everything wrong with a defaulted pod spec, in the order the real server reports it."""
+    """Return the errors in a defaulted pod spec, in kube-apiserver's order."""
     errors, volumes = validate_volumes(spec.get("volumes") or [], f"{path}.volumes")
     containers = spec.get("containers") or []
     if not containers:
@@ -63,7 +63,7 @@ def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
 
 
 def validate_template(template: Object, path: str) -> list[FieldError]:
-    """Everything wrong with a pod template."""
+    """Return the errors in a pod template."""
     metadata = template.get("metadata") or {}
     errors = rules.labels(metadata.get("labels"), f"{path}.labels")
     for key in metadata.get("annotations") or ():

@@ -1,4 +1,4 @@
-"""Rules for a pod's volumes and the mounts of its containers."""
+"""Validation of a pod's volumes and of its containers' volume mounts."""
 
 from __future__ import annotations
 
@@ -42,18 +42,19 @@ _DOWNWARD_FIELDS = (
 
 
 def validate_volumes(volumes: list[Object], path: str) -> tuple[list[FieldError], set[str]]:
-    """What is wrong with the volumes, and the names that mounts may use: those of volumes without a fault."""
+    """Return the errors in the volumes, and the names that mounts may use: those of the valid volumes."""
     errors: list[FieldError] = []
     usable: set[str] = set()
     for index, volume in enumerate(volumes):
-        found = _volume(volume, f"{path}[{index}]", usable)
-        errors += found
-        if not found:
+        problems = _volume(volume, f"{path}[{index}]", usable)
+        errors += problems
+        if not problems:
             usable.add(volume["name"])
     return errors, usable
 
 
 def validate_mounts(mounts: list[Object], path: str, volumes: set[str]) -> list[FieldError]:
+    """Return the errors in the volume mounts of a container."""
     errors = []
     paths: set[str] = set()
     for index, mount in enumerate(mounts):
@@ -68,7 +69,7 @@ def validate_mounts(mounts: list[Object], path: str, volumes: set[str]) -> list[
             errors.append(invalid(f"{where}.mountPath", target, "must be unique"))
         paths.add(target)
         if mount.get("subPath"):
-            errors += _descending(mount["subPath"], f"{path}.subPath")
+            errors += _relative_path(mount["subPath"], f"{path}.subPath")
     return errors
 
 
@@ -76,7 +77,7 @@ def _volume(volume: Object, path: str, taken: set[str]) -> list[FieldError]:
     errors: list[FieldError] = []
     name = volume.get("name") or ""
     given = [source for source in volume if source != "name" and volume[source] is not None]
-    # Of two sources the later one in the real server's list is the one too many.
+    # Of two sources, kube-apiserver rejects the one that comes later in its list.
     given.sort(key=lambda source: _ORDER.index(source) if source in _ORDER else len(_ORDER))
     if not given:
         errors.append(required(path, "must specify a volume type"))
@@ -104,14 +105,14 @@ def _host_path(source: Object, path: str) -> list[FieldError]:
     target, kind = source.get("path") or "", source.get("type") or ""
     if not target:
         return [required(f"{path}.path")]
-    errors = _no_way_up(target, f"{path}.path")
+    errors = _no_backsteps(target, f"{path}.path")
     if kind not in _HOST_PATH_TYPES:
         errors.append(not_supported(f"{path}.type", kind, _HOST_PATH_TYPES))
     return errors
 
 
 def _files(name: str) -> Callable[[Object, str], list[FieldError]]:
-    """Files of a Secret or ConfigMap, which `name` names."""
+    """Return the check of a Secret or ConfigMap source, whose field `name` holds the object's name."""
 
     def check(source: Object, path: str) -> list[FieldError]:
         errors = [] if source.get(name) else [required(f"{path}.{name}")]
@@ -129,7 +130,7 @@ def _items(source: Object, path: str) -> list[FieldError]:
         if not item.get("path"):
             errors.append(required(f"{where}.path"))
         else:
-            errors += _descending(item["path"], f"{where}.path")
+            errors += _relative_path(item["path"], f"{where}.path")
         errors += _mode(item, where, "mode")
     return errors
 
@@ -156,7 +157,7 @@ def _downward(source: Object, path: str) -> list[FieldError]:
             detail = f"error converting fieldPath: field label not supported: {field}"
             errors.append(invalid(f"{path}.fieldRef.fieldPath", field, detail))
         if item.get("path"):
-            errors += _descending(item["path"], f"{path}.path")
+            errors += _relative_path(item["path"], f"{path}.path")
     return errors
 
 
@@ -171,26 +172,26 @@ def _projected(source: Object, path: str) -> list[FieldError]:
                 errors += _items(part[kind], f"{where}.{kind}")
         token = part.get("serviceAccountToken")
         if token is not None:
-            # The real server leaves the source out of this path.
+            # kube-apiserver omits the source from this path.
             errors += (
-                _descending(token["path"], f"{path}.path")
+                _relative_path(token["path"], f"{path}.path")
                 if token.get("path")
                 else [required(f"{path}.path")]
             )
     return errors
 
 
-def _needs(field: str) -> Callable[[Object, str], list[FieldError]]:
+def _requires(field: str) -> Callable[[Object, str], list[FieldError]]:
     return lambda source, path: [] if source.get(field) else [required(f"{path}.{field}")]
 
 
-def _descending(target: str, path: str) -> list[FieldError]:
-    """A path that stays below where it starts."""
+def _relative_path(target: str, path: str) -> list[FieldError]:
+    """Return the errors in a path that must be relative and must not leave its root."""
     relative = [invalid(path, target, "must be a relative path")] if target.startswith("/") else []
-    return relative + _no_way_up(target, path)
+    return relative + _no_backsteps(target, path)
 
 
-def _no_way_up(target: str, path: str) -> list[FieldError]:
+def _no_backsteps(target: str, path: str) -> list[FieldError]:
     return [invalid(path, target, "must not contain '..'")] if ".." in target.split("/") else []
 
 
@@ -199,11 +200,11 @@ _SOURCES: dict[str, Callable[[Object, str], list[FieldError]]] = {
     "hostPath": _host_path,
     "secret": _files("secretName"),
     "nfs": _network_file_system,
-    "persistentVolumeClaim": _needs("claimName"),
+    "persistentVolumeClaim": _requires("claimName"),
     "downwardAPI": _downward,
     "configMap": _files("name"),
     "projected": _projected,
-    "csi": _needs("driver"),
-    "ephemeral": _needs("volumeClaimTemplate"),
+    "csi": _requires("driver"),
+    "ephemeral": _requires("volumeClaimTemplate"),
 }
 _ORDER = tuple(_SOURCES)

@@ -1,4 +1,4 @@
-"""Webhook configurations: defaults and rules."""
+"""Webhook configurations: defaults and validation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 
 
 class WebhookConfigurationStrategy(BuiltInStrategy):
-    """Mutating and validating ones alike."""
+    """Strategy of both mutating and validating webhook configurations."""
 
     @property
     def _mutating(self) -> bool:

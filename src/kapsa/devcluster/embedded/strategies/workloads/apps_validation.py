@@ -1,4 +1,4 @@
-"""Rules for the kinds that keep pods running."""
+"""Validation of Deployments, ReplicaSets, ReplicationControllers, StatefulSets and DaemonSets."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ Object = dict[str, Any]
 
 
 def validate_deployment(obj: Object) -> list[FieldError]:
+    """Return the errors in a Deployment."""
     spec = obj["spec"]
     errors = rules.non_negative(spec.get("replicas"), "spec.replicas")
     errors += _selector(spec, "deployment")
@@ -51,6 +52,7 @@ def _deployment_strategy(strategy: Object) -> list[FieldError]:
 
 
 def validate_replica_set(obj: Object) -> list[FieldError]:
+    """Return the errors in a ReplicaSet."""
     spec = obj["spec"]
     errors = rules.non_negative(spec.get("replicas"), "spec.replicas")
     errors += rules.non_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
@@ -59,6 +61,7 @@ def validate_replica_set(obj: Object) -> list[FieldError]:
 
 
 def validate_replication_controller(obj: Object) -> list[FieldError]:
+    """Return the errors in a ReplicationController."""
     spec = obj["spec"]
     errors = rules.non_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     if not spec.get("selector"):
@@ -70,6 +73,7 @@ def validate_replication_controller(obj: Object) -> list[FieldError]:
 
 
 def validate_stateful_set(obj: Object) -> list[FieldError]:
+    """Return the errors in a StatefulSet."""
     spec = obj["spec"]
     errors: list[FieldError] = []
     policy = spec.get("podManagementPolicy")
@@ -100,6 +104,7 @@ def _stateful_strategy(strategy: Object) -> list[FieldError]:
 
 
 def validate_daemon_set(obj: Object) -> list[FieldError]:
+    """Return the errors in a DaemonSet."""
     spec = obj["spec"]
     errors = _selector(spec, "daemonset")
     errors += _template(spec, "DaemonSet")

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers: defaults and rules; nothing scales by metrics here."""
+"""HorizontalPodAutoscalers: defaults and validation. The embedded engine does not scale by metrics."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ _UNLIMITED = 2**31 - 1
 
 
 def default_job_spec(spec: Object) -> None:
+    """Set the defaults of a Job's spec."""
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = spec["parallelism"] = 1
     if spec.get("parallelism") is None:
@@ -49,7 +50,7 @@ class JobStrategy(PodTemplateStrategy):
     def prepare_for_create(self, obj: Object) -> None:
         if not obj["spec"].get("manualSelector"):
             _generate_selector(obj)
-        # A job without labels takes its template's, the generated ones included.
+        # A Job without labels gets those of its template, including the generated ones.
         super().prepare_for_create(obj)
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -72,25 +73,25 @@ class JobStrategy(PodTemplateStrategy):
 
     def _may_change(self, field: str, obj: Object, old: Object) -> bool:
         if field == "completions":
-            # An elastic Indexed Job: completions and parallelism move together.
+            # An elastic Indexed Job: completions and parallelism change together.
             indexed = obj["spec"].get("completionMode") == "Indexed"
             return bool(indexed and obj["spec"]["completions"] == obj["spec"]["parallelism"])
         if field != "template":
             return False
         suspended = old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime")
-        return bool(suspended) and _scheduling_aside(obj) == _scheduling_aside(old)
+        return bool(suspended) and _without_scheduling(obj) == _without_scheduling(old)
 
     def default_propagation(self, obj: Object) -> str:
         return "background"
 
 
-def _scheduling_aside(obj: Object) -> Any:
+def _without_scheduling(obj: Object) -> Any:
     template = obj["spec"]["template"]
-    loose = ("affinity", "nodeSelector", "tolerations", "schedulingGates")
+    scheduling = ("affinity", "nodeSelector", "tolerations", "schedulingGates")
     metadata = {
         k: v for k, v in (template.get("metadata") or {}).items() if k not in ("labels", "annotations")
     }
-    return metadata, {k: v for k, v in template["spec"].items() if k not in loose}
+    return metadata, {k: v for k, v in template["spec"].items() if k not in scheduling}
 
 
 def _generate_selector(obj: Object) -> None:

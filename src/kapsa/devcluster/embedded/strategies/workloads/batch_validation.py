@@ -28,6 +28,7 @@ _INDEXED_ONLY = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
 
 
 def validate_job(obj: Object) -> list[FieldError]:
+    """Return the errors in a Job."""
     spec = obj["spec"]
     errors = _generated_selector(obj)
     selector = spec.get("selector")
@@ -49,16 +50,16 @@ def validate_job(obj: Object) -> list[FieldError]:
 
 
 def _generated_selector(obj: Object) -> list[FieldError]:
-    """A selector that the server made is left as it made it."""
+    """Return an error if a generated selector was changed."""
     spec, uid = obj["spec"], obj["metadata"].get("uid")
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     selector = spec.get("selector") or {}
-    wanted = {"batch.kubernetes.io/controller-uid": uid}
+    generated = {"batch.kubernetes.io/controller-uid": uid}
     given = {**(selector.get("matchLabels") or {})}
     given.pop("controller-uid", None)
     if spec.get("manualSelector") or labels.get("batch.kubernetes.io/controller-uid") != uid:
         return []
-    if given == wanted and not selector.get("matchExpressions"):
+    if given == generated and not selector.get("matchExpressions"):
         return []
     return [invalid("spec.selector", spec.get("selector"), "`selector` not auto-generated")]
 
@@ -106,6 +107,7 @@ def _restart_policy(spec: Object, template: Object, path: str) -> list[FieldErro
 
 
 def validate_cron_job(obj: Object) -> list[FieldError]:
+    """Return the errors in a CronJob."""
     spec, name = obj["spec"], obj["metadata"]["name"]
     errors: list[FieldError] = []
     if not spec.get("schedule"):

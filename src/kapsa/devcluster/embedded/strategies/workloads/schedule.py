@@ -1,4 +1,4 @@
-"""Cron schedules as robfig/cron reads them: five fields, names, `@daily`, `@every 1h`, `TZ=`."""
+"""Cron schedules in the syntax of robfig/cron: five fields, names, `@daily`, `@every 1h`, `TZ=`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HORIZON = timedelta(days=5 * 366)
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """When a CronJob fires."""
+    """The times at which a CronJob runs."""
 
     minutes: frozenset[int]
     hours: frozenset[int]
@@ -50,7 +50,7 @@ class Schedule(msgspec.Struct, frozen=True):
     every: float | None = None
 
     def after(self, moment: datetime) -> datetime | None:
-        """The first time strictly after a moment, or None when there is none in five years."""
+        """Return the first time strictly after a moment, or None if there is none within five years."""
         if self.every is not None:
             return moment.replace(microsecond=0) + timedelta(seconds=self.every)
         zone = ZoneInfo(self.zone)
@@ -66,10 +66,10 @@ class Schedule(msgspec.Struct, frozen=True):
             elif local.minute not in self.minutes:
                 local += timedelta(minutes=1)
             else:
-                found = local.replace(tzinfo=zone).astimezone(UTC)
-                # A wall time that daylight saving skips does not exist: it maps to another one.
-                if found.astimezone(zone).replace(tzinfo=None) == local and found > moment:
-                    return found
+                candidate = local.replace(tzinfo=zone).astimezone(UTC)
+                # A local time that daylight saving skips does not exist: it maps to another one.
+                if candidate.astimezone(zone).replace(tzinfo=None) == local and candidate > moment:
+                    return candidate
                 local += timedelta(minutes=1)
         return None
 
@@ -80,10 +80,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, zone: str | None = None) -> Schedule:
-    """Read a schedule.
-
-    :raises ValueError: when it is none, in the words of the real server.
-    """
+    """Parse a schedule. Raises ValueError, in kube-apiserver's words, if it is invalid."""
     if not text:
         raise ValueError("empty spec string")
     if text.startswith(("TZ=", "CRON_TZ=")):
