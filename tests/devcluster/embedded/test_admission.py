@@ -406,7 +406,7 @@ async def test_what_a_mutating_webhook_makes_is_validated(stage: Stage) -> None:
 
 @pytest.mark.virtual_time
 async def test_a_handler_in_the_process_can_stand_for_a_service(cluster: DevCluster) -> None:
-    verbs = cluster.server.verbs
+    verbs = cluster.server.client
     asked: list[str] = []
 
     async def handler(path: str, body: bytes) -> tuple[int, bytes]:

@@ -199,7 +199,7 @@ async def test_an_update_that_meets_another_write_is_tried_again(api: Api):
 
 async def test_a_reader_cannot_change_what_is_stored(api: Api):
     await api.configmap("one", a="1")
-    info = api.server.verbs.resource("", "v1", "configmaps")
-    found = api.server.verbs.get(info, "default", "one")
+    info = api.server.client.resource("", "v1", "configmaps")
+    found = api.server.client.get(info, "default", "one")
     found["data"]["a"] = "changed"
     assert (await api.get(ONE)).body["data"] == {"a": "1"}

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from kapsa.devcluster.clock import ClusterClock, HostClock
 from kapsa.devcluster.embedded.codec.canonical import timestamp
 from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
+from kapsa.devcluster.embedded.requests.mutations import DeleteRequest, WriteRequest
 from kapsa.devcluster.embedded.storage.store import Collection, ObjectStore, StoreChange
 from kapsa.devcluster.embedded.strategies.catalog import strategy_for
 from kapsa.devcluster.embedded.strategies.generic.addresses import Addresses
 from kapsa.devcluster.embedded.strategies.generic.strategy import Strategy
 from kapsa.devcluster.wire.exchange import Reply, RequestUser
-
-if TYPE_CHECKING:
-    from kapsa.devcluster.embedded.verbs.deletion import DeleteRequest
-    from kapsa.devcluster.embedded.verbs.writes import WriteRequest
 
 __all__ = ["Admission", "Attributes", "Backend", "Policy"]
 

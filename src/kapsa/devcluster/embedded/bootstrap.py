@@ -1,9 +1,9 @@
-"""What a cluster holds before anyone has written to it."""
+"""The namespaces that a cluster has before the first write."""
 
 from __future__ import annotations
 
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.codec.stored_form import stored_form
+from kapsa.devcluster.embedded.verbs.commit import furnish
 
 __all__ = ["bootstrap"]
 
@@ -11,19 +11,12 @@ NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 def bootstrap(backend: Backend) -> None:
-    """Create the namespaces that every cluster has."""
+    """Create the namespaces that each cluster has."""
     info = backend.registry.get("", "v1", "namespaces")
     for name in NAMESPACES:
-        revision = backend.store.next_revision
         namespace = {
-            "metadata": {
-                "name": name,
-                "uid": backend.new_uid(),
-                "resourceVersion": str(revision),
-                "creationTimestamp": backend.now(),
-                "labels": {"kubernetes.io/metadata.name": name},
-            },
+            "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
             "spec": {"finalizers": ["kubernetes"]},
             "status": {"phase": "Active"},
         }
-        backend.collection(info).put(stored_form(info, namespace, revision))
+        furnish(backend, info, namespace)

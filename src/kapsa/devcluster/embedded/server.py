@@ -13,7 +13,7 @@ from kapsa.devcluster.embedded.codec.go_yaml import TOO_DEEP
 from kapsa.devcluster.embedded.custom.resources import CustomResources
 from kapsa.devcluster.embedded.documents.router import Documents
 from kapsa.devcluster.embedded.endpoints.resources import ResourceRequest
-from kapsa.devcluster.embedded.verbs.client import Verbs
+from kapsa.devcluster.embedded.verbs.client import InProcessClient
 from kapsa.devcluster.faults.gate import FaultGate
 from kapsa.devcluster.faults.plan import FaultPlan
 from kapsa.devcluster.wire import routes
@@ -55,8 +55,8 @@ class Server:
         """Admission webhooks, and where their calls go."""
         plugins = (ServiceAccounts(self.backend), DefaultStorageClass(self.backend))
         self.backend.admission.extend((*plugins, self.webhooks))
-        self.verbs = Verbs(self.backend)
-        """The same reads and writes for controllers in this process, with Python objects."""
+        self.client = InProcessClient(self.backend)
+        """Reads and writes for controllers and tests in this process, with Python objects."""
         bootstrap(self.backend)
         self.custom_resources = CustomResources(self.backend, self.webhooks.client)
         self._documents = Documents(self.backend.registry)

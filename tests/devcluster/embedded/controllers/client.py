@@ -7,7 +7,7 @@ from typing import Any
 
 from kapsa.devcluster import DevCluster
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.verbs.client import Verbs
+from kapsa.devcluster.embedded.verbs.client import InProcessClient
 
 Object = dict[str, Any]
 
@@ -43,7 +43,7 @@ class ObjectClient:
     def __init__(self, cluster: DevCluster) -> None:
         self.cluster = cluster
         self.workloads = cluster.workloads
-        self._verbs: Verbs = cluster.server.verbs.as_manager("test")
+        self._verbs: InProcessClient = cluster.server.client.as_manager("test")
 
     def info(self, resource: str) -> ResourceInfo:
         return self._verbs.resource(_GROUPS[resource], "v1", resource)

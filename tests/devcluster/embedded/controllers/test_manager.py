@@ -37,7 +37,7 @@ async def test_a_stopped_cluster_leaves_no_task_and_no_timer_behind() -> None:
 
 async def test_without_controllers_nothing_happens_by_itself() -> None:
     async with DevCluster(clock=VirtualClock(), http=False, controllers=False) as cluster:
-        verbs = cluster.server.verbs
+        verbs = cluster.server.client
         deployments = verbs.resource("apps", "v1", "deployments")
         await verbs.create(
             deployments, {"metadata": {"name": "web", "namespace": "default"}, "spec": workload(3)}

@@ -34,23 +34,23 @@ class ApiServer:
         self.server = Server()
 
     async def create(self, resource: str, name: str, **content: Any) -> Object:
-        info = self.server.verbs.resource(_GROUPS.get(resource, ""), "v1", resource)
+        info = self.server.client.resource(_GROUPS.get(resource, ""), "v1", resource)
         metadata = {"name": name, **content.pop("metadata", {})}
         if info.namespaced:
             metadata["namespace"] = "default"
-        return await self.server.verbs.create(info, {"metadata": metadata, **content})
+        return await self.server.client.create(info, {"metadata": metadata, **content})
 
     async def update(self, resource: str, obj: Object) -> Object:
-        info = self.server.verbs.resource(_GROUPS.get(resource, ""), "v1", resource)
-        return await self.server.verbs.update(info, obj)
+        info = self.server.client.resource(_GROUPS.get(resource, ""), "v1", resource)
+        return await self.server.client.update(info, obj)
 
     async def update_status(self, resource: str, obj: Object) -> Object:
-        info = self.server.verbs.resource(_GROUPS.get(resource, ""), "v1", resource)
-        return await self.server.verbs.update_status(info, obj)
+        info = self.server.client.resource(_GROUPS.get(resource, ""), "v1", resource)
+        return await self.server.client.update_status(info, obj)
 
     async def delete(self, resource: str, name: str) -> None:
-        info = self.server.verbs.resource(_GROUPS.get(resource, ""), "v1", resource)
-        await self.server.verbs.delete(info, "default" if info.namespaced else "", name)
+        info = self.server.client.resource(_GROUPS.get(resource, ""), "v1", resource)
+        await self.server.client.delete(info, "default" if info.namespaced else "", name)
 
     async def rejection(self, resource: str, name: str, **content: Any) -> str:
         """The message a bad object is refused with."""

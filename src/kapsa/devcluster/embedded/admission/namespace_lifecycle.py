@@ -6,8 +6,7 @@ from typing import Any
 
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.stored_form import decode
-from kapsa.devcluster.embedded.verbs.deletion import DeleteRequest
-from kapsa.devcluster.embedded.verbs.writes import WriteRequest
+from kapsa.devcluster.embedded.requests.mutations import DeleteRequest, WriteRequest
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.status_errors import StatusCause
 

@@ -19,9 +19,8 @@ from kapsa.devcluster.embedded.apply.json_patch import json_patch
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.requests.mutations import DeleteRequest, WriteRequest
 from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
-from kapsa.devcluster.embedded.verbs.deletion import DeleteRequest
-from kapsa.devcluster.embedded.verbs.writes import WriteRequest
 from kapsa.devcluster.wire.status_errors import StatusError, internal
 from kapsa.schemas.defaulting import apply_defaults
 from kapsa.schemas.pruning import prune
@@ -180,17 +179,13 @@ class WebhookAdmission:
 
 def _asked(write: WriteRequest, obj: Object, old: Object | None) -> ReviewedRequest:
     creates = old is None
-    kind = (
-        "CreateOptions"
-        if creates
-        else ("PatchOptions" if write.patches or write.applies else "UpdateOptions")
-    )
+    kind = "CreateOptions" if creates else write.method.options_kind
     options: Object = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
-    if write.options.dry_run:
+    if write.parameters.dry_run:
         options["dryRun"] = ["All"]
-    if write.options.force is not None:
-        options["force"] = write.options.force
-    options |= dict(write.options.asked)
+    if write.parameters.force is not None:
+        options["force"] = write.parameters.force
+    options |= dict(write.parameters.explicit)
     return ReviewedRequest(
         info=write.info,
         operation="CREATE" if creates else "UPDATE",
@@ -198,7 +193,7 @@ def _asked(write: WriteRequest, obj: Object, old: Object | None) -> ReviewedRequ
         name=write.name,
         subresource=write.subresource,
         user=write.user,
-        dry_run=write.options.dry_run,
+        dry_run=write.parameters.dry_run,
         options=options,
         object=obj,
         old=old,
@@ -206,7 +201,7 @@ def _asked(write: WriteRequest, obj: Object, old: Object | None) -> ReviewedRequ
 
 
 def _plain_options(deletion: DeleteRequest) -> Object:
-    options = deletion.options
+    options = deletion.parameters
     plain: Object = {}
     if options.grace_period_seconds is not None:
         plain["gracePeriodSeconds"] = options.grace_period_seconds

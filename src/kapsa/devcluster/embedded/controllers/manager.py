@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.codec.stored_form import stored_form
 from kapsa.devcluster.embedded.controllers.housekeeping.controllers import HOUSEKEEPING_CONTROLLERS
 from kapsa.devcluster.embedded.controllers.housekeeping.garbage_collector import GarbageCollector
 from kapsa.devcluster.embedded.controllers.housekeeping.namespaces import NamespaceController
@@ -24,7 +23,8 @@ from kapsa.devcluster.embedded.controllers.nodes.node_status import new_node, re
 from kapsa.devcluster.embedded.controllers.nodes.scheduler import Scheduler
 from kapsa.devcluster.embedded.controllers.workloads.controllers import WORKLOAD_CONTROLLERS
 from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
-from kapsa.devcluster.embedded.verbs.client import Verbs
+from kapsa.devcluster.embedded.verbs.client import InProcessClient
+from kapsa.devcluster.embedded.verbs.commit import furnish
 from kapsa.devcluster.wire.exchange import Reply
 from kapsa.devcluster.workloads import Workloads
 
@@ -53,7 +53,7 @@ class Controllers:
         self._view = View(backend)
         self._recorder = Recorder(backend)
         self._listeners: dict[tuple[str, str], list[Listener]] = {}
-        collector = Verbs(backend, manager="kube-controller-manager")
+        collector = InProcessClient(backend, manager="kube-controller-manager")
         self._collector = GarbageCollector(backend, collector)
         self._namespaces = NamespaceController(backend, collector)
         self._accounts = ServiceAccountController(
@@ -149,17 +149,7 @@ class Controllers:
 
     def _store(self, kind: Kind, obj: Object) -> None:
         info = self._backend.registry.get(kind.group, kind.version, kind.resource)
-        collection = self._backend.collection(info)
-        if collection.get(obj["metadata"]["name"]) is not None:
-            return
-        revision = self._backend.store.next_revision
-        system = {
-            "uid": self._backend.new_uid(),
-            "resourceVersion": str(revision),
-            "creationTimestamp": self._backend.now(),
-        }
-        metadata = {**obj["metadata"], **system}
-        collection.put(stored_form(info, {**obj, "metadata": metadata}, revision))
+        furnish(self._backend, info, obj)
 
     def _follow(self, collection: Collection, change: StoreChange) -> None:
         self._collector.follow(collection, change)

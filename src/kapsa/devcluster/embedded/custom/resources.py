@@ -22,9 +22,11 @@ from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form
 from kapsa.devcluster.embedded.custom.conversion import converter_of
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.kinds.versions import version_priority
+from kapsa.devcluster.embedded.requests.mutations import DeleteRequest
 from kapsa.devcluster.embedded.storage.store import Collection, StoreChange, Stored
 from kapsa.devcluster.embedded.strategies.custom.definition_names import CLEANUP, accept_names, set_condition
-from kapsa.devcluster.embedded.verbs.deletion import DeleteRequest, advance, remove
+from kapsa.devcluster.embedded.verbs.commit import commit, remove
+from kapsa.devcluster.embedded.verbs.deletion import advance
 from kapsa.schemas.defaulting import apply_defaults
 from kapsa.schemas.pruning import prune
 from kapsa.schemas.schema import Schema
@@ -166,8 +168,6 @@ class CustomResources:
                 self._later(partial(self._follow, stored.name))
 
     def _write_status(self, crd: CRD, stored: Stored) -> None:
-        revision = self._backend.store.next_revision
-        crd["metadata"]["resourceVersion"] = str(revision)
         tracked = track_update(
             decode(stored),
             crd,
@@ -177,7 +177,7 @@ class CustomResources:
             api_version=self._info.api_version,
             now=self._backend.now(),
         )
-        self._collection.put(stored_form(self._info, tracked, revision))
+        commit(self._backend, self._info, tracked)
 
     # Serving
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form
+from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.labels import matches
+from kapsa.devcluster.embedded.verbs.commit import commit
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.status_errors import StatusCause
 
@@ -45,6 +46,4 @@ def take_from_budget(backend: Backend, pod: Object) -> None:
         raise errors.too_many_requests(message, 0, causes=[StatusCause("", "DisruptionBudget", text)])
     status["disruptionsAllowed"] = allowed - 1
     status["disruptedPods"] = {**(status.get("disruptedPods") or {}), meta["name"]: backend.now()}
-    revision = backend.store.next_revision
-    budget["metadata"]["resourceVersion"] = str(revision)
-    collection.put(stored_form(info, budget, revision))
+    commit(backend, info, budget)

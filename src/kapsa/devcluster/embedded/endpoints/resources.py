@@ -16,13 +16,21 @@ from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.replies.negotiation import Form, negotiate
 from kapsa.devcluster.embedded.replies.writer import Writer, reply_document, warning_header
-from kapsa.devcluster.embedded.requests.options import ListParameters, list_options, write_options
+from kapsa.devcluster.embedded.requests.mutations import DeleteRequest, WriteRequest
+from kapsa.devcluster.embedded.requests.parameters import (
+    DeleteParameters,
+    ListParameters,
+    WriteMethod,
+    WriteParameters,
+    delete_parameters,
+    list_parameters,
+    write_parameters,
+)
 from kapsa.devcluster.embedded.storage.store import CompactedError, FutureRevisionError, Stored
 from kapsa.devcluster.embedded.verbs import deletion, listing, patches, writes
-from kapsa.devcluster.embedded.verbs.deletion import DeleteParameters, DeleteRequest
+from kapsa.devcluster.embedded.verbs.decoding import check_claimed_version
 from kapsa.devcluster.embedded.verbs.selection import selection
 from kapsa.devcluster.embedded.verbs.watch import WatchStream, too_old, watch_revision
-from kapsa.devcluster.embedded.verbs.writes import WriteRequest
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, RequestUser
 from kapsa.devcluster.wire.query import parse_query
@@ -154,7 +162,7 @@ class ResourceRequest:
 
     async def _list(self) -> Reply:
         writer = self.writer()
-        options = list_options(self.request.query)
+        options = list_parameters(self.request.query)
         chosen = selection(self.info, self.route.namespace, options)
         page = listing.read_page(self.backend.store, self.collection, chosen, options, frozen=self.frozen)
         await self._prepare(page.items)
@@ -162,7 +170,7 @@ class ResourceRequest:
 
     def _watch(self) -> Reply:
         writer = self.writer(stream=True)
-        options = list_options(self.request.query, watch=True)
+        options = list_parameters(self.request.query, watch=True)
         chosen = selection(self.info, self.route.namespace, options, self.route.name)
         watch = WatchStream(
             self.backend.store,
@@ -189,60 +197,81 @@ class ResourceRequest:
 
     async def _create(self) -> Reply:
         writer = self.writer()
-        write = self.write("CreateOptions")
-        stored = await writes.create(self.backend, write, self.body(write))
+        write, obj = self._submitted(WriteMethod.CREATE)
+        stored = await writes.create(self.backend, write, obj)
         return writer.object(201, stored)
 
     async def update(self) -> Reply:
         """Replace the object, or the part of it that the subresource is."""
         writer = self.writer()
-        write = self.write("UpdateOptions")
-        self.body(write)
+        write, _ = self._submitted(WriteMethod.UPDATE)
         transform = subresources.narrowed(self.route.subresource, lambda _: self.body())
-        stored = await writes.update(self.backend, write, transform)
-        return writer.object(201 if write.created else 200, stored)
+        written = await writes.update(self.backend, write, transform)
+        return writer.object(201 if written.created else 200, written.stored)
 
     async def patch(self) -> Reply:
         """Patch the object, or the part of it that the subresource is."""
         writer = self.writer()
-        kind = patches.patch_type(self.request, self.info)
-        write = self.write("PatchOptions", applies=kind == patches.APPLY)
-        transform = patches.transform_of(kind, self.request, write, self.backend)
-        stored = await writes.update(self.backend, write, transform)
-        return writer.object(201 if write.created else 200, stored)
+        media_type = patches.media_type_of(self.request, self.info)
+        method = patches.method_of(media_type)
+        parameters = write_parameters(self.request, method)
+        patch = patches.decode(media_type, self.request.body, parameters)
+        write = self.write(method, parameters, patch.strict_problems, patch.strategic)
+        transform = patches.transform_of(patch, write, self.backend)
+        written = await writes.update(self.backend, write, transform)
+        return writer.object(201 if written.created else 200, written.stored)
 
-    def write(self, options: str, *, applies: bool = False) -> WriteRequest:
-        """The write this request asks for; ``options`` is the kind of its options."""
+    def write(
+        self,
+        method: WriteMethod,
+        parameters: WriteParameters | None = None,
+        strict_problems: list[str] | None = None,
+        strategic_patch: Any = None,
+    ) -> WriteRequest:
+        """Return the write that this request asks for."""
         route = self.route
         return WriteRequest(
             info=self.info,
+            method=method,
             namespace=route.namespace,
             name=route.name,
             subresource=route.subresource,
-            options=write_options(self.request, options, patch=options == "PatchOptions", apply=applies),
-            patches=options == "PatchOptions",
-            applies=applies,
+            parameters=parameters or write_parameters(self.request, method),
             user=self.user,
+            strict_problems=strict_problems or [],
+            strategic_patch=strategic_patch,
             warnings=self.warnings,
         )
 
-    def body(self, write: WriteRequest | None = None) -> Object:
-        """The request's object; decoded anew each time, since what is made of it is changed in place.
+    def _submitted(self, method: WriteMethod) -> tuple[WriteRequest, Object]:
+        """Return the write of a whole object, and the object."""
+        parameters = write_parameters(self.request, method)
+        obj = self._decoded()
+        if parameters.field_validation == "Ignore":
+            return self.write(method, parameters), self._checked(obj)
+        problems = duplicate_fields(self.request.body, obj, self._content_type)
+        write = self.write(method, parameters, problems)
+        check_claimed_version(write, obj)
+        return write, self._checked(obj)
 
-        :param write: is told of fields that the body has twice.
-        """
-        body = self.request.body
-        content_type = self.request.headers.get("content-type", "")
-        obj = bodies.decode_object(body, content_type, self.info)
-        if write is not None and write.options.field_validation != "Ignore":
-            write.duplicates = duplicate_fields(body, obj, content_type)
-            writes.tell_of_another_version(write, obj)
-        return bodies.check_kind(obj, self.info, self.backend.registry, body)
+    def body(self) -> Object:
+        """Return the request's object, decoded from scratch each time, since writes change it in place."""
+        return self._checked(self._decoded())
+
+    @property
+    def _content_type(self) -> str:
+        return self.request.headers.get("content-type", "")
+
+    def _decoded(self) -> Object:
+        return bodies.decode_object(self.request.body, self._content_type, self.info)
+
+    def _checked(self, obj: Object) -> Object:
+        return bodies.check_kind(obj, self.info, self.backend.registry, self.request.body)
 
     def _review(self, verb: str) -> Reply:
         if verb != "create" or self.route.name:
             raise errors.method_not_allowed()
-        manager = write_options(self.request, "CreateOptions").manager
+        manager = write_parameters(self.request, WriteMethod.CREATE).manager
         reviewed = reviews.answer(
             self.backend, self.info, self.user, self.body(), self.route.namespace, manager
         )
@@ -252,46 +281,46 @@ class ResourceRequest:
 
     async def _delete(self) -> Reply:
         writer = self.writer()
-        options = self._delete_options()
-        stored, gone = await deletion.delete(self.backend, self._deletion(self.route.name, options))
-        code = 202 if not gone and options.orphan_dependents is False else 200
+        parameters = self._delete_parameters()
+        stored, gone = await deletion.delete(self.backend, self._deletion(self.route.name, parameters))
+        code = 202 if not gone and parameters.orphan_dependents is False else 200
         if not gone or (self.info.group, self.info.resource) in _RETURN_DELETED:
             return writer.object(code, stored)
         return reply_document(code, _success(self.info, stored), writer.form, self.warnings)
 
     async def _delete_collection(self) -> Reply:
         writer = self.writer()
-        selected = list_options(self.request.query)
-        options = self._delete_options()
+        selected = list_parameters(self.request.query)
+        parameters = self._delete_parameters()
         chosen = selection(self.info, self.route.namespace, selected)
         page = listing.read_page(self.backend.store, self.collection, chosen, ListParameters())
         for stored in page.items:
             try:
-                await deletion.delete(self.backend, self._deletion(stored.name, options, stored.namespace))
+                await deletion.delete(self.backend, self._deletion(stored.name, parameters, stored.namespace))
             except StatusError as error:
                 if error.code != 404:
                     raise
         return writer.page(page)
 
-    def _deletion(self, name: str, options: DeleteParameters, namespace: str = "") -> DeleteRequest:
+    def _deletion(self, name: str, parameters: DeleteParameters, namespace: str = "") -> DeleteRequest:
         return DeleteRequest(
             info=self.info,
             namespace=namespace or self.route.namespace,
             name=name,
-            options=options,
+            parameters=parameters,
             user=self.user,
             warnings=self.warnings,
         )
 
-    def _delete_options(self) -> DeleteParameters:
+    def _delete_parameters(self) -> DeleteParameters:
         request = self.request
         if request.body:
-            decoded = decode_delete_options(request.body, request.headers.get("content-type", ""))
-            options = msgspec.convert(decoded, DeleteParameters)
+            decoded = decode_delete_options(request.body, self._content_type)
+            parameters = msgspec.convert(decoded, DeleteParameters)
         else:
-            options = deletion.options_of_query(parse_query(request.query))
-        options.validate()
-        return options
+            parameters = delete_parameters(request.query)
+        parameters.validate()
+        return parameters
 
     # Replying
 

@@ -16,12 +16,13 @@ from kapsa.devcluster.embedded.endpoints.eviction import take_from_budget
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.replies.negotiation import negotiate
 from kapsa.devcluster.embedded.replies.writer import reply_document
-from kapsa.devcluster.embedded.verbs import deletion, patches, writes
-from kapsa.devcluster.embedded.verbs.deletion import DeleteParameters, DeleteRequest
-from kapsa.devcluster.embedded.verbs.writes import Transform, WriteRequest
+from kapsa.devcluster.embedded.requests.mutations import DeleteRequest, WriteRequest
+from kapsa.devcluster.embedded.requests.parameters import DeleteParameters, WriteMethod, write_parameters
+from kapsa.devcluster.embedded.verbs import binding, deletion, patches, writes
+from kapsa.devcluster.embedded.verbs.decoding import cannot_decode
+from kapsa.devcluster.embedded.verbs.writes import Transform
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Reply
-from kapsa.schemas.go_format import quote
 from kapsa.schemas.schema import Schema
 
 if TYPE_CHECKING:
@@ -127,19 +128,18 @@ async def _scale(request: ResourceRequest, verb: str) -> Reply:
     if verb == "get":
         return reply_document(200, scale_of(info, from_storage(info, request.stored())), form)
     if verb == "update":
-        write = request.write("UpdateOptions")
+        write = request.write(WriteMethod.UPDATE)
         transform = _scale_patching(request, lambda _scale: _posted(request, SCALE))
     else:
-        kind = patches.patch_type(request.request, info)
-        write = request.write("PatchOptions", applies=kind == patches.APPLY)
-        if write.applies:
+        media_type = patches.media_type_of(request.request, info)
+        write = request.write(patches.method_of(media_type))
+        if write.method is WriteMethod.APPLY:
             transform = patches.scale_applying(request.request, write, request.backend)
         else:
-            transform = _scale_patching(
-                request, _typed(write, patches.scale_change_of(kind, request.request))
-            )
-    stored = await writes.update(request.backend, write, transform)
-    return reply_document(200, scale_of(info, from_storage(info, stored)), form, request.warnings)
+            change = patches.scale_change_of(media_type, request.request)
+            transform = _scale_patching(request, _typed(write, change))
+    written = await writes.update(request.backend, write, transform)
+    return reply_document(200, scale_of(info, from_storage(info, written.stored)), form, request.warnings)
 
 
 def _scale_patching(request: ResourceRequest, change: Callable[[Object], Object]) -> Transform:
@@ -157,11 +157,11 @@ def _typed(write: WriteRequest, change: Callable[[Object], Any]) -> Callable[[Ob
     def patch(scale: Object) -> Object:
         patched = change(scale)
         if not isinstance(patched, dict):
-            raise writes.cannot_decode(write, patched, bodies.no_object(patched))
+            raise cannot_decode(write, patched, bodies.no_object(patched))
         try:
             check_types(SCALE.schema or Schema(), patched, SCALE)
         except DecodingError as error:
-            raise writes.cannot_decode(write, patched, str(error)) from None
+            raise cannot_decode(write, patched, str(error)) from None
         return patched
 
     return patch
@@ -201,7 +201,7 @@ async def _evict(request: ResourceRequest) -> Reply:
             info=request.info,
             namespace=request.route.namespace,
             name=request.route.name,
-            options=DeleteParameters(grace_period_seconds=wanted.get("gracePeriodSeconds")),
+            parameters=DeleteParameters(grace_period_seconds=wanted.get("gracePeriodSeconds")),
             user=request.user,
         ),
     )
@@ -209,33 +209,13 @@ async def _evict(request: ResourceRequest) -> Reply:
 
 
 async def _bind(request: ResourceRequest) -> Reply:
-    binding = _posted(request, BINDING)
-    node = (binding.get("target") or {}).get("name", "")
+    posted = _posted(request, BINDING)
+    node = (posted.get("target") or {}).get("name", "")
     if not node:
         raise errors.StatusError(500, "", "target.name: Required value")
     form = negotiate(request.request)
-    write = request.write("CreateOptions")
-
-    def transform(live: Object | None) -> Object:
-        if live is None:
-            raise errors.not_found(request.info, request.route.name)
-        bound = live["spec"].get("nodeName")
-        if bound:
-            why = f"pod {request.route.name} is already assigned to node {quote(bound)}"
-            raise errors.conflict(request.info, request.route.name, why, path="pods/binding")
-        live["spec"]["nodeName"] = node
-        scheduled = {
-            "type": "PodScheduled",
-            "status": "True",
-            "lastProbeTime": None,
-            "lastTransitionTime": request.backend.now(),
-        }
-        status = live.setdefault("status", {})
-        others = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"]
-        status["conditions"] = [*others, scheduled]
-        return live
-
-    await writes.update(request.backend, write, transform)
+    parameters = write_parameters(request.request, WriteMethod.CREATE)
+    await binding.bind(request.backend, request.write(WriteMethod.UPDATE, parameters), node)
     return reply_document(201, _SUCCESS, form)
 
 

@@ -2,94 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
-
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.canonical import timestamp
-from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form, with_revision
+from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.requests.mutations import DeleteRequest
+from kapsa.devcluster.embedded.requests.parameters import Preconditions
 from kapsa.devcluster.embedded.storage.store import Stored
+from kapsa.devcluster.embedded.verbs.commit import commit_stored, remove
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.exchange import ADMIN, RequestUser
-from kapsa.schemas import field_errors, go_format
 
-__all__ = [
-    "DeleteParameters",
-    "DeleteRequest",
-    "Preconditions",
-    "advance",
-    "delete",
-    "finish_if_released",
-    "remove",
-]
+__all__ = ["FOREGROUND", "ORPHAN", "advance", "delete", "finish_if_released"]
 
 Object = dict[str, Any]
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-_POLICIES = ("Background", "Foreground", "Orphan")
-
-
-class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
-    """What must be true of the object for it to be deleted."""
-
-    uid: str | None = None
-    resource_version: str | None = None
-
-
-class DeleteParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """metav1.DeleteOptions."""
-
-    grace_period_seconds: int | None = None
-    preconditions: Preconditions | None = None
-    orphan_dependents: bool | None = None
-    propagation_policy: str | None = None
-    dry_run: list[str] | None = None
-
-    def validate(self) -> None:
-        """Refuse options that contradict each other.
-
-        :raises ApiError: 422, as the real server does.
-        """
-        problems = []
-        if self.orphan_dependents is not None and self.propagation_policy is not None:
-            detail = "orphanDependents and deletionPropagation cannot be both set"
-            problems.append(field_errors.invalid("propagationPolicy", self.propagation_policy, detail))
-        if self.propagation_policy is not None and self.propagation_policy not in _POLICIES:
-            problems.append(
-                field_errors.not_supported(
-                    "propagationPolicy",
-                    self.propagation_policy,
-                    ["Foreground", "Background", "Orphan", "nil"],
-                )
-            )
-        if self.dry_run and self.dry_run != ["All"]:
-            problems.append(field_errors.not_supported("dryRun", self.dry_run, ["All"]))
-        if problems:
-            raise errors.invalid(_OptionsKind(), "", problems)
-
-
-class _OptionsKind(msgspec.Struct, frozen=True):
-    kind: str = "DeleteOptions"
-    group: str = "meta.k8s.io"
-    resource: str = ""
-
-
-class DeleteRequest(msgspec.Struct, kw_only=True):
-    """One deletion in flight."""
-
-    info: ResourceInfo
-    namespace: str = ""
-    name: str = ""
-    options: DeleteParameters = DeleteParameters()
-    user: RequestUser = ADMIN
-    warnings: list[str] = []
-
-    @property
-    def dry_run(self) -> bool:
-        return bool(self.options.dry_run)
 
 
 async def delete(backend: Backend, deletion: DeleteRequest) -> tuple[Stored, bool]:
@@ -105,7 +34,7 @@ async def delete(backend: Backend, deletion: DeleteRequest) -> tuple[Stored, boo
         if live is None:
             raise errors.not_found(info, name)
         obj = decode(live)
-        _check_preconditions(info, obj, deletion.options.preconditions)
+        _check_preconditions(info, obj, deletion.parameters.preconditions)
         for admission in backend.admission:
             await admission.validate_deletion(deletion, obj)
         if collection.get(key) is live:
@@ -159,7 +88,7 @@ def advance(backend: Backend, deletion: DeleteRequest, obj: Object, live: Stored
 def _grace(backend: Backend, deletion: DeleteRequest, obj: Object) -> tuple[int | None, bool]:
     """Seconds the object is given (None: its kind knows no grace), and whether it is ending already."""
     meta = obj["metadata"]
-    requested = deletion.options.grace_period_seconds
+    requested = deletion.parameters.grace_period_seconds
     if requested is not None and requested < 0:
         requested = 1
     period = backend.strategy(deletion.info).grace_seconds(obj, requested)
@@ -203,14 +132,14 @@ def _finalizers(backend: Backend, deletion: DeleteRequest, obj: Object) -> list[
 
 
 def _policy(backend: Backend, deletion: DeleteRequest, existing: list[str], obj: Object) -> str:
-    options = deletion.options
+    parameters = deletion.parameters
     default = backend.strategy(deletion.info).default_propagation(obj)
     if default == "unsupported":
         return "background"
-    if options.orphan_dependents is not None:
-        return "orphan" if options.orphan_dependents else "background"
-    if options.propagation_policy is not None:
-        return options.propagation_policy.lower()
+    if parameters.orphan_dependents is not None:
+        return "orphan" if parameters.orphan_dependents else "background"
+    if parameters.propagation_policy is not None:
+        return parameters.propagation_policy.lower()
     if ORPHAN in existing:
         return "orphan"
     if FOREGROUND in existing:
@@ -234,16 +163,7 @@ def _store(backend: Backend, deletion: DeleteRequest, obj: Object, live: Stored)
     unchanged = stored_form(info, obj, live.revision)
     if unchanged.body == live.body or deletion.dry_run:
         return unchanged
-    stored = with_revision(unchanged, backend.store.next_revision)
-    backend.collection(info).put(stored)
-    return stored
-
-
-def remove(backend: Backend, info: ResourceInfo, live: Stored) -> Stored:
-    """Take an object out of the store; its last state, at the revision of its deletion."""
-    last = with_revision(live, backend.store.next_revision)
-    backend.collection(info).remove(last)
-    return last
+    return commit_stored(backend, info, unchanged)
 
 
 def finish_if_released(backend: Backend, info: ResourceInfo, obj: Object, live: Stored) -> bool:
@@ -255,18 +175,3 @@ def finish_if_released(backend: Backend, info: ResourceInfo, obj: Object, live: 
         return False
     remove(backend, info, live)
     return True
-
-
-def options_of_query(values: dict[str, list[str]]) -> DeleteParameters:
-    """The options of a deletion that has no body."""
-    grace = values.get("gracePeriodSeconds", [""])[0]
-    orphan = values.get("orphanDependents", [""])[0]
-    if grace and not re.fullmatch("[+-]?[0-9]{1,18}", grace):
-        text = go_format.quote(grace)
-        raise errors.bad_request(f"strconv.ParseInt: parsing {text}: invalid syntax")
-    return DeleteParameters(
-        grace_period_seconds=int(grace) if grace else None,
-        orphan_dependents=orphan.lower() not in ("0", "false") if orphan else None,
-        propagation_policy=values["propagationPolicy"][0] if "propagationPolicy" in values else None,
-        dry_run=values.get("dryRun"),
-    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.requests.options import ListParameters
+from kapsa.devcluster.embedded.requests.parameters import ListParameters
 from kapsa.devcluster.embedded.storage.store import (
     Collection,
     CompactedError,

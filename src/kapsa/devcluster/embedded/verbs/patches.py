@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from kapsa.devcluster.embedded.apply import field_manager as apply
-from kapsa.devcluster.embedded.apply import json_patch as patch
+from kapsa.devcluster.embedded.apply import json_patch
 from kapsa.devcluster.embedded.apply.object_versions import converter
 from kapsa.devcluster.embedded.apply.strategic_patch import strategic_merge_patch
 from kapsa.devcluster.embedded.backend import Backend
@@ -20,20 +22,25 @@ from kapsa.devcluster.embedded.codec.strict_decoding import (
 )
 from kapsa.devcluster.embedded.codec.typed_decoding import DecodingError, check_types
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.requests.mutations import WriteRequest
+from kapsa.devcluster.embedded.requests.parameters import WriteMethod, WriteParameters
+from kapsa.devcluster.embedded.verbs.decoding import cannot_decode, check_claimed_version, shown_patched
 from kapsa.devcluster.embedded.verbs.reset_fields import reset_fields
-from kapsa.devcluster.embedded.verbs.writes import (
-    Transform,
-    WriteRequest,
-    cannot_decode,
-    shown_patched,
-    tell_of_another_version,
-)
+from kapsa.devcluster.embedded.verbs.writes import Transform
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Request
 from kapsa.devcluster.wire.go_json import json_type
 from kapsa.schemas.schema import Schema
 
-__all__ = ["APPLY", "patch_type", "scale_applying", "scale_change_of", "transform_of"]
+__all__ = [
+    "Patch",
+    "decode",
+    "media_type_of",
+    "method_of",
+    "scale_applying",
+    "scale_change_of",
+    "transform_of",
+]
 
 Object = dict[str, Any]
 
@@ -45,43 +52,84 @@ _BUILT_IN = (JSON, MERGE, STRATEGIC, APPLY)
 _CUSTOM = (JSON, MERGE, APPLY)
 
 
-def patch_type(request: Request, info: ResourceInfo) -> str:
-    """The media type of a patch.
+class Patch(msgspec.Struct, frozen=True):
+    """A decoded patch."""
 
-    :raises ApiError: 415 when this kind cannot be patched that way.
-    """
-    kind = bodies.media_type(request.headers.get("content-type", ""))
+    media_type: str
+    body: bytes
+    content: Any = None
+    """The patch itself. None for an apply, which is decoded once the object exists or is known to be new."""
+    strict_problems: list[str] = []
+    """Unknown and duplicate fields of the patch."""
+
+    @property
+    def strategic(self) -> Any:
+        """The content of a strategic merge patch; None for every other patch."""
+        return self.content if self.media_type == STRATEGIC else None
+
+
+def media_type_of(request: Request, info: ResourceInfo) -> str:
+    """Return the media type of a patch. Raises StatusError 415 for one that this kind does not support."""
+    media_type = bodies.media_type(request.headers.get("content-type", ""))
     allowed = _CUSTOM if info.is_custom else _BUILT_IN
-    if kind not in _BUILT_IN:
+    if media_type not in _BUILT_IN:
         raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
-    if kind not in allowed:
+    if media_type not in allowed:
         raise errors.unsupported_media_type(
             "the body of the request was in an unknown format - accepted media types include: "
             + ", ".join(allowed)
         )
-    return kind
+    return media_type
 
 
-def transform_of(kind: str, request: Request, write: WriteRequest, backend: Backend) -> Transform:
-    """What a patch of that type does to an object."""
-    if kind == APPLY:
-        return _applying(request.body, write, backend)
-    if kind == STRATEGIC:
-        return _restoring(request.body, write)
-    if kind == JSON:
-        operations = _operations(request.body, write)
-        return _patching(lambda live: patch.json_patch(live, operations), write, backend)
-    change = _decoded(request.body, write)
-    return _patching(lambda live: patch.merge_patch(live, change), write, backend)
+def method_of(media_type: str) -> WriteMethod:
+    """Return the method of a write with a patch of this type."""
+    return WriteMethod.APPLY if media_type == APPLY else WriteMethod.PATCH
 
 
-def scale_change_of(kind: str, request: Request) -> Callable[[Object], Any]:
+def decode(media_type: str, body: bytes, parameters: WriteParameters) -> Patch:
+    """Decode a patch. Raises StatusError 400 for a malformed one."""
+    if media_type == APPLY:
+        return Patch(media_type, body)
+    content = bodies.decode_patch(body, strategic=media_type == STRATEGIC)
+    if parameters.field_validation == "Ignore":
+        return Patch(media_type, body, content)
+    problems = (
+        _operation_problems(body, content) if media_type == JSON else duplicate_fields(body, content, "")
+    )
+    return Patch(media_type, body, content, problems)
+
+
+def _operation_problems(body: bytes, operations: Any) -> list[str]:
+    """Return the strict problems of a JSON patch. Raises StatusError 400 for a field of the wrong type."""
+    for operation in operations if isinstance(operations, list) else ():
+        for name, value in operation.items() if isinstance(operation, dict) else ():
+            if value is not None and not isinstance(value, OPERATION_FIELDS.get(name, object)):
+                what = f"{json_type(value)} into Go struct field jsonPatchOp.{name} of type string"
+                raise errors.bad_request(f"error decoding patch: json: cannot unmarshal {what}")
+    if isinstance(operations, list) and all(isinstance(operation, dict) for operation in operations):
+        return operation_problems(body, operations)
+    return []
+
+
+def transform_of(patch: Patch, write: WriteRequest, backend: Backend) -> Transform:
+    """Return the function that applies a patch to the live object."""
+    if patch.media_type == APPLY:
+        return _applying(patch.body, write, backend)
+    if patch.media_type == STRATEGIC:
+        return _restoring(patch.content, write)
+    if patch.media_type == JSON:
+        return _patching(lambda live: json_patch.json_patch(live, patch.content), write, backend)
+    return _patching(lambda live: json_patch.merge_patch(live, patch.content), write, backend)
+
+
+def scale_change_of(media_type: str, request: Request) -> Callable[[Object], Any]:
     """What a patch that is no apply does to a Scale."""
-    if kind == JSON:
+    if media_type == JSON:
         operations = bodies.decode_patch(request.body)
-        return lambda scale: patch.json_patch(scale, operations)
+        return lambda scale: json_patch.json_patch(scale, operations)
     decoded = bodies.decode_patch(request.body)
-    return lambda scale: patch.merge_patch(scale, decoded)
+    return lambda scale: json_patch.merge_patch(scale, decoded)
 
 
 def scale_applying(request: Request, write: WriteRequest, backend: Backend) -> Transform:
@@ -107,38 +155,13 @@ def scale_applying(request: Request, write: WriteRequest, backend: Backend) -> T
     return transform
 
 
-def _decoded(body: bytes, write: WriteRequest, *, strategic: bool = False) -> Any:
-    """A patch, of which the write is told what strict decoding finds in it."""
-    decoded = bodies.decode_patch(body, strategic=strategic)
-    if write.options.field_validation != "Ignore":
-        write.duplicates = duplicate_fields(body, decoded, "")
-    return decoded
-
-
-def _operations(body: bytes, write: WriteRequest) -> Any:
-    """A JSON patch, likewise."""
-    decoded = bodies.decode_patch(body)
-    if write.options.field_validation == "Ignore":
-        return decoded
-    for operation in decoded if isinstance(decoded, list) else ():
-        for name, value in operation.items() if isinstance(operation, dict) else ():
-            if value is not None and not isinstance(value, OPERATION_FIELDS.get(name, object)):
-                what = f"{json_type(value)} into Go struct field jsonPatchOp.{name} of type string"
-                raise errors.bad_request(f"error decoding patch: json: cannot unmarshal {what}")
-    if isinstance(decoded, list) and all(isinstance(operation, dict) for operation in decoded):
-        write.duplicates = operation_problems(body, decoded)
-    return decoded
-
-
-def _restoring(body: bytes, write: WriteRequest) -> Transform:
-    """A strategic merge patch: only the kind's fields of the result count, not what it says it is."""
-    decoded = _decoded(body, write, strategic=True)
-    write.strategic = decoded
+def _restoring(content: Any, write: WriteRequest) -> Transform:
+    """Apply a strategic merge patch. The apiVersion and kind of the result are not checked."""
 
     def transform(live: Object | None) -> Object:
         if live is None:
             raise errors.not_found(write.info, write.name)
-        patched = strategic_merge_patch(live, decoded, write.info.schema)
+        patched = strategic_merge_patch(live, content, write.info.schema)
         if patched.get("metadata") is None:
             patched["metadata"] = {}
         return patched
@@ -187,7 +210,7 @@ def _check_custom_type(patched: Object, write: WriteRequest) -> None:
         shown = shown_patched(write, patched)
         raise cannot_decode(write, patched, f"Object 'Kind' is missing in '{shown}'")
     patched["apiVersion"] = patched.get("apiVersion") or ""
-    tell_of_another_version(write, patched)
+    check_claimed_version(write, patched)
     for field, expected in (("kind", info.kind), ("apiVersion", info.api_version)):
         if patched[field] != expected:
             raise bodies.another_type(patched, field, expected)
@@ -209,7 +232,7 @@ def _with_metadata(patched: Object, write: WriteRequest) -> Object:
 def _applying(body: bytes, write: WriteRequest, backend: Backend) -> Transform:
     def transform(live: Object | None) -> Object:
         applied = bodies.decode_applied(body)
-        directive = write.options.field_validation
+        directive = write.parameters.field_validation
         duplicates = [] if directive == "Ignore" else applied_duplicates(body, applied)
         result = _apply(live, applied, write, backend)
         if duplicates and directive == "Strict":
@@ -226,9 +249,9 @@ def _apply(live: Object | None, applied: Object, write: WriteRequest, backend: B
     return apply.apply(
         live,
         applied,
-        manager=write.options.manager,
+        manager=write.parameters.manager,
         schema=info.schema,
-        force=bool(write.options.force),
+        force=bool(write.parameters.force),
         subresource=write.subresource,
         api_version=info.api_version,
         kind=info.kind,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.requests.options import ListParameters
+from kapsa.devcluster.embedded.requests.parameters import ListParameters
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.embedded.verbs import field_selectors, label_selectors
 from kapsa.devcluster.embedded.verbs.field_selectors import FieldMatcher

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 from kapsa.devcluster.embedded.codec.stored_form import with_revision
-from kapsa.devcluster.embedded.requests.options import ListParameters
+from kapsa.devcluster.embedded.requests.parameters import ListParameters
 from kapsa.devcluster.embedded.storage.store import (
     Collection,
     CompactedError,

@@ -11,81 +11,48 @@ from kapsa.devcluster.embedded.apply.field_manager import track_update
 from kapsa.devcluster.embedded.apply.managedfields import keep_times_of_unchanged
 from kapsa.devcluster.embedded.apply.object_versions import converter
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.codec.claimed_version import unknown_in_its_version
-from kapsa.devcluster.embedded.codec.restored_types import print_as_go, restore_types
 from kapsa.devcluster.embedded.codec.scale import has_replicas
-from kapsa.devcluster.embedded.codec.stored_form import stored_form, with_revision
-from kapsa.devcluster.embedded.codec.typed_decoding import DecodingError, check_metadata, check_types
+from kapsa.devcluster.embedded.codec.stored_form import stored_form
 from kapsa.devcluster.embedded.codec.version_conversion import from_storage, to_storage
 from kapsa.devcluster.embedded.codec.written_form import store_as_go, write_as_go
 from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.requests.options import WriteParameters
+from kapsa.devcluster.embedded.requests.mutations import WriteRequest
+from kapsa.devcluster.embedded.requests.parameters import WriteMethod
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.embedded.verbs import metadata
+from kapsa.devcluster.embedded.verbs.commit import commit, commit_stored
+from kapsa.devcluster.embedded.verbs.decoding import decode_into_schema
 from kapsa.devcluster.embedded.verbs.deletion import finish_if_released
 from kapsa.devcluster.embedded.verbs.reset_fields import reset_fields
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.exchange import ADMIN, RequestUser
 from kapsa.schemas import field_errors, go_format
-from kapsa.schemas.defaulting import apply_defaults, fill_defaults
-from kapsa.schemas.pruning import prune
-from kapsa.schemas.validation import unknown_fields, validate, validate_status
+from kapsa.schemas.validation import validate, validate_status
 
-__all__ = [
-    "Transform",
-    "WriteRequest",
-    "cannot_decode",
-    "create",
-    "shown_patched",
-    "tell_of_another_version",
-    "update",
-]
+__all__ = ["Transform", "Written", "create", "update"]
 
 Object = dict[str, Any]
-_STRICT_PROBLEMS = 100
 Transform = Callable[[Object | None], Object]
-"""From the live object (None: there is none) to the wanted one. Called again when the live object moves on."""
+"""Turns the live object (None if it does not exist) into the requested one; called again if the live one changes."""
 
 _ATTEMPTS = 5
 
 
-class WriteRequest(msgspec.Struct, kw_only=True):
-    """One write in flight."""
+class Written(msgspec.Struct, frozen=True):
+    """The outcome of an update."""
 
-    info: ResourceInfo
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-    options: WriteParameters = WriteParameters()
-    user: RequestUser = ADMIN
-    warnings: list[str] = []
-    patches: bool = False
-    """Whether this is a patch of some type: only a whole object's uid is a precondition."""
-    strategic: Any = None
-    """The patch, if it is a strategic merge patch."""
-    duplicates: list[str] = []
-    """Fields that the body has twice, and what else strict decoding finds in a patch."""
-    applies: bool = False
-    """Whether this is an apply, which keeps the record of field managers itself and may create."""
+    stored: Stored
     created: bool = False
-    """Set when an update or apply turned out to be a create."""
-
-    @property
-    def key(self) -> str:
-        return self.info.object_key(self.namespace, self.name)
+    """True if the object did not exist and was created."""
 
 
 async def create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
-    """Store a new object.
-
-    :raises ApiError: as the real server's create would.
-    """
+    """Store a new object. Raises StatusError as the real server's create would."""
     info = write.info
     strategy = backend.strategy(info)
-    _decode_into_schema(write, obj)
+    decode_into_schema(write, obj)
     metadata.check_namespace(info, obj, write.namespace)
-    write.name = obj["metadata"].get("name") or ""
+    write = _named(write, obj)
     metadata.wipe_system_fields(obj)
     strategy.reset_for_create(obj)
     if not info.is_custom:
@@ -98,7 +65,7 @@ async def create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
     generated = not meta.get("name") and meta.get("generateName")
     if generated:
         meta["name"] = names.generate(meta["generateName"], backend.random)
-    write.name = meta.get("name") or ""
+    write = _named(write, obj)
     metadata.initialize(obj, uid=backend.new_uid(), now=backend.now())
     strategy.prepare_for_create(obj)
     if strategy.counts_generations:
@@ -114,7 +81,7 @@ async def create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
     for admission in backend.admission:
         await admission.validate(write, obj, None)
     write.warnings.extend(strategy.warnings(obj, None))
-    if meta.get("resourceVersion") and not write.created:
+    if meta.get("resourceVersion") and write.method is WriteMethod.CREATE:
         raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
     if info.converter is not None:
         obj = await info.converter.to_storage(obj)
@@ -129,10 +96,15 @@ async def create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
     return stored
 
 
-async def update(backend: Backend, write: WriteRequest, transform: Transform) -> Stored:
-    """Replace an object by what ``transform`` makes of it.
+def _named(write: WriteRequest, obj: Object) -> WriteRequest:
+    name = obj["metadata"].get("name") or ""
+    return write if name == write.name else msgspec.structs.replace(write, name=name)
 
-    :raises ApiError: as the real server's update and patch would.
+
+async def update(backend: Backend, write: WriteRequest, transform: Transform) -> Written:
+    """Replace an object with the result of `transform`, or create it where the kind allows that.
+
+    Raises StatusError as the real server's update and patch would.
     """
     collection = backend.collection(write.info)
     for _ in range(_ATTEMPTS):
@@ -144,7 +116,7 @@ async def update(backend: Backend, write: WriteRequest, transform: Transform) ->
             await converter.prepare([live])
         old = from_storage(write.info, live)
         obj = transform(from_storage(write.info, live))
-        _decode_into_schema(write, obj)
+        decode_into_schema(write, obj)
         _check_identity(write, obj)
         _check_revision(backend, write, obj, old)
         obj = keep_times_of_unchanged(await _prepare_update(backend, write, obj, old), old)
@@ -154,26 +126,26 @@ async def update(backend: Backend, write: WriteRequest, transform: Transform) ->
             stored = _commit_update(backend, write, obj, live)
             if converter is not None:
                 await converter.prepare([stored])
-            return stored
+            return Written(stored)
     raise errors.conflict(write.info, write.name)
 
 
-async def _create_by_update(backend: Backend, write: WriteRequest, transform: Transform) -> Stored:
-    allowed = write.applies or backend.strategy(write.info).allows_create_on_update
+async def _create_by_update(backend: Backend, write: WriteRequest, transform: Transform) -> Written:
+    applies = write.method is WriteMethod.APPLY
+    allowed = applies or backend.strategy(write.info).allows_create_on_update
     if not allowed or write.subresource:
-        if not write.patches:
+        if not write.method.is_patch:
             # A whole object is read, and warned about, before anybody looks whether there is one to replace.
             obj = transform(None)
-            _decode_into_schema(write, obj)
+            decode_into_schema(write, obj)
             _check_identity(write, obj)
         raise errors.not_found(write.info, write.name)
     obj = transform(None)
     _check_identity(write, obj)
-    if write.applies and (uid := obj["metadata"].get("uid")):
+    if applies and (uid := obj["metadata"].get("uid")):
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise errors.conflict(write.info, write.name, why)
-    write.created = True
-    return await create(backend, write, obj)
+    return Written(await create(backend, write, obj), created=True)
 
 
 def _check_identity(write: WriteRequest, obj: Object) -> None:
@@ -193,7 +165,7 @@ def _check_revision(backend: Backend, write: WriteRequest, obj: Object, old: Obj
     """Optimistic locking: a resourceVersion that the update carries must be the live one."""
     meta, live = obj["metadata"], old["metadata"]
     if meta.get("uid") and meta["uid"] != live["uid"]:
-        if write.patches:
+        if write.method.is_patch:
             # Checked for every kind, and once more by the kind itself.
             problem = field_errors.invalid("metadata.uid", meta["uid"], "field is immutable")
             raise errors.invalid(write.info.stored_as, write.name, [problem, problem])
@@ -210,8 +182,8 @@ def _check_revision(backend: Backend, write: WriteRequest, obj: Object, old: Obj
         if not backend.strategy(write.info).allows_unconditional_update:
             problem = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
             # The store knows resources only, and names one where a kind belongs.
-            told = msgspec.structs.replace(write.info.stored_as, kind=write.info.resource)
-            raise errors.invalid(told, write.name, [problem])
+            unkinded = msgspec.structs.replace(write.info.stored_as, kind=write.info.resource)
+            raise errors.invalid(unkinded, write.name, [problem])
         meta["resourceVersion"] = live["resourceVersion"]
         return
     if not given.isdigit():
@@ -263,7 +235,7 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
 
 def _track(backend: Backend, write: WriteRequest, obj: Object, old: Object | None) -> Object:
     """Record which fields this write's manager sets."""
-    if write.applies:
+    if write.method is WriteMethod.APPLY:
         return obj
     if write.subresource == "scale" and write.info.is_custom and not has_replicas(write.info, old or {}):
         # The real server has no entry to translate then, and records nothing.
@@ -274,7 +246,7 @@ def _track(backend: Backend, write: WriteRequest, obj: Object, old: Object | Non
     return track_update(
         old,
         obj,
-        manager=write.options.manager,
+        manager=write.parameters.manager,
         schema=write.info.schema,
         subresource=write.subresource,
         api_version=write.info.api_version,
@@ -284,116 +256,31 @@ def _track(backend: Backend, write: WriteRequest, obj: Object, old: Object | Non
     )
 
 
-def _decode_into_schema(write: WriteRequest, obj: Object) -> None:
-    """Refuse what does not fit the kind's types; name, then drop, unknown fields; fill defaults."""
-    info = write.info
-    schema = info.schema
-    if schema is None:
-        return
-    if write.applies and info.is_custom:
-        # A configuration fits its schema already, and its nulls are for validation to judge.
-        fill_defaults(schema, obj)
-        return
-    try:
-        if info.is_custom:
-            check_metadata(obj)
-        elif write.strategic is not None:
-            restore_types(schema, obj)
-        else:
-            check_types(schema, obj, info)
-    except DecodingError as error:
-        raise cannot_decode(write, obj, str(error)) from None
-    directive = write.options.field_validation
-    if directive == "Ignore":
-        prune(schema, obj)
-    elif problems := _strict_problems(write, unknown_fields(schema, obj)):
-        if directive == "Strict":
-            raise cannot_decode(write, obj, f"strict decoding error: {_joined(problems)}")
-        write.warnings.extend(problems)
-        prune(schema, obj)
-    apply_defaults(schema, obj)
-
-
-def _strict_problems(write: WriteRequest, unknown: list[str]) -> list[str]:
-    # What is wrong with a patch itself comes before what is wrong with what it makes.
-    found = [*write.duplicates, *unknown] if write.patches else [*unknown, *write.duplicates]
-    # Go's decoder of built-in kinds tells so many and no more.
-    return found if write.info.is_custom else found[:_STRICT_PROBLEMS]
-
-
-def tell_of_another_version(write: WriteRequest, obj: Object) -> None:
-    """Name the fields of a custom resource that the version it claims to be of does not have."""
-    if not write.info.is_custom or not isinstance(obj.get("apiVersion"), str):
-        return
-    directive = write.options.field_validation
-    problems = [] if directive == "Ignore" else unknown_in_its_version(write.info, obj)
-    if problems and directive == "Strict":
-        raise cannot_decode(write, obj, f"strict decoding error: {_joined(problems)}")
-    write.warnings.extend(problems)
-
-
-def _joined(problems: list[str]) -> str:
-    if problems[0].startswith("line "):
-        return "yaml: unmarshal errors:\n  " + "\n  ".join(problems)
-    return ", ".join(problems)
-
-
-def cannot_decode(write: WriteRequest, obj: Any, why: str) -> errors.StatusError:
-    """What a client is told whose object does not fit its kind; of a patch, with the object it made."""
-    if not write.patches or write.applies:
-        kind, version = write.info.kind, go_format.quote(obj["apiVersion"].rpartition("/")[2])
-        return errors.bad_request(f"{kind} in version {version} cannot be handled as a {kind}: {why}")
-    return errors.invalid(_Nothing(), "", [field_errors.invalid("patch", shown_patched(write, obj), why)])
-
-
-def shown_patched(write: WriteRequest, obj: Any) -> str:
-    """What the real server shows of a patch: itself if it is strategic, what it made if not."""
-    if write.strategic is not None:
-        return print_as_go(write.strategic)
-    if write.info.is_custom or not isinstance(obj, dict):
-        return msgspec.json.encode(obj, order="sorted").decode()
-    return msgspec.json.encode(dict(sorted(obj.items()))).decode()
-
-
-class _Nothing(msgspec.Struct, frozen=True):
-    """The kind of an error about no kind."""
-
-    group: str = ""
-    resource: str = ""
-    kind: str = ""
-
-
 def _commit_create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
-    revision = backend.store.next_revision
-    _lose(write.info, obj)
-    if write.options.dry_run:
+    _drop_what_go_loses(write.info, obj)
+    if write.parameters.dry_run:
         return stored_form(write.info, to_storage(write.info, obj), 0)
-    obj["metadata"]["resourceVersion"] = str(revision)
-    stored = stored_form(write.info, to_storage(write.info, obj), revision)
-    backend.collection(write.info).put(stored)
-    return stored
+    return commit(backend, write.info, to_storage(write.info, obj))
 
 
 def _commit_update(backend: Backend, write: WriteRequest, obj: Object, live: Stored) -> Stored:
-    _lose(write.info, obj)
+    _drop_what_go_loses(write.info, obj)
     unchanged = stored_form(write.info, to_storage(write.info, obj), live.revision)
-    if write.options.dry_run or _same(unchanged.body, live.body):
+    if write.parameters.dry_run or _same(unchanged.body, live.body):
         return unchanged
     if finish_if_released(backend, write.info, obj, live):
         return unchanged
-    stored = with_revision(unchanged, backend.store.next_revision)
-    backend.collection(write.info).put(stored)
-    return stored
+    return commit_stored(backend, write.info, unchanged)
 
 
-def _lose(info: ResourceInfo, obj: Object) -> None:
+def _drop_what_go_loses(info: ResourceInfo, obj: Object) -> None:
     # Definitions and custom resources are stored as JSON, which loses nothing.
     if not info.is_custom and info.group != "apiextensions.k8s.io":
         store_as_go(info.schema, obj)
 
 
 def _same(body: bytes, other: bytes) -> bool:
-    """Whether two objects differ in nothing but the order of their fields."""
+    """Return whether two objects differ at most in the order of their fields."""
     return body == other or (
         len(body) == len(other) and bool(msgspec.json.decode(body) == msgspec.json.decode(other))
     )

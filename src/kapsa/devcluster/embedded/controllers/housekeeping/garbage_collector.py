@@ -16,7 +16,7 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import Object
 from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue, Retry
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Collection, StoreChange, Stored
-from kapsa.devcluster.embedded.verbs.client import Verbs
+from kapsa.devcluster.embedded.verbs.client import InProcessClient
 from kapsa.devcluster.embedded.verbs.deletion import FOREGROUND, ORPHAN
 from kapsa.devcluster.wire.status_errors import StatusError
 
@@ -40,9 +40,9 @@ class GarbageCollector:
 
     name = "garbage collector"
 
-    def __init__(self, backend: Backend, verbs: Verbs) -> None:
+    def __init__(self, backend: Backend, client: InProcessClient) -> None:
         self._backend = backend
-        self._verbs = verbs
+        self._client = client
         self._owners: dict[ObjectId, tuple[str, ...]] = {}
         self._dependents: dict[str, dict[ObjectId, None]] = {}
         self._waiting: dict[str, ObjectId] = {}
@@ -201,7 +201,7 @@ class GarbageCollector:
     async def _delete(self, info: ResourceInfo, obj: Object, policy: str) -> None:
         metadata = obj["metadata"]
         try:
-            await self._verbs.delete(
+            await self._client.delete(
                 info, metadata.get("namespace", ""), metadata["name"], uid=metadata["uid"], propagation=policy
             )
         except StatusError as error:
@@ -221,7 +221,7 @@ class GarbageCollector:
 
     async def _update(self, info: ResourceInfo, obj: Object) -> None:
         try:
-            await self._verbs.update(info, obj)
+            await self._client.update(info, obj)
         except StatusError as error:
             if error.reason == "Conflict":
                 raise Retry from None

@@ -16,8 +16,8 @@ from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
 from kapsa.devcluster.embedded.strategies.cluster.namespaces import FINALIZER
-from kapsa.devcluster.embedded.verbs.client import Verbs
-from kapsa.devcluster.embedded.verbs.deletion import remove
+from kapsa.devcluster.embedded.verbs.client import InProcessClient
+from kapsa.devcluster.embedded.verbs.commit import remove
 from kapsa.devcluster.wire.status_errors import StatusError
 
 _NO_PROBLEM: tuple[tuple[str, str, str], ...] = (
@@ -95,9 +95,9 @@ class NamespaceController:
 
     name = "namespace-controller"
 
-    def __init__(self, backend: Backend, verbs: Verbs) -> None:
+    def __init__(self, backend: Backend, client: InProcessClient) -> None:
         self._backend = backend
-        self._verbs = verbs
+        self._client = client
         self._terminating: set[str] = set()
         self.queue = KeyQueue(self.name, self._process)
 
@@ -156,7 +156,7 @@ class NamespaceController:
                 if b'"deletionTimestamp":"' in stored.body:
                     continue
                 try:
-                    await self._verbs.delete(
+                    await self._client.delete(
                         info, stored.namespace, stored.name, uid=stored.uid, propagation="Background"
                     )
                 except StatusError as error:
@@ -183,9 +183,9 @@ class NamespaceController:
         if after == before:
             return
         status["conditions"] = after
-        info = self._verbs.resource(NAMESPACE.group, NAMESPACE.version, NAMESPACE.resource)
+        info = self._client.resource(NAMESPACE.group, NAMESPACE.version, NAMESPACE.resource)
         try:
-            await self._verbs.update_status(info, {**namespace, "status": status})
+            await self._client.update_status(info, {**namespace, "status": status})
         except StatusError as error:
             if error.reason == "Conflict":
                 raise Retry from None
@@ -194,7 +194,7 @@ class NamespaceController:
 
     def _finalize(self, namespace: Object) -> None:
         """Remove the `kubernetes` finalizer, as the finalize subresource does, and the namespace if it was the last."""
-        info = self._verbs.resource(NAMESPACE.group, NAMESPACE.version, NAMESPACE.resource)
+        info = self._client.resource(NAMESPACE.group, NAMESPACE.version, NAMESPACE.resource)
         collection = self._backend.collection(info)
         live = collection.get(namespace["metadata"]["name"])
         if live is None:

@@ -10,7 +10,7 @@ from kapsa.devcluster.embedded.codec.stored_form import stored_form
 from kapsa.devcluster.embedded.controllers.machinery.kinds import EVENT, Object
 from kapsa.devcluster.embedded.controllers.machinery.plan import Note
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
-from kapsa.devcluster.embedded.verbs.client import Verbs
+from kapsa.devcluster.embedded.verbs.client import InProcessClient
 from kapsa.devcluster.wire.status_errors import StatusError
 
 _REMEMBERED = 4096
@@ -30,24 +30,24 @@ class Recorder:
         message = message[:_MESSAGE_LIMIT]
         metadata = note.about["metadata"]
         key = (component, note.type, note.reason, message, metadata["uid"])
-        verbs = Verbs(self._backend, manager=manager)
+        client = InProcessClient(self._backend, manager=manager)
         try:
-            if not await self._count(verbs, key):
+            if not await self._count(client, key):
                 self._create(note, message, component, manager, key)
         except StatusError:
             self._names.pop(key, None)
 
-    async def _count(self, verbs: Verbs, key: tuple[str, ...]) -> bool:
+    async def _count(self, client: InProcessClient, key: tuple[str, ...]) -> bool:
         name = self._names.get(key)
         if name is None:
             return False
-        info = verbs.resource(EVENT.group, EVENT.version, EVENT.resource)
-        event = verbs.find(info, *name)
+        info = client.resource(EVENT.group, EVENT.version, EVENT.resource)
+        event = client.find(info, *name)
         if event is None:
             return False
         event["count"] = event.get("count", 1) + 1
         event["lastTimestamp"] = self._backend.now()
-        await verbs.update(info, event)
+        await client.update(info, event)
         return True
 
     def _create(self, note: Note, message: str, component: str, manager: str, key: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from kapsa.devcluster.embedded.controllers.machinery.plan import (
 )
 from kapsa.devcluster.embedded.controllers.machinery.queue import Retry
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.verbs.client import Verbs
+from kapsa.devcluster.embedded.verbs.client import InProcessClient
 from kapsa.devcluster.wire.exchange import RequestUser
 from kapsa.devcluster.wire.status_errors import StatusError
 
@@ -44,14 +44,14 @@ class Executor:
             username=user or f"system:serviceaccount:kube-system:{account}",
             groups=("system:authenticated",) if user else _AUTHENTICATED,
         )
-        self._verbs = Verbs(backend, user=identity, manager=manager)
+        self._client = InProcessClient(backend, user=identity, manager=manager)
         self._infos: dict[Kind, ResourceInfo] = {}
 
     def info(self, kind: Kind) -> ResourceInfo:
         """Return the registry's entry of a kind."""
         info = self._infos.get(kind)
         if info is None:
-            info = self._infos[kind] = self._verbs.resource(kind.group, kind.version, kind.resource)
+            info = self._infos[kind] = self._client.resource(kind.group, kind.version, kind.resource)
         return info
 
     async def run(self, plan: WritePlan) -> None:
@@ -80,12 +80,12 @@ class Executor:
 
     async def _write(self, action: Create | Update | Delete | Action) -> Object | None:
         if isinstance(action, Create):
-            return await self._verbs.create(self.info(action.kind), action.object)
+            return await self._client.create(self.info(action.kind), action.object)
         if isinstance(action, Update):
-            return await self._verbs.update(self.info(action.kind), action.object)
+            return await self._client.update(self.info(action.kind), action.object)
         if isinstance(action, Delete):
             metadata = action.object["metadata"]
-            await self._verbs.delete(
+            await self._client.delete(
                 self.info(action.kind),
                 metadata.get("namespace", ""),
                 metadata["name"],
@@ -95,7 +95,7 @@ class Executor:
             )
             return None
         assert not isinstance(action, RecordEvent)
-        return await self._verbs.update_status(self.info(action.kind), action.object)
+        return await self._client.update_status(self.info(action.kind), action.object)
 
     async def _failed(self, action: Action, error: StatusError) -> Object | None:
         if error.reason == "AlreadyExists" and isinstance(action, Create) and action.exists_ok:
@@ -112,6 +112,17 @@ class Executor:
         if isinstance(action, Create | Delete) and action.failed is not None:
             await self.note(action.failed, error=error.message)
         raise error
+
+    async def bind(self, kind: Kind, pod: Object, node: str) -> bool:
+        """Assign a pod to a node. Return False when it is gone or has a node already."""
+        metadata = pod["metadata"]
+        try:
+            await self._client.bind(self.info(kind), metadata["namespace"], metadata["name"], node)
+        except StatusError as error:
+            if error.reason in ("NotFound", "Conflict"):
+                return False
+            raise
+        return True
 
     async def note(self, note: Note, *, name: str = "", error: str = "") -> None:
         """Record an Event."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form, with_revision
 from kapsa.devcluster.embedded.controllers.machinery.conditions import find
 from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
 from kapsa.devcluster.embedded.controllers.machinery.kinds import NODE, POD, Object
@@ -64,26 +63,11 @@ class Scheduler:
         if node is None:
             await self._report_unschedulable(pod, message, now)
             return
-        self._bind(key, node, now)
+        if not await self._executor.bind(POD, pod, node):
+            return
         metadata = pod["metadata"]
         text = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {node}"
         await self._executor.note(Note(pod, "Scheduled", text))
-
-    def _bind(self, key: Key, node: str, now: datetime) -> None:
-        """Set a pod's node, as the binding subresource does: the generation does not change."""
-        info = self._executor.info(POD)
-        collection = self._backend.collection(info)
-        live = collection.get(info.object_key(*key))
-        if live is None:
-            return
-        pod = decode(live)
-        pod["spec"]["nodeName"] = node
-        status = pod.setdefault("status", {})
-        status["conditions"] = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"] + [
-            _scheduled("True", now)
-        ]
-        unchanged = stored_form(info, pod, live.revision)
-        collection.put(with_revision(unchanged, self._backend.store.next_revision))
 
     async def _report_unschedulable(self, pod: Object, message: str, now: datetime) -> None:
         status = pod.get("status") or {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import Enum
 
 import msgspec
 
@@ -11,11 +12,44 @@ from kapsa.devcluster.wire.query import is_true, parse_query
 from kapsa.devcluster.wire.status_errors import StatusError, bad_request, invalid
 from kapsa.schemas import field_errors, go_format
 
-__all__ = ["ListParameters", "WriteParameters", "list_options", "write_options"]
+__all__ = [
+    "DeleteParameters",
+    "ListParameters",
+    "Preconditions",
+    "WriteMethod",
+    "WriteParameters",
+    "delete_parameters",
+    "list_parameters",
+    "write_parameters",
+]
 
 MAXIMUM_MANAGER_LENGTH = 128
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _LONGEST_INTEGER = 40
+_POLICIES = ("Background", "Foreground", "Orphan")
+
+
+class WriteMethod(Enum):
+    """The way a write describes the object it requests."""
+
+    CREATE = "create"
+    """A new object."""
+    UPDATE = "update"
+    """A whole object, or a subresource of it, that replaces the stored one."""
+    PATCH = "patch"
+    """A JSON patch, a merge patch or a strategic merge patch."""
+    APPLY = "apply"
+    """A server-side apply, which records its field manager itself and may create."""
+
+    @property
+    def is_patch(self) -> bool:
+        """True if the body describes a change and not a whole object."""
+        return self is WriteMethod.PATCH or self is WriteMethod.APPLY
+
+    @property
+    def options_kind(self) -> str:
+        """Kind of the request's options, as errors and AdmissionReviews name it."""
+        return "PatchOptions" if self.is_patch else f"{self.value.capitalize()}Options"
 
 
 class WriteParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,8 +59,8 @@ class WriteParameters(msgspec.Struct, frozen=True, kw_only=True):
     manager: str = "unknown"
     field_validation: str = "Warn"
     force: bool | None = None
-    asked: tuple[tuple[str, str], ...] = ()
-    """What the client said of managers and validation itself; admission is told no more."""
+    explicit: tuple[tuple[str, str], ...] = ()
+    """Field manager and validation as the client set them: admission does not see the defaults."""
 
 
 class ListParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +78,45 @@ class ListParameters(msgspec.Struct, frozen=True, kw_only=True):
     send_initial_events: bool | None = None
 
 
+class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
+    """What must be true of the object for it to be deleted."""
+
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """metav1.DeleteOptions."""
+
+    grace_period_seconds: int | None = None
+    preconditions: Preconditions | None = None
+    orphan_dependents: bool | None = None
+    propagation_policy: str | None = None
+    dry_run: list[str] | None = None
+
+    def validate(self) -> None:
+        """Refuse options that contradict each other.
+
+        :raises ApiError: 422, as the real server does.
+        """
+        problems = []
+        if self.orphan_dependents is not None and self.propagation_policy is not None:
+            detail = "orphanDependents and deletionPropagation cannot be both set"
+            problems.append(field_errors.invalid("propagationPolicy", self.propagation_policy, detail))
+        if self.propagation_policy is not None and self.propagation_policy not in _POLICIES:
+            problems.append(
+                field_errors.not_supported(
+                    "propagationPolicy",
+                    self.propagation_policy,
+                    ["Foreground", "Background", "Orphan", "nil"],
+                )
+            )
+        if self.dry_run and self.dry_run != ["All"]:
+            problems.append(field_errors.not_supported("dryRun", self.dry_run, ["All"]))
+        if problems:
+            raise invalid(_OptionsKind("DeleteOptions"), "", problems)
+
+
 class _OptionsKind(msgspec.Struct, frozen=True):
     """Stands for the options' kind in an Invalid error."""
 
@@ -52,18 +125,16 @@ class _OptionsKind(msgspec.Struct, frozen=True):
     resource: str = ""
 
 
-def write_options(
-    request: Request, kind: str, *, patch: bool = False, apply: bool = False
-) -> WriteParameters:
-    """Options of a write; ``kind`` is CreateOptions, UpdateOptions or PatchOptions."""
+def write_parameters(request: Request, method: WriteMethod) -> WriteParameters:
+    """Return the parameters of a write. Raises StatusError 422 for invalid ones."""
     values = parse_query(request.query) if request.query else {}
     given = values.get("fieldManager", [""])[0]
     dry_run = values.get("dryRun", [])
     validation = values.get("fieldValidation", [""])[0]
     force = values.get("force", [""])[0]
     errors: list[field_errors.FieldError] = []
-    if patch:
-        errors += _patch_errors(force=force, given=given, apply=apply)
+    if method.is_patch:
+        errors += _patch_errors(method, force=force, given=given)
     errors += _manager_errors(given)
     if dry_run and dry_run != ["All"]:
         errors.append(field_errors.not_supported("dryRun", dry_run, ["All"]))
@@ -72,13 +143,13 @@ def write_options(
             field_errors.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"])
         )
     if errors:
-        raise invalid(_OptionsKind(kind), "", errors)
+        raise invalid(_OptionsKind(method.options_kind), "", errors)
     return WriteParameters(
         dry_run=bool(dry_run),
         manager=given or manager_of(request.headers.get("user-agent", "")),
         field_validation=validation or "Warn",
         force=is_true(force) if force else None,
-        asked=tuple(
+        explicit=tuple(
             (name, value)
             for name, value in (("fieldManager", given), ("fieldValidation", validation))
             if value
@@ -86,8 +157,8 @@ def write_options(
     )
 
 
-def _patch_errors(*, force: str, given: str, apply: bool) -> list[field_errors.FieldError]:
-    if not apply:
+def _patch_errors(method: WriteMethod, *, force: str, given: str) -> list[field_errors.FieldError]:
+    if method is WriteMethod.PATCH:
         return [field_errors.forbidden("force", "may not be specified for non-apply patch")] if force else []
     if not given:
         return [field_errors.required("fieldManager", "is required for apply patch")]
@@ -111,7 +182,7 @@ def manager_of(user_agent: str) -> str:
     return printable.encode()[:MAXIMUM_MANAGER_LENGTH].decode(errors="ignore") or "unknown"
 
 
-def list_options(query: str, *, watch: bool = False) -> ListParameters:
+def list_parameters(query: str, *, watch: bool = False) -> ListParameters:
     """Options of list, watch and deletecollection."""
     if not query and not watch:
         return _NO_OPTIONS
@@ -218,3 +289,19 @@ def _integer(text: str) -> int:
 
 def _unparsable(text: str, problem: str) -> StatusError:
     return bad_request(f"strconv.ParseInt: parsing {go_format.quote(text)}: {problem}")
+
+
+def delete_parameters(query: str) -> DeleteParameters:
+    """Return the parameters of a deletion without a body. Raises StatusError 400 for a period that is not a number."""
+    values = parse_query(query)
+    grace = values.get("gracePeriodSeconds", [""])[0]
+    orphan = values.get("orphanDependents", [""])[0]
+    if grace and not re.fullmatch("[+-]?[0-9]{1,18}", grace):
+        text = go_format.quote(grace)
+        raise bad_request(f"strconv.ParseInt: parsing {text}: invalid syntax")
+    return DeleteParameters(
+        grace_period_seconds=int(grace) if grace else None,
+        orphan_dependents=is_true(orphan) if orphan else None,
+        propagation_policy=values["propagationPolicy"][0] if "propagationPolicy" in values else None,
+        dry_run=values.get("dryRun"),
+    )

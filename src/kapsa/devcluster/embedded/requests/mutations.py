@@ -1,0 +1,54 @@
+"""Writes and deletions: what a client requests, built once and passed down to admission and the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.requests.parameters import DeleteParameters, WriteMethod, WriteParameters
+from kapsa.devcluster.wire.exchange import ADMIN, RequestUser
+
+__all__ = ["DeleteRequest", "WriteRequest"]
+
+
+class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One write of one object."""
+
+    info: ResourceInfo
+    method: WriteMethod
+    namespace: str = ""
+    name: str = ""
+    """Empty for a create whose name is generated."""
+    subresource: str = ""
+    parameters: WriteParameters = WriteParameters()
+    user: RequestUser = ADMIN
+    strict_problems: list[str] = []
+    """Fields that the body has twice, and what else strict decoding detects in the text of the body."""
+    strategic_patch: Any = None
+    """The decoded strategic merge patch, which errors show; None for every other write."""
+    warnings: list[str] = []
+    """Warnings for the client. The steps of the write append to it."""
+
+    @property
+    def key(self) -> str:
+        """Key of the object in its collection."""
+        return self.info.object_key(self.namespace, self.name)
+
+
+class DeleteRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One deletion of one object."""
+
+    info: ResourceInfo
+    namespace: str = ""
+    name: str = ""
+    parameters: DeleteParameters = DeleteParameters()
+    user: RequestUser = ADMIN
+    warnings: list[str] = []
+    """Warnings for the client. Admission appends to it."""
+
+    @property
+    def dry_run(self) -> bool:
+        """True if nothing is to be stored."""
+        return bool(self.parameters.dry_run)

@@ -1,0 +1,49 @@
+"""Commits: the steps from an object to a change in the store. Nothing else in the engine puts or removes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.codec.stored_form import stored_form, with_revision
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.storage.store import Stored
+
+__all__ = ["commit", "commit_stored", "furnish", "remove"]
+
+Object = dict[str, Any]
+
+
+def commit(backend: Backend, info: ResourceInfo, obj: Object) -> Stored:
+    """Store an object of the stored version under the next revision, which is set in the object."""
+    revision = backend.store.next_revision
+    obj["metadata"]["resourceVersion"] = str(revision)
+    stored = stored_form(info, obj, revision)
+    backend.collection(info).put(stored)
+    return stored
+
+
+def commit_stored(backend: Backend, info: ResourceInfo, stored: Stored) -> Stored:
+    """Store an encoded object under the next revision."""
+    stored = with_revision(stored, backend.store.next_revision)
+    backend.collection(info).put(stored)
+    return stored
+
+
+def remove(backend: Backend, info: ResourceInfo, live: Stored) -> Stored:
+    """Remove an object from the store and return its last state, at the revision of its deletion."""
+    last = with_revision(live, backend.store.next_revision)
+    backend.collection(info).remove(last)
+    return last
+
+
+def furnish(backend: Backend, info: ResourceInfo, obj: Object) -> None:
+    """Store an object that each cluster starts with, unless it exists.
+
+    It skips admission, validation and defaults: loading the schemas would slow down the start.
+    """
+    meta = obj["metadata"]
+    if backend.collection(info).get(info.object_key(meta.get("namespace", ""), meta["name"])) is not None:
+        return
+    system = {"uid": backend.new_uid(), "creationTimestamp": backend.now()}
+    commit(backend, info, {**obj, "metadata": {**meta, **system}})
