@@ -1,4 +1,4 @@
-"""What a test says about workloads: how long things take, and what goes wrong with which pods."""
+"""A test's control over the embedded engine's pods and nodes: delays, crashes, lost nodes, logs."""
 
 from __future__ import annotations
 
@@ -13,38 +13,42 @@ __all__ = ["Behaviour", "Delays", "Workloads"]
 Object = dict[str, Any]
 
 Selector = str | Mapping[str, str]
-"""A pod's name (with `*` and `?`, optionally as `namespace/name`), or labels it must carry."""
+"""A pattern for a pod's name (with `*` and `?`, optionally as `namespace/name`), or the labels it must have."""
 
 
 class Delays(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds that the steps of a pod's life take."""
+    """Seconds that each phase of a pod takes."""
 
     schedule: float = 0.0
-    """From creation to a node."""
+    """From creation to the binding to a node."""
     start: float = 0.0
-    """From a node to running containers: image pull and creation."""
+    """From the binding to running containers: image pull and container creation."""
     ready: float = 0.0
-    """From running to Ready, on top of the readiness probe's initialDelaySeconds."""
+    """From running to Ready, in addition to the readiness probe's initialDelaySeconds."""
     finish: float = 0.0
-    """How long the pod of a Job runs before it succeeds."""
+    """From the start of a Job's pod to its success."""
     terminate: float = 0.0
-    """From the beginning of a deletion to the end of the containers."""
+    """From the start of a deletion to the end of the containers."""
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """How one pod will act, put together from everything that was said about it."""
+    """The behaviour of a pod: the sum of all rules that select it."""
 
     delays: Delays = Delays()
     broken_images: tuple[str, ...] = ()
+    """Patterns of images whose pull fails."""
     exit_code: int | None = None
-    """Set when its containers end by themselves, with this code."""
+    """Exit code of the containers; None if they keep running."""
     exit_after: float = 0.0
+    """Seconds that the containers run before they exit."""
     crashes: int | None = None
-    """How many times they end like that before they stay up; None: for ever."""
+    """Number of exits before a container keeps running; None for no limit."""
     container: str = ""
-    """The one container that crashes; empty: all of them."""
+    """Name of the container that exits; empty for all."""
     message: str = ""
+    """Termination message."""
     unready: bool = False
+    """True if the readiness probe never succeeds."""
 
 
 class _Rule(msgspec.Struct, frozen=True):
@@ -53,7 +57,7 @@ class _Rule(msgspec.Struct, frozen=True):
 
 
 class Workloads:
-    """The hand of a test on the nodes.
+    """A test's control over pods and nodes.
 
     ::
 
@@ -64,7 +68,7 @@ class Workloads:
         cluster.workloads.remove_node("node-1")
         cluster.workloads.logs("web-*", "listening on :8080\\n")
 
-    What is said later wins; it also changes pods that run already. :meth:`heal` takes everything back.
+    Later rules override earlier ones, and they also apply to running pods. `heal` removes them all.
     """
 
     def __init__(self) -> None:
@@ -75,10 +79,10 @@ class Workloads:
         self._gone: set[str] = set()
         self._listeners: list[Callable[[], None]] = []
 
-    # -- what a test says ---------------------------------------------------------------------------------
+    # -- for tests ----------------------------------------------------------------------------------------
 
     def delay(self, selector: Selector | None = None, **seconds: float) -> None:
-        """Set delays (fields of :class:`Delays`) for all pods, or for some."""
+        """Set delays (fields of `Delays`) for all pods, or for those a selector matches."""
         if selector is None:
             self._delays = msgspec.structs.replace(self._delays, **seconds)
         else:
@@ -86,7 +90,7 @@ class Workloads:
         self._changed()
 
     def fail_image(self, pattern: str) -> None:
-        """Let the pull of matching images fail: ErrImagePull, then ImagePullBackOff."""
+        """Make the pull of matching images fail: ErrImagePull, then ImagePullBackOff."""
         self._images.append(pattern)
         self._changed()
 
@@ -100,10 +104,9 @@ class Workloads:
         container: str = "",
         message: str = "",
     ) -> None:
-        """Let containers end with an error: CrashLoopBackOff where they are restarted, a failed pod where not.
+        """Make containers exit with an error: CrashLoopBackOff if they are restarted, a failed pod if not.
 
-        :param after: seconds they run first.
-        :param times: how many times a container does so before it stays up; for ever by default.
+        They run for `after` seconds first. With `times`, a container keeps running after that number of crashes.
         """
         change: dict[str, object] = {
             "exit_code": exit_code,
@@ -116,50 +119,50 @@ class Workloads:
         self._changed()
 
     def finish(self, selector: Selector, *, after: float = 0.0) -> None:
-        """Let containers end well, as those of Jobs do anyway."""
+        """Make containers exit with code 0, as those of Jobs do by default."""
         self._rules.append(
             _Rule(selector, {"exit_code": 0, "exit_after": after, "crashes": None, "container": ""})
         )
         self._changed()
 
     def stay_unready(self, selector: Selector) -> None:
-        """Let pods run but never pass their readiness probe."""
+        """Make pods run but never pass their readiness probe."""
         self._rules.append(_Rule(selector, {"unready": True}))
         self._changed()
 
     def heal(self) -> None:
-        """Forget every rule and bring every node back; the delays stay."""
+        """Remove all rules and restore all nodes. The delays for all pods stay."""
         self._rules.clear()
         self._images.clear()
         self._gone.clear()
         self._changed()
 
     def remove_node(self, name: str) -> None:
-        """Let a node vanish: its kubelet falls silent, it becomes NotReady, and its pods are evicted in time."""
+        """Stop a node's kubelet: the node becomes NotReady, and its pods are evicted after their tolerations."""
         self._gone.add(name)
         self._changed()
 
     def restore_node(self, name: str) -> None:
-        """Let a vanished node come back."""
+        """Start a removed node's kubelet again."""
         self._gone.discard(name)
         self._changed()
 
     def logs(self, selector: Selector, text: str) -> None:
-        """What `kubectl logs` prints for matching pods."""
+        """Set the text that `kubectl logs` prints for matching pods."""
         self._logs.append((selector, text))
 
-    # -- what the nodes ask -------------------------------------------------------------------------------
+    # -- for the engine -----------------------------------------------------------------------------------
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever a test says something new."""
+        """Call `listener` whenever a test changes a rule."""
         self._listeners.append(listener)
 
     def is_gone(self, node: str) -> bool:
-        """Whether this node has vanished."""
+        """Return whether the node was removed."""
         return node in self._gone
 
     def behaviour(self, pod: Object) -> Behaviour:
-        """How this pod acts now."""
+        """Return the current behaviour of a pod."""
         fields: dict[str, object] = {}
         delays = self._delays
         for rule in self._rules:
@@ -174,7 +177,7 @@ class Workloads:
         return msgspec.structs.replace(Behaviour(delays=delays, broken_images=tuple(self._images)), **fields)
 
     def log_of(self, pod: Object) -> str:
-        """The canned log of a pod: the last text given for it."""
+        """Return the log of a pod: the last text that was set for it."""
         for selector, text in reversed(self._logs):
             if selects(selector, pod):
                 return text
@@ -186,6 +189,7 @@ class Workloads:
 
 
 def selects(selector: Selector, pod: Object) -> bool:
+    """Return whether a selector matches a pod."""
     metadata = pod["metadata"]
     if isinstance(selector, str):
         name = metadata["name"]

@@ -1,4 +1,4 @@
-"""The status of definitions: who got which name first, and the conditions that tell it."""
+"""The names of CustomResourceDefinitions: the first definition gets a name, its conditions report it."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ __all__ = ["CLEANUP", "accept_names", "set_condition"]
 
 CRD = dict[str, Any]
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-"""The finalizer that keeps a definition until its objects are gone."""
+"""Finalizer that keeps a definition until its objects are gone."""
 
 
 def accept_names(crd: CRD, others: Iterable[CRD], now: str) -> CRD | None:
-    """The definition with the names it gets beside `others`; None when its status says so already."""
-    wanted = crd["spec"]["names"]
+    """Return the definition with the names that `others` leave to it; None if its status has them already."""
+    requested = crd["spec"]["names"]
     status = crd.get("status") or {}
     accepted = status.get("acceptedNames") or {}
-    if _same(wanted, accepted):
+    if _same(requested, accepted):
         return None
-    given, conflict = _give(wanted, accepted, *_taken(crd["spec"]["group"], others))
-    before = next(
-        (found for found in status.get("conditions") or () if found["type"] == "NamesAccepted"), None
-    )
+    granted, conflict = _grant(requested, accepted, *_taken(crd["spec"]["group"], others))
+    before = _find_condition(status, "NamesAccepted") or {}
     reason, text = conflict or ("NoConflicts", "no conflicts found")
     state = "False" if conflict else "True"
-    said = (before["status"], before.get("reason"), before.get("message")) if before is not None else None
-    if _same(given, accepted) and said == (state, reason, text):
+    reported = (before.get("status"), before.get("reason"), before.get("message"))
+    if _same(granted, accepted) and reported == (state, reason, text):
         return None
-    changed = {**crd, "status": {**status, "acceptedNames": given}}
-    changed["status"]["conditions"] = [dict(found) for found in status.get("conditions") or ()]
+    changed = {**crd, "status": {**status, "acceptedNames": granted}}
+    changed["status"]["conditions"] = [dict(condition) for condition in status.get("conditions") or ()]
     set_condition(changed, "NamesAccepted", state, reason, text, now)
-    _announce(changed, accepted=not conflict, now=now)
+    _report_progress(changed, accepted=not conflict, now=now)
     return changed
 
 
 def set_condition(crd: CRD, type_: str, status: str, reason: str, message: str, now: str) -> None:
-    """Set a condition; its transition time moves only with its status."""
+    """Set a condition. Its transition time changes only with its status."""
     conditions = crd["status"]["conditions"] = list(crd["status"].get("conditions") or ())
     entry = {"type": type_, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
-    for index, found in enumerate(conditions):
-        if found["type"] == type_:
-            if found["status"] == status:
-                entry["lastTransitionTime"] = found["lastTransitionTime"]
+    for index, current in enumerate(conditions):
+        if current["type"] == type_:
+            if current["status"] == status:
+                entry["lastTransitionTime"] = current["lastTransitionTime"]
             conditions[index] = entry
             return
     conditions.append(entry)
 
 
-def _announce(crd: CRD, *, accepted: bool, now: str) -> None:
-    """Say how far establishing has come; what is established stays so."""
-    established = next(
-        (found for found in crd["status"]["conditions"] if found["type"] == "Established"), None
-    )
+def _find_condition(status: dict[str, Any], type_: str) -> dict[str, Any] | None:
+    return next((entry for entry in status.get("conditions") or () if entry["type"] == type_), None)
+
+
+def _report_progress(crd: CRD, *, accepted: bool, now: str) -> None:
+    """Set the condition Established. An established definition stays established."""
+    established = _find_condition(crd["status"], "Established")
     if established is not None and (established["status"] == "True" or not accepted):
         return
     if accepted:
@@ -83,29 +83,29 @@ def _taken(group: str, others: Iterable[CRD]) -> tuple[set[str], set[str]]:
     return resources - {""}, kinds - {""}
 
 
-def _give(
-    wanted: CRD, accepted: CRD, resources: set[str], kinds: set[str]
+def _grant(
+    requested: CRD, accepted: CRD, resources: set[str], kinds: set[str]
 ) -> tuple[CRD, tuple[str, str] | None]:
-    """The names given, and the last conflict: its reason and text."""
-    given = dict(accepted)
+    """Return the granted names, and the reason and message of the last conflict."""
+    granted = dict(accepted)
     conflict: tuple[str, str] | None = None
     for key, used in (("plural", resources), ("singular", resources), ("kind", kinds), ("listKind", kinds)):
-        name = wanted.get(key, "")
+        name = requested.get(key, "")
         if name != accepted.get(key) and name in used:
             conflict = (f"{key[0].upper()}{key[1:]}Conflict", f'"{name}" is already in use')
         else:
-            given[key] = name
-    short, had = wanted.get("shortNames") or [], accepted.get("shortNames") or []
-    clashes = [f'"{name}" is already in use' for name in short if name not in had and name in resources]
-    if clashes:
-        text = clashes[0] if len(clashes) == 1 else f"[{', '.join(clashes)}]"
+            granted[key] = name
+    short, before = requested.get("shortNames") or [], accepted.get("shortNames") or []
+    conflicts = [f'"{name}" is already in use' for name in short if name not in before and name in resources]
+    if conflicts:
+        text = conflicts[0] if len(conflicts) == 1 else f"[{', '.join(conflicts)}]"
         conflict = ("ShortNamesConflict", text)
     elif short:
-        given["shortNames"] = short
+        granted["shortNames"] = short
     else:
-        given.pop("shortNames", None)
-    if wanted.get("categories"):
-        given["categories"] = wanted["categories"]
+        granted.pop("shortNames", None)
+    if requested.get("categories"):
+        granted["categories"] = requested["categories"]
     else:
-        given.pop("categories", None)
-    return given, conflict
+        granted.pop("categories", None)
+    return granted, conflict

@@ -1,7 +1,7 @@
 """Validation of CustomResourceDefinitions: names, versions, subresources, columns, conversion.
 
-The real server validates its internal form, in which what all versions share stands at the top of the spec; a
-single-version CRD therefore reports `spec.validation.openAPIV3Schema...`, and so does this.
+kube-apiserver validates its internal form, which has the fields that all versions share at the top of the spec: a
+single-version CRD therefore reports `spec.validation.openAPIV3Schema...`, and so does this module.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _APPROVAL_TEXT = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
 def set_defaults(crd: CRD) -> None:
-    """Fill the fields that the server defaults on decoding."""
+    """Set the fields that the server defaults on decoding."""
     spec = crd.setdefault("spec", {})
     names = spec.setdefault("names", {})
     if not names.get("singular") and names.get("kind"):
@@ -50,19 +50,19 @@ def set_defaults(crd: CRD) -> None:
 
 
 def validate_definition(crd: CRD) -> list[FieldError]:
-    """Everything wrong with a new CRD, its name included."""
+    """Return the errors in a new CRD, including its name."""
     spec = crd.get("spec") or {}
-    wanted = f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}"
+    expected = f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}"
     errors: list[FieldError] = []
     name = crd["metadata"].get("name", "")
-    if name != wanted:
+    if name != expected:
         text = 'must be spec.names.plural+"."+spec.group'
         errors.append(field_errors.invalid("metadata.name", name, text))
     return [*errors, *_validate(crd, spec, None)]
 
 
 def validate_definition_update(crd: CRD, old: CRD) -> list[FieldError]:
-    """Everything wrong with an updated CRD; group, plural and (once established) kind and scope are fixed."""
+    """Return the errors in an updated CRD. Group, plural and, once established, kind and scope are immutable."""
     spec, before = crd.get("spec") or {}, old["spec"]
     errors = _validate(crd, spec, old)
     fixed = [("group",), ("names", "plural")]
@@ -76,9 +76,9 @@ def validate_definition_update(crd: CRD, old: CRD) -> list[FieldError]:
 
 
 def warnings(crd: CRD, old: CRD | None) -> list[str]:
-    """Formats that are not checked, each that this write brings in."""
-    known = set(_formats(old)) if old is not None else set()
-    return [f'unrecognized format "{name}"' for name in _formats(crd) if name not in known]
+    """Return a warning for each unrecognized format that a write adds."""
+    before = set(_formats(old)) if old is not None else set()
+    return [f'unrecognized format "{name}"' for name in _formats(crd) if name not in before]
 
 
 def _formats(crd: CRD) -> list[str]:
@@ -97,20 +97,20 @@ def _dig(value: Any, keys: tuple[str, ...]) -> Any:
 
 def _is_established(crd: CRD) -> bool:
     conditions = (crd.get("status") or {}).get("conditions") or []
-    return any(found["type"] == "Established" and found["status"] == "True" for found in conditions)
+    return any(entry["type"] == "Established" and entry["status"] == "True" for entry in conditions)
 
 
 def _hoisted(spec: CRD) -> CRD:
-    """The spec with what all versions share moved to its top, as the real server's internal form has it."""
+    """Return the spec with the fields that all versions share at its top, as in kube-apiserver's internal form."""
     versions = [dict(version) for version in spec.get("versions") or ()]
-    found = {**spec, "versions": versions}
+    hoisted = {**spec, "versions": versions}
     for key, name in _SHARED.items():
         values = [version.get(key) for version in versions]
         if versions and all(value == values[0] for value in values):
-            found[name] = values[0]
+            hoisted[name] = values[0]
             for version in versions:
                 version.pop(key, None)
-    return found
+    return hoisted
 
 
 def _validate(crd: CRD, raw_spec: CRD, old: CRD | None) -> list[FieldError]:
@@ -225,7 +225,10 @@ def _schema(validation: CRD | None, path: str, status_enabled: bool) -> list[Fie
 
 @functools.lru_cache(maxsize=128)
 def _schema_errors(schema: bytes, path: str, status_enabled: bool) -> tuple[FieldError, ...]:
-    """Tests define the same kinds again and again, and compiling a schema's rules is most of what that costs."""
+    """Return the errors in a schema, cached by its text.
+
+    Tests define the same kinds again and again, and compiling a schema's rules is most of that cost.
+    """
     return tuple(validate_schema(msgspec.json.decode(schema), path, status_enabled=status_enabled))
 
 
@@ -272,18 +275,18 @@ def _subresources(subresources: CRD | None, path: str) -> list[FieldError]:
         if not value:
             errors.append(field_errors.required(where))
         else:
-            found = _json_path(value, where)
-            if not found and not value.startswith(root):
-                found = [field_errors.invalid(where, value, f"should be a json path under {root[:-1]}")]
-            errors += found
+            problems = _json_path(value, where)
+            if not problems and not value.startswith(root):
+                problems = [field_errors.invalid(where, value, f"should be a json path under {root[:-1]}")]
+            errors += problems
     selector = scale.get("labelSelectorPath")
     if selector:
         where = f"{path}.scale.labelSelectorPath"
-        found = _json_path(selector, where)
-        if not found and not selector.startswith((".spec.", ".status.")):
+        problems = _json_path(selector, where)
+        if not problems and not selector.startswith((".spec.", ".status.")):
             text = "should be a json path under either .spec or .status"
-            found = [field_errors.invalid(where, selector, text)]
-        errors += found
+            problems = [field_errors.invalid(where, selector, text)]
+        errors += problems
     return errors
 
 
@@ -321,13 +324,13 @@ def _selectable(fields: list[CRD] | None, validation: CRD | None, path: str) -> 
         if not value:
             errors.append(field_errors.required(where))
             continue
-        found = find_field(schema, value) if value.startswith(".") and "[" not in value else None
-        if found is None:
+        target = find_field(schema, value) if value.startswith(".") and "[" not in value else None
+        if target is None:
             errors.append(field_errors.invalid(where, value, _invalid_path(value)))
             continue
         if value.startswith(".metadata"):
             errors.append(field_errors.invalid(where, value, "must not point to fields in metadata"))
-        if found.get("type") not in ("string", "boolean", "integer"):
+        if target.get("type") not in ("string", "boolean", "integer"):
             text = (
                 "must point to a field of type string, boolean or integer. "
                 "Enum string fields and strings with formats are allowed."
@@ -383,7 +386,7 @@ def _client_config(config: CRD | None) -> list[FieldError]:
 
 
 def webhook_url_problems(url: str, path: str) -> list[FieldError]:
-    """A webhook is called by https, without credentials, query or fragment in its address."""
+    """Return the errors in a webhook's URL: it must be https, without credentials, query or fragment."""
     form = "; desired format: https://host[/path]"
     parts = urlsplit(url)
     errors: list[FieldError] = []

@@ -1,4 +1,4 @@
-"""The write path of CustomResourceDefinitions and of the objects they define."""
+"""The strategies of CustomResourceDefinitions and of custom resources."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ _MAX_INT32 = (1 << 31) - 1
 
 
 class DefinitionStrategy(Strategy):
-    """CustomResourceDefinitions. Their rules are many; they are loaded with the first definition."""
+    """Strategy of CustomResourceDefinitions. Their validation is large: it is imported with the first definition."""
 
     def reset_for_create(self, obj: Object) -> None:
-        from kapsa.devcluster.embedded.strategies.custom import definition_validation as crd_validation
+        from kapsa.devcluster.embedded.strategies.custom import definition_validation
 
-        crd_validation.set_defaults(obj)
+        definition_validation.set_defaults(obj)
         obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}}
-        _remember_storage_version(obj)
+        _record_storage_version(obj)
 
     def reset_for_update(self, obj: Object, old: Object) -> None:
-        from kapsa.devcluster.embedded.strategies.custom import definition_validation as crd_validation
+        from kapsa.devcluster.embedded.strategies.custom import definition_validation
 
         super().reset_for_update(obj, old)
-        crd_validation.set_defaults(obj)
-        _remember_storage_version(obj)
+        definition_validation.set_defaults(obj)
+        _record_storage_version(obj)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        from kapsa.devcluster.embedded.strategies.custom import definition_validation as crd_validation
+        from kapsa.devcluster.embedded.strategies.custom import definition_validation
 
-        return crd_validation.validate_definition(obj)
+        return definition_validation.validate_definition(obj)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        from kapsa.devcluster.embedded.strategies.custom import definition_validation as crd_validation
+        from kapsa.devcluster.embedded.strategies.custom import definition_validation
 
-        return crd_validation.validate_definition_update(obj, old)
+        return definition_validation.validate_definition_update(obj, old)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        from kapsa.devcluster.embedded.strategies.custom import definition_validation as crd_validation
+        from kapsa.devcluster.embedded.strategies.custom import definition_validation
 
-        return crd_validation.warnings(obj, old)
+        return definition_validation.warnings(obj, old)
 
     def defer_deletion(self, obj: Object, now: str) -> bool:
         metadata = obj["metadata"]
@@ -62,7 +62,7 @@ class DefinitionStrategy(Strategy):
 
 
 class CustomResourceStrategy(Strategy):
-    """Objects of a definition."""
+    """Strategy of custom resources."""
 
     def reset_for_create(self, obj: Object) -> None:
         definition = self.info.definition or {}
@@ -81,8 +81,8 @@ class CustomResourceStrategy(Strategy):
         return self._check_scale_status(obj)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        had = set((old or {}).get("metadata", {}).get("finalizers") or ())
-        added = sorted(set(obj["metadata"].get("finalizers") or ()) - had)
+        before = set((old or {}).get("metadata", {}).get("finalizers") or ())
+        added = sorted(set(obj["metadata"].get("finalizers") or ()) - before)
         return [text for finalizer in added for text in _finalizer_warnings(finalizer)]
 
     def _scale(self, key: str) -> str:
@@ -108,7 +108,7 @@ def _details(info: ResourceInfo) -> dict[str, Any]:
     return {"group": info.group, "kind": info.resource}
 
 
-def _remember_storage_version(crd: Object) -> None:
+def _record_storage_version(crd: Object) -> None:
     stored = crd["status"].setdefault("storedVersions", [])
     for version in crd["spec"].get("versions") or ():
         if version.get("storage"):
@@ -119,7 +119,7 @@ def _remember_storage_version(crd: Object) -> None:
 
 
 class _NotAMapError(ValueError):
-    """A path that leads through something other than an object."""
+    """A path that leads through a value that is not an object."""
 
 
 def _dig(obj: Any, path: str) -> Any:
@@ -159,11 +159,11 @@ def _accessor_error(path: str, value: Any, expected: str) -> str:
 
 def _finalizer_warnings(finalizer: str) -> list[str]:
     prefix = f'metadata.finalizers: "{finalizer}": '
-    found = [prefix + text for text in label_key(finalizer)]
+    warnings = [prefix + text for text in label_key(finalizer)]
     if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
         path = " including a path (/)" if "." in finalizer else ""
-        found.append(
+        warnings.append(
             f"{prefix}prefer a domain-qualified finalizer name{path} "
             "to avoid accidental conflicts with other finalizer writers"
         )
-    return found
+    return warnings
