@@ -21,11 +21,11 @@ from kapsa.runtime.telemetry import logs
 # isort: split
 from kapsa.runtime.cache.cache import Cache, NotWatchedError
 from kapsa.runtime.cache.informer import Informer, WatchScope
-from kapsa.runtime.cache.store import Change, Key, StoredObject, by_label
+from kapsa.runtime.cache.store import Change, Index, Key, StoredObject, Transform, by_label
 from kapsa.runtime.client.auth.access import AddressGuard, Authorization, ClusterAccess, StaticAccess
 from kapsa.runtime.client.auth.untrusted import load_untrusted, public_address
 from kapsa.runtime.client.client import Client, DeleteOptions, PatchType, Propagation, WriteOptions
-from kapsa.runtime.client.config import ClusterConfig, load_config
+from kapsa.runtime.client.config import ClusterConfig, from_kubeconfig, in_cluster, load_config
 from kapsa.runtime.client.dispatch import Call, CallObserver, WriteGate
 from kapsa.runtime.client.http.transport import HttpTransport, Response, StreamResponse, Transport
 from kapsa.runtime.client.reader import GetOptions, ListOptions, LogOptions, WatchOptions
@@ -46,7 +46,7 @@ from kapsa.runtime.controller.predicates import (
     negate,
     resource_version_changed,
 )
-from kapsa.runtime.controller.workqueue import Backoff, WorkQueue
+from kapsa.runtime.controller.workqueue import Backoff, Priority, QueueShutDownError, Reason, WorkQueue
 from kapsa.runtime.errors import (
     AlreadyExists,
     ApiError,
@@ -99,11 +99,13 @@ from kapsa.runtime.generate.rbac import (
     rule_for,
 )
 from kapsa.runtime.operator.access_review import MissingRule, missing_rules
+from kapsa.runtime.operator.declaration import Collect, Companion
 from kapsa.runtime.operator.election import LeaderElection
 from kapsa.runtime.operator.lifecycle import RunningOperator
-from kapsa.runtime.operator.operator import Collect, Companion, Operator
-from kapsa.runtime.resources.conditions import Condition
-from kapsa.runtime.resources.definition import PrinterColumn, Scale, printer_column
+from kapsa.runtime.operator.operator import Operator
+from kapsa.runtime.resources.api_resource import ApiResource
+from kapsa.runtime.resources.conditions import Condition, ConditionStatus
+from kapsa.runtime.resources.definition import PrinterColumn, ResourceDefinition, Scale, printer_column
 from kapsa.runtime.resources.kind import Kind, Manifest, kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind, ObjectMeta, OwnerReference
 from kapsa.runtime.resources.mismatch import ModelMismatch
@@ -112,6 +114,7 @@ from kapsa.runtime.resources.quantity import IntOrString, Quantity
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.resource_list import ResourceList
 from kapsa.runtime.resources.selector import LabelSelector
+from kapsa.runtime.telemetry.health import PortTakenError
 from kapsa.runtime.webhooks.admission import (
     AdmissionRequest,
     AdmissionResponse,
@@ -124,7 +127,7 @@ from kapsa.runtime.webhooks.admission import (
 )
 from kapsa.runtime.webhooks.certificates import Lifetimes
 from kapsa.runtime.webhooks.conversion import Converter
-from kapsa.runtime.webhooks.webhooks import Webhooks
+from kapsa.runtime.webhooks.webhooks import WebhookRoute, Webhooks
 
 __all__ = [
     "AddressGuard",
@@ -132,6 +135,7 @@ __all__ = [
     "AdmissionResponse",
     "AlreadyExists",
     "ApiError",
+    "ApiResource",
     "ApiStatus",
     "Audit",
     "Authorization",
@@ -151,6 +155,7 @@ __all__ = [
     "Collect",
     "Companion",
     "Condition",
+    "ConditionStatus",
     "ConfigError",
     "Conflict",
     "Context",
@@ -172,6 +177,7 @@ __all__ = [
     "GroupResource",
     "GroupVersionKind",
     "HttpTransport",
+    "Index",
     "Informer",
     "IntOrString",
     "InternalError",
@@ -205,12 +211,17 @@ __all__ = [
     "Part",
     "PatchType",
     "PolicyRule",
+    "PortTakenError",
     "Predicate",
     "PrinterColumn",
+    "Priority",
     "Propagation",
     "Quantity",
+    "QueueShutDownError",
     "Reads",
+    "Reason",
     "Requeue",
+    "ResourceDefinition",
     "ResourceList",
     "Response",
     "ResponseTooLarge",
@@ -231,6 +242,7 @@ __all__ = [
     "Timeout",
     "TooLarge",
     "TooManyRequests",
+    "Transform",
     "Transport",
     "TransportError",
     "Unauthorized",
@@ -244,6 +256,7 @@ __all__ = [
     "WatchOptions",
     "WatchScope",
     "WebhookRights",
+    "WebhookRoute",
     "Webhooks",
     "WorkQueue",
     "WriteGate",
@@ -259,8 +272,10 @@ __all__ = [
     "deletion_requested",
     "deny",
     "field_descriptions",
+    "from_kubeconfig",
     "generation_changed",
     "grants",
+    "in_cluster",
     "kind_of",
     "label_changed",
     "load_config",

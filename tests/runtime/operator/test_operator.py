@@ -291,12 +291,12 @@ def test_the_ports_are_those_that_kubernetes_operators_use() -> None:
 
 
 def test_two_controllers_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="two controllers are called 'app'"):
+    with pytest.raises(ValueError, match="two controllers are named 'app'"):
         Operator(controllers=[Recorder(), Recorder()])
 
 
 def test_a_name_that_cannot_be_a_field_manager_is_refused() -> None:
-    with pytest.raises(ValueError, match="cannot name an operator"):
+    with pytest.raises(ValueError, match="invalid operator name 'my operator'"):
         Operator(controllers=[Recorder()], name="my operator")
 
 

@@ -145,5 +145,5 @@ def test_a_foreign_key_is_refused_for_signing() -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     authority = make_authority("test", now=NOW, lifetime=DAY)
-    with pytest.raises(TypeError, match="not an elliptic curve key"):
+    with pytest.raises(TypeError, match="must be an elliptic curve key"):
         issue_certificate(CertificatePair(authority.certificate, key), NAMES, now=NOW, lifetime=DAY)

@@ -12,8 +12,8 @@ from kapsa.runtime.resources.model import FieldOptions, Rule, to_wire
 
 __all__ = [
     "JSON",
-    "Place",
     "SchemaError",
+    "SchemaLocation",
     "add_rules",
     "check_set",
     "constrain",
@@ -102,23 +102,23 @@ class SchemaError(TypeError):
         self.problem = problem
 
 
-class Place(msgspec.Struct, frozen=True):
+class SchemaLocation(msgspec.Struct, frozen=True):
     """Where in the tree of types we are, and what holds there."""
 
     path: str
     inside: tuple[type, ...] = ()
-    """The structs around this place, to notice one that contains itself."""
+    """The structs around this location, to notice one that contains itself."""
     defaults: bool = True
     """Whether defaults are the server's to fill in: yes in a spec, no in a status."""
     correlatable: bool = True
-    """Whether the server knows this place's old value: not inside a list without keys."""
+    """Whether the server knows this location's old value: not inside a list without keys."""
 
-    def below(self, name: str, *, correlatable: bool = True) -> Place:
+    def below(self, name: str, *, correlatable: bool = True) -> SchemaLocation:
         path = f"{self.path}{name}" if name.startswith("[") else f"{self.path}.{name}"
-        return Place(path, self.inside, self.defaults, self.correlatable and correlatable)
+        return SchemaLocation(path, self.inside, self.defaults, self.correlatable and correlatable)
 
 
-def constrain(node: JSON, meta: msgspec.Meta, place: Place) -> None:
+def constrain(node: JSON, meta: msgspec.Meta, location: SchemaLocation) -> None:
     """Add what msgspec itself knows: bounds, lengths, pattern, description."""
     for key, value in (
         ("description", meta.description),
@@ -134,7 +134,7 @@ def constrain(node: JSON, meta: msgspec.Meta, place: Place) -> None:
             node[key] = exclusive
             node["exclusive" + key.capitalize()] = True
     if meta.pattern is not None:
-        _check_pattern(meta.pattern, place)
+        _check_pattern(meta.pattern, location)
         node["pattern"] = meta.pattern
     for value, key in zip(
         (meta.min_length, meta.max_length), _LENGTHS.get(node.get("type", ""), ()), strict=False
@@ -143,16 +143,16 @@ def constrain(node: JSON, meta: msgspec.Meta, place: Place) -> None:
             node[key] = value
 
 
-def _check_pattern(pattern: str, place: Place) -> None:
+def _check_pattern(pattern: str, location: SchemaLocation) -> None:
     if found := _NOT_RE2.search(pattern):
         raise SchemaError(
-            place.path,
+            location.path,
             f"the API server's patterns (RE2) have no {found[0]!r}: lookaround, back-references and "
             "possessive quantifiers are Python's; use a rule instead",
         )
 
 
-def extend(node: JSON, options: FieldOptions, place: Place) -> None:
+def extend(node: JSON, options: FieldOptions, location: SchemaLocation) -> None:
     """Add what only Kubernetes knows: list types, rules, preserved fields."""
     if options.enum:
         node["enum"] = to_wire(options.enum)
@@ -167,47 +167,47 @@ def extend(node: JSON, options: FieldOptions, place: Place) -> None:
         node["type"] = "object"
         node["x-kubernetes-embedded-resource"] = True
     if options.list_type:
-        _set_list_type(node, options, place)
+        _set_list_type(node, options, location)
     if options.map_type:
         node["x-kubernetes-map-type"] = options.map_type
     rules = list(options.rules)
     if options.immutable:
         rules.append(Rule(rule="self == oldSelf", message="cannot be changed once it is set"))
     if rules:
-        add_rules(node, rules, place)
+        add_rules(node, rules, location)
 
 
-def _set_list_type(node: JSON, options: FieldOptions, place: Place) -> None:
+def _set_list_type(node: JSON, options: FieldOptions, location: SchemaLocation) -> None:
     if node.get("type") != "array":
-        raise SchemaError(place.path, "list_type and map_keys belong to a list")
+        raise SchemaError(location.path, "list_type and map_keys belong to a list")
     node["x-kubernetes-list-type"] = options.list_type
     if options.list_type == "set":
-        check_set(node, place)
+        check_set(node, location)
     if options.list_type != "map":
         return
     if not options.map_keys:
         raise SchemaError(
-            place.path, 'list_type="map" needs map_keys: the fields that tell the entries apart'
+            location.path, 'list_type="map" needs map_keys: the fields that tell the entries apart'
         )
     properties, required = node["items"].get("properties", {}), node["items"].get("required", ())
     for key in options.map_keys:
         if key not in properties:
             raise SchemaError(
-                place.path, f"map key {key!r} is not a field of the entries (keys are wire names)"
+                location.path, f"map key {key!r} is not a field of the entries (keys are wire names)"
             )
         if key not in required and "default" not in properties[key]:
             raise SchemaError(
-                place.path, f"map key {key!r} must be required in the entries or have a default"
+                location.path, f"map key {key!r} must be required in the entries or have a default"
             )
     node["x-kubernetes-list-map-keys"] = list(options.map_keys)
 
 
-def add_rules(node: JSON, rules: Sequence[Rule], place: Place) -> None:
+def add_rules(node: JSON, rules: Sequence[Rule], location: SchemaLocation) -> None:
     """Add CEL rules, where the server can evaluate them."""
     for rule in rules:
-        if "oldSelf" in rule.rule and not place.correlatable:
+        if "oldSelf" in rule.rule and not location.correlatable:
             raise SchemaError(
-                place.path,
+                location.path,
                 "a rule over oldSelf (immutable is one) needs to know which entry was which: "
                 "give the list map_keys, or put the rule on the list itself",
             )
@@ -235,10 +235,10 @@ def ordered(node: JSON) -> JSON:
     return dict(sorted(node.items(), key=lambda item: _RANK.get(item[0], len(_RANK))))
 
 
-def check_set(node: JSON, place: Place) -> None:
+def check_set(node: JSON, location: SchemaLocation) -> None:
     """Refuse a set of what the server cannot compare."""
     if node["items"].get("type", "object") in ("object", "array"):
-        raise SchemaError(place.path, "a set holds strings, numbers or booleans; use a list with map_keys")
+        raise SchemaError(location.path, "a set holds strings, numbers or booleans; use a list with map_keys")
 
 
 def set_nullable(node: JSON) -> None:

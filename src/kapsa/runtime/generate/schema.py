@@ -28,8 +28,8 @@ import msgspec
 
 from kapsa.runtime.generate.constraints import (
     JSON,
-    Place,
     SchemaError,
+    SchemaLocation,
     add_rules,
     check_set,
     constrain,
@@ -65,25 +65,25 @@ def openapi_schema(hint: Any, *, path: str, defaults: bool = True) -> JSON:
 
     `defaults=False` leaves out defaults, for a status: what an operator has not found, nobody should fill in.
     """
-    return _schema(hint, Place(path, (), defaults))
+    return _schema(hint, SchemaLocation(path, (), defaults))
 
 
-def _schema(hint: Any, place: Place) -> JSON:
-    hint, metas = _unwrap(hint, place)
-    hint, optional = _without_none(hint, place)
+def _schema(hint: Any, location: SchemaLocation) -> JSON:
+    hint, metas = _unwrap(hint, location)
+    hint, optional = _without_none(hint, location)
     if optional:
-        hint, inner = _unwrap(hint, place)
+        hint, inner = _unwrap(hint, location)
         metas = [*inner, *metas]
     options = [found for meta in metas if (found := field_options(meta)) is not None]
-    node = _bare(hint, options, place)
+    node = _bare(hint, options, location)
     for meta in metas:
-        constrain(node, meta, place)
+        constrain(node, meta, location)
     for found in options:
-        extend(node, found, place)
+        extend(node, found, location)
     return ordered(node)
 
 
-def _unwrap(hint: Any, place: Place) -> tuple[Any, list[msgspec.Meta]]:
+def _unwrap(hint: Any, location: SchemaLocation) -> tuple[Any, list[msgspec.Meta]]:
     """The type behind Annotated, NewType and type aliases, and the constraints met on the way."""
     metas: list[msgspec.Meta] = []
     while True:
@@ -95,26 +95,26 @@ def _unwrap(hint: Any, place: Place) -> tuple[Any, list[msgspec.Meta]]:
         elif type(hint).__name__ == "TypeAliasType":
             hint = hint.__value__
         elif isinstance(hint, TypeVar):
-            raise SchemaError(place.path, f"the type parameter {hint} is open; use a concrete type")
+            raise SchemaError(location.path, f"the type parameter {hint} is open; use a concrete type")
         else:
             return hint, metas
 
 
-def _without_none(hint: Any, place: Place) -> tuple[Any, bool]:
+def _without_none(hint: Any, location: SchemaLocation) -> tuple[Any, bool]:
     """The type without None and UNSET, and whether they were in it."""
     if typing.get_origin(hint) not in (typing.Union, types.UnionType):
         return hint, False
     arguments = typing.get_args(hint)
     kept = [each for each in arguments if each not in (types.NoneType, msgspec.UnsetType)]
     if not kept:
-        raise SchemaError(place.path, "a field that can only be null or absent says nothing")
+        raise SchemaError(location.path, "a field that can only be null or absent says nothing")
     rest: Any = kept[0]
     for each in kept[1:]:
         rest = rest | each
     return rest, len(kept) != len(arguments)
 
 
-def _bare(hint: Any, options: Sequence[FieldOptions], place: Place) -> JSON:
+def _bare(hint: Any, options: Sequence[FieldOptions], location: SchemaLocation) -> JSON:
     """The schema of a type without annotations."""
     try:
         known = _SIMPLE.get(hint)
@@ -125,84 +125,86 @@ def _bare(hint: Any, options: Sequence[FieldOptions], place: Place) -> JSON:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     kind = origin or hint
     if kind in (typing.Union, types.UnionType):
-        return _union(arguments, place)
+        return _union(arguments, location)
     if kind is Literal:
-        return _enum(arguments, place)
+        return _enum(arguments, location)
     if not isinstance(kind, type):
-        raise SchemaError(place.path, f"{hint!r} has no form in a CRD")
+        raise SchemaError(location.path, f"{hint!r} has no form in a CRD")
     if issubclass(kind, enum.Enum):
-        return _enum([member.value for member in kind], place)
+        return _enum([member.value for member in kind], location)
     if issubclass(kind, _ARRAYS):
-        return _array(kind, arguments, options, place)
+        return _array(kind, arguments, options, location)
     if issubclass(kind, _MAPS):
-        return _map(arguments, place)
+        return _map(arguments, location)
     if issubclass(kind, msgspec.Struct):
-        return _struct(hint, kind, place)
+        return _struct(hint, kind, location)
     if issubclass(kind, Scalar):
         return dict(kind.openapi())
     raise SchemaError(
-        place.path,
+        location.path,
         f"{kind.__qualname__} has no form in a CRD; make it a Part if it has fields, "
         "or give it from_wire, to_wire and openapi (see Scalar) if it is one value",
     )
 
 
-def _union(arguments: Sequence[Any], place: Place) -> JSON:
+def _union(arguments: Sequence[Any], location: SchemaLocation) -> JSON:
     if set(arguments) == {int, str}:
         return {"x-kubernetes-int-or-string": True}
     names = " | ".join(getattr(each, "__name__", str(each)) for each in arguments)
     raise SchemaError(
-        place.path,
+        location.path,
         f"a CRD cannot express {names}: of unions it has only int | str and T | None. "
         "Use one Part with an optional field for each case, and a rule that exactly one is set",
     )
 
 
-def _enum(values: Sequence[Any], place: Place) -> JSON:
+def _enum(values: Sequence[Any], location: SchemaLocation) -> JSON:
     values = [value for value in values if value is not None]
     kinds = {type(value) for value in values}
     if kinds == {str}:
         return {"type": "string", "enum": list(values)}
     if kinds == {int}:
         return {"type": "integer", "enum": list(values)}
-    raise SchemaError(place.path, f"an enum has values of one type, str or int; these are {values!r}")
+    raise SchemaError(location.path, f"an enum has values of one type, str or int; these are {values!r}")
 
 
-def _array(kind: type, arguments: Sequence[Any], options: Sequence[FieldOptions], place: Place) -> JSON:
+def _array(
+    kind: type, arguments: Sequence[Any], options: Sequence[FieldOptions], location: SchemaLocation
+) -> JSON:
     if kind is tuple:
         if len(arguments) != 2 or arguments[1] is not Ellipsis:
             raise SchemaError(
-                place.path, "a tuple of fixed length has no form in a CRD; use a Part, or tuple[T, ...]"
+                location.path, "a tuple of fixed length has no form in a CRD; use a Part, or tuple[T, ...]"
             )
         arguments = arguments[:1]
     if not arguments:
-        raise SchemaError(place.path, f"say what the {kind.__name__} holds, such as {kind.__name__}[str]")
+        raise SchemaError(location.path, f"say what the {kind.__name__} holds, such as {kind.__name__}[str]")
     keyed = any(found.list_type == "map" for found in options)
-    node: JSON = {"type": "array", "items": _schema(arguments[0], place.below("[]", correlatable=keyed))}
+    node: JSON = {"type": "array", "items": _schema(arguments[0], location.below("[]", correlatable=keyed))}
     if issubclass(kind, (set, frozenset)):
-        check_set(node, place)
+        check_set(node, location)
         node["x-kubernetes-list-type"] = "set"
     return node
 
 
-def _map(arguments: Sequence[Any], place: Place) -> JSON:
+def _map(arguments: Sequence[Any], location: SchemaLocation) -> JSON:
     key, value = arguments or (str, Any)
-    if _unwrap(key, place)[0] is not str:
-        raise SchemaError(place.path, f"the keys of a map are strings, not {key!r}")
+    if _unwrap(key, location)[0] is not str:
+        raise SchemaError(location.path, f"the keys of a map are strings, not {key!r}")
     if value is Any or value is object:
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {"type": "object", "additionalProperties": _schema(value, place.below("[]"))}
+    return {"type": "object", "additionalProperties": _schema(value, location.below("[]"))}
 
 
-def _struct(hint: Any, kind: type[msgspec.Struct], place: Place) -> JSON:
-    if kind in place.inside:
+def _struct(hint: Any, kind: type[msgspec.Struct], location: SchemaLocation) -> JSON:
+    if kind in location.inside:
         raise SchemaError(
-            place.path,
+            location.path,
             f"{kind.__name__} contains itself, and a CRD's schema cannot be recursive; "
             "use dict[str, Any] for the inner part and decode it yourself",
         )
-    inner = Place(place.path, (*place.inside, kind), place.defaults, place.correlatable)
-    hints, descriptions = _hints(kind, place), field_descriptions(kind)
+    inner = SchemaLocation(location.path, (*location.inside, kind), location.defaults, location.correlatable)
+    hints, descriptions = _hints(kind, location), field_descriptions(kind)
     properties: JSON = {}
     required: list[str] = []
     rules = [rule for base in reversed(kind.__mro__) for rule in base.__dict__.get("__rules__", ())]
@@ -215,7 +217,7 @@ def _struct(hint: Any, kind: type[msgspec.Struct], place: Place) -> JSON:
             required.append(info.encode_name)
         if _is_nullable(hints[info.name], required=info.required):
             set_nullable(node)
-        if place.defaults:
+        if location.defaults:
             _set_default(node, info, below)
         if _is_immutable(hints[info.name]) and not info.required and "default" not in node:
             rules.append(set_once(info.encode_name))
@@ -228,16 +230,16 @@ def _struct(hint: Any, kind: type[msgspec.Struct], place: Place) -> JSON:
     if required:
         node["required"] = required
     if rules:
-        add_rules(node, rules, place)
+        add_rules(node, rules, location)
     return node
 
 
-def _hints(kind: type, place: Place) -> dict[str, Any]:
+def _hints(kind: type, location: SchemaLocation) -> dict[str, Any]:
     try:
         return typing.get_type_hints(kind, include_extras=True)
     except NameError as error:
         raise SchemaError(
-            place.path, f"{kind.__qualname__} names a type that its module does not have: {error}"
+            location.path, f"{kind.__qualname__} names a type that its module does not have: {error}"
         ) from None
 
 
@@ -268,7 +270,7 @@ def _is_immutable(hint: Any) -> bool:
     return any(options.immutable for meta in _metas(hint) if (options := field_options(meta)))
 
 
-def _set_default(node: JSON, info: msgspec.structs.FieldInfo, place: Place) -> None:
+def _set_default(node: JSON, info: msgspec.structs.FieldInfo, location: SchemaLocation) -> None:
     """What the server fills in. None means absent, and empty collections are left to the model."""
     if info.default is not msgspec.NODEFAULT:
         value = info.default
@@ -280,5 +282,5 @@ def _set_default(node: JSON, info: msgspec.structs.FieldInfo, place: Place) -> N
         return
     default = to_wire(value)
     if "enum" in node and default not in node["enum"]:
-        raise SchemaError(place.path, f"the default {default!r} is not one of {node['enum']!r}")
+        raise SchemaError(location.path, f"the default {default!r} is not one of {node['enum']!r}")
     node["default"] = default

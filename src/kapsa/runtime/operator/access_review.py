@@ -1,4 +1,4 @@
-"""Asks the API server, at start, whether this process has the rights it declares, and names each one it lacks."""
+"""The rights check at start: one SelfSubjectAccessReview for each declared right."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kapsa.runtime.generate.rbac import Grant
 
 __all__ = ["MissingRule", "missing_rules"]
 
-_AT_A_TIME = 8
+_CONCURRENCY = 8
 _ANY_NAME = ("",)
 
 
 class MissingRule(msgspec.Struct, frozen=True):
-    """A right that was declared and not granted, as the rule that would grant it."""
+    """A declared right that was not granted, as the rule that would grant it."""
 
     group: str
     resource: str
@@ -39,8 +39,8 @@ def _yaml(values: Iterable[str]) -> str:
 
 
 async def missing_rules(client: Client, grants: Iterable[Grant]) -> list[MissingRule]:
-    """What is declared and not granted. Raises ClientError if the server cannot be asked."""
-    limit = asyncio.Semaphore(_AT_A_TIME)
+    """Return the declared rights that are not granted. Raises `ClientError` if the server does not answer."""
+    limit = asyncio.Semaphore(_CONCURRENCY)
 
     async def allowed(namespace: str | None, group: str, resource: str, verb: str, name: str) -> bool:
         plural, _, subresource = resource.partition("/")
@@ -60,26 +60,26 @@ async def missing_rules(client: Client, grants: Iterable[Grant]) -> list[Missing
             answer = await client.create(review)
         return bool((answer.get("status") or {}).get("allowed"))
 
-    async def lacked(
+    async def denied_names(
         namespace: str | None, group: str, resource: str, verb: str, names: tuple[str, ...]
     ) -> tuple[str, ...]:
         return tuple([name for name in names if not await allowed(namespace, group, resource, verb, name)])
 
-    asked = [
+    declared = [
         (grant.namespace, rule.group, resource, verb, rule.names or _ANY_NAME)
         for grant in grants
         for rule in grant.rules
         for resource in rule.resources
         for verb in rule.verbs
     ]
-    answers = await asyncio.gather(*(lacked(*right) for right in asked), return_exceptions=True)
-    lacking: dict[tuple[str | None, str, str, tuple[str, ...]], list[str]] = {}
-    for (namespace, group, resource, verb, _), names in zip(asked, answers, strict=True):
+    answers = await asyncio.gather(*(denied_names(*right) for right in declared), return_exceptions=True)
+    missing: dict[tuple[str | None, str, str, tuple[str, ...]], list[str]] = {}
+    for (namespace, group, resource, verb, _), names in zip(declared, answers, strict=True):
         if isinstance(names, BaseException):
             raise names
         if names:
-            lacking.setdefault((namespace, group, resource, names), []).append(verb)
+            missing.setdefault((namespace, group, resource, names), []).append(verb)
     return [
         MissingRule(group, resource, tuple(verbs), namespace, () if names == _ANY_NAME else names)
-        for (namespace, group, resource, names), verbs in lacking.items()
+        for (namespace, group, resource, names), verbs in missing.items()
     ]

@@ -1,8 +1,9 @@
-"""A running operator: the parts, put together, started and stopped in order.
+"""The life cycle of a running operator: its parts put together, started and stopped in order.
 
-Start: probes, caches, election; each controller works once its own watches have delivered their first list and this
-process leads. Stop: no more work is taken, what runs may finish, then the lease is released, then the caches stop.
-A controller whose kind is not served waits for it alone; a process that does not lead keeps its caches warm.
+Start: probes, caches, election. Each controller starts once its own watches have delivered their first list and this
+process leads. Stop: no more work is accepted, running reconciles may finish, then the lease is released, then the
+caches stop. A controller whose kind is not served waits without holding up the others. A process that does not lead
+keeps its caches warm.
 """
 
 from __future__ import annotations
@@ -26,36 +27,37 @@ from kapsa.runtime.controller.reconciler import Reconciler
 from kapsa.runtime.errors import ClientError
 from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.operator.access_review import MissingRule, missing_rules
+from kapsa.runtime.operator.declaration import OperatorDeclaration
 from kapsa.runtime.operator.election import Elector
 from kapsa.runtime.telemetry.health import Check, CheckResult, HealthChecks, ProbeServer
 from kapsa.runtime.telemetry.loop_watch import LoopWatch
 from kapsa.runtime.telemetry.metrics import Metrics
 from kapsa.runtime.telemetry.tracing import Tracing
+from kapsa.runtime.webhooks.webhooks import WebhookRoute
 
 if TYPE_CHECKING:
-    from kapsa.runtime.operator.operator import Operator
-    from kapsa.runtime.webhooks.server import Route, WebhookServer
+    from kapsa.runtime.webhooks.server import WebhookServer
 
 __all__ = ["RunningOperator"]
 
 _log = structlog.get_logger(__name__)
 
-_ASK_FOR_RIGHTS_AGAIN = 10.0
+_RIGHTS_RETRY_SECONDS = 10.0
 
 
 class RunningOperator:
-    """One process's run of an operator. Made by `Operator.start`."""
+    """One run of an operator in this process. Created by `Operator.start`."""
 
     def __init__(
         self,
-        operator: Operator,
+        operator: OperatorDeclaration,
         client: Client,
         *,
         identity: str,
         rng: random.Random,
         namespaces: Sequence[str] | None = None,
         serve: bool = True,
-        webhook_route: Route | None = None,
+        webhook_route: WebhookRoute | None = None,
     ) -> None:
         self.operator = operator
         self._serve = serve
@@ -67,7 +69,7 @@ class RunningOperator:
         self.elector = self._make_elector(rng)
         gate = self.elector.gate if self.elector is not None else None
         self.client = client.derive(field_manager=operator.field_manager, before_write=gate)
-        """What the controllers write with: nothing leaves through it once this process may not write."""
+        """The client of the controllers. It refuses writes while this process does not hold the lease."""
         self._namespaces = operator.namespaces if namespaces is None else tuple(namespaces)
         self.cache = Cache(
             client, namespaces=self._namespaces, follow_manager=operator.field_manager, rng=rng
@@ -111,7 +113,7 @@ class RunningOperator:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         self.missing_rights: list[MissingRule] = []
-        """What is declared and was not granted when this run began."""
+        """Declared rights that were not granted when this run started."""
 
     def _make_elector(self, rng: random.Random) -> Elector | None:
         election = self.operator.leader_election
@@ -123,10 +125,10 @@ class RunningOperator:
     def _ungated_client(self) -> Client:
         return self._raw_client.derive(field_manager=self.operator.field_manager)
 
-    def _make_webhooks(self, route: Route | None) -> WebhookServer | None:
+    def _make_webhooks(self, route: WebhookRoute | None) -> WebhookServer | None:
         if self.operator.webhooks is None or not (self._serve or route):
             return None
-        # Late: an operator without webhooks need not carry a web server.
+        # Imported here, so that an operator without webhooks loads no web server.
         from kapsa.runtime.webhooks.server import WebhookServer
 
         return WebhookServer(
@@ -140,7 +142,7 @@ class RunningOperator:
     # -- starting ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start every part; returns before the caches are filled. `Operator.start` calls it."""
+        """Start every part. Returns before the caches are synced. Called by `Operator.start`."""
         _log.info(
             "operator starts",
             operator=self.operator.name,
@@ -156,7 +158,7 @@ class RunningOperator:
         if self._serve:
             await self.probes.start()
             _log.info("served", **{f"{what}_port": port for what, port in self.probes.ports.items()})
-        if isinstance(self._clock, SystemClock):  # on a virtual clock, standing still is what a loop does
+        if isinstance(self._clock, SystemClock):  # on a virtual clock the loop stands still by design
             self._watch_loop()
         for companion in self.operator.companions:
             await self._companions.enter_async_context(companion(self._ungated_client()))
@@ -196,7 +198,7 @@ class RunningOperator:
             await reconciler.stop(grace=0)
 
     async def _report_hanging_watches(self) -> None:
-        """After a while, say which watch hangs and why. The others work meanwhile."""
+        """Report each watch that has delivered no first list after `sync_timeout`. The others work meanwhile."""
         await self._clock.sleep(self.operator.sync_timeout)
         for reconciler in self.reconcilers:
             for informer in reconciler.waiting_for:
@@ -219,9 +221,8 @@ class RunningOperator:
                 if not error.retryable:
                     _log.warning("rights not checked", error=str(error))
                     return
-            await self._clock.sleep(
-                _ASK_FOR_RIGHTS_AGAIN
-            )  # the server is away, and its watches say so already
+            # The server is unreachable. The watches report that already.
+            await self._clock.sleep(_RIGHTS_RETRY_SECONDS)
         self.missing_rights = lacking
         for rule in lacking:
             _log.error(
@@ -231,7 +232,7 @@ class RunningOperator:
     # -- stopping ----------------------------------------------------------------------------------------------
 
     async def stop(self, *, grace: float | None = None) -> None:
-        """Take no more work, let what runs finish, release the lease, stop the rest. Safe to call again."""
+        """Accept no more work, let running reconciles finish, release the lease, stop the rest. Idempotent."""
         if self._stopping:
             return
         self._stopping = True
@@ -244,7 +245,7 @@ class RunningOperator:
         await self._stop_rest()
 
     async def kill(self) -> None:
-        """End at once and tidy nothing up, as a crash does: no last write, no released lease."""
+        """Stop at once without cleaning up, as in a crash: no last write, and the lease is not released."""
         self._stopping = True
         await self._cancel_tasks()
         await asyncio.gather(*(reconciler.stop(grace=0) for reconciler in self.reconcilers))
@@ -268,11 +269,11 @@ class RunningOperator:
         if self.loop_watch is not None:
             await self.loop_watch.stop()
 
-    # -- asking ------------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------
 
     @property
     def idle(self) -> bool:
-        """Nothing runs, nothing could run now, and nothing waits to be told. Delayed keys do not count."""
+        """True if no reconcile runs or is due and no event waits to be sent. Delayed keys do not count."""
         return self.recorder.idle and all(
             reconciler.queue.idle
             and (reconciler.working or reconciler.waiting_for or self.elector is not None)
@@ -280,7 +281,7 @@ class RunningOperator:
         )
 
     async def wait_until_synced(self) -> None:
-        """Until every watch has delivered its first list."""
+        """Wait until every watch has delivered its first list."""
         for reconciler in self.reconcilers:
             await reconciler.wait_until_synced()
 
@@ -299,9 +300,9 @@ class RunningOperator:
         watch = self.loop_watch
         if watch is None:
             return CheckResult(ok=True)
-        still = max(watch.lag, watch.standing_still)
-        if still > watch.limit:
-            return CheckResult(ok=False, text=f"blocked for {still:.1f} s")
+        stalled = max(watch.lag, watch.stalled)
+        if stalled > watch.limit:
+            return CheckResult(ok=False, text=f"blocked for {stalled:.1f} s")
         return CheckResult(ok=True, text=f"lag {watch.lag * 1000:.0f} ms")
 
     def _election_result(self) -> CheckResult:

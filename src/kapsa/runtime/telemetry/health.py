@@ -1,4 +1,4 @@
-"""Probes and metrics over HTTP: `/healthz` says whether to restart us, `/readyz` how every watch is doing."""
+"""The probes and the metrics over HTTP: `/healthz` for liveness, `/readyz` with the state of every watch."""
 
 from __future__ import annotations
 
@@ -18,59 +18,60 @@ __all__ = ["Check", "CheckResult", "HealthChecks", "PortTakenError", "ProbeServe
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What a check found."""
+    """The result of a health check."""
 
     ok: bool
     text: str = "ok"
     degraded: bool = False
-    """Something is missing that others can do without: said, but no reason to call the whole not ready."""
+    """True if something is missing that the rest can do without. It is reported; the operator is still ready."""
 
     def line(self, name: str) -> str:
+        """Return the line of the report: `[+]` passed, `[~]` degraded, `[-]` failed."""
         mark = "~" if self.ok and self.degraded else "+" if self.ok else "-"
         return f"[{mark}] {name}: {self.text}"
 
 
 Check = Callable[[], CheckResult]
-Answer = Callable[[], tuple[HTTPStatus, str, bytes]]
-"""Status, content type and body."""
+_Page = Callable[[], tuple[HTTPStatus, str, bytes]]
+"""Returns status, content type and body."""
 
 _log = structlog.get_logger(__name__)
 
 _TEXT = "text/plain; charset=utf-8"
 _MAX_HEAD = 16 * 1024
-_PATIENCE = 10.0
-"""Seconds that a caller has to ask, and then to take the answer."""
-_MAX_CALLERS = 128
-"""Callers at a time. The one who has taken longest goes first: kubelets are quick, and sockets are few."""
+_TIMEOUT = 10.0
+"""Seconds for a client to send its request and read the response."""
+_MAX_CONNECTIONS = 128
+"""Concurrent connections. Beyond it the oldest is closed: kubelets are quick, and sockets are limited."""
 
 
 class PortTakenError(OSError):
-    """A port cannot be listened on."""
+    """The operator cannot listen on a port."""
 
     for_the_user = True
-    """The command line shows the message, without a traceback."""
+    """True: the command line shows the message without a traceback."""
 
 
 class HealthChecks:
-    """What makes an operator live and ready, by name."""
+    """The liveness and readiness checks of an operator, by name."""
 
     def __init__(self) -> None:
         self.live: dict[str, Check] = {}
         self.ready: dict[str, Check] = {}
 
     def report(self, checks: dict[str, Check]) -> tuple[bool, str]:
-        """Whether all is well, and a line for each check."""
-        findings = {name: check() for name, check in checks.items()}
-        ok = all(finding.ok for finding in findings.values())
-        lines = [finding.line(name) for name, finding in findings.items()]
+        """Return whether all checks pass, and a report with a line for each."""
+        results = {name: check() for name, check in checks.items()}
+        ok = all(result.ok for result in results.values())
+        lines = [result.line(name) for name, result in results.items()]
         return ok, "\n".join([*lines, "ok" if ok else "not ok", ""])
 
 
 class ProbeServer:
-    """Serves the probes and the metrics: on one port if both are the same, else on two. None leaves one out.
+    """The HTTP server of the probes and the metrics: on one port if both are the same, else on two. None disables one.
 
-    A few fixed answers, one for each connection: a web framework would be half of what an operator loads at its start,
-    and a fifth of its memory.
+    It serves a few fixed pages, one request per connection. A web framework would be half of what an operator loads at
+    start, and a fifth of its memory.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class ProbeServer:
         readiness_path: str = "/readyz",
     ) -> None:
         self._health = health
-        self._routes: dict[str, list[tuple[str, Answer]]] = {
+        self._routes: dict[str, list[tuple[str, _Page]]] = {
             "metrics": [(metrics_path, self._serve_metrics)],
             "health": [(liveness_path, self._serve_live), (readiness_path, self._serve_ready)],
         }
@@ -94,18 +95,19 @@ class ProbeServer:
         self._host = host
         self._ports = {"metrics": metrics_port, "health": health_port}
         self._servers: list[asyncio.Server] = []
-        self._callers: dict[asyncio.Task[None], None] = {}
-        """In the order in which they came."""
+        self._connections: dict[asyncio.Task[None], None] = {}
+        """Oldest first."""
         self._stopped = False
         self.ports: dict[str, int] = {}
-        """The ports really listened on, by what is served."""
+        """The actual ports, by purpose: metrics or health."""
 
     async def start(self) -> None:
+        """Listen on each port. Raises `PortTakenError` if a port is not free."""
         by_port: dict[int, list[str]] = {}
-        for what, port in self._ports.items():
+        for purpose, port in self._ports.items():
             if port is not None:
-                # Port 0 means any free one: then each gets its own.
-                by_port.setdefault(port or -len(by_port) - 1, []).append(what)
+                # Port 0 means any free port, so each purpose gets its own.
+                by_port.setdefault(port or -len(by_port) - 1, []).append(purpose)
         for port, served in by_port.items():
             real = await self._listen(max(port, 0), served)
             self.ports |= dict.fromkeys(served, real)
@@ -113,43 +115,44 @@ class ProbeServer:
     async def _listen(self, port: int, served: list[str]) -> int:
         routes = dict(route for what in served for route in self._routes[what])
 
-        def called(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if self._stopped:  # it was on its way in
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if self._stopped:  # accepted just before the server stopped
                 writer.transport.abort()
                 return
             task = asyncio.create_task(_serve(routes, reader, writer))
-            self._callers[task] = None
-            task.add_done_callback(functools.partial(self._goodbye, writer))
-            if len(self._callers) > _MAX_CALLERS:
-                # Out at once, not when it has ended: of many who come in one turn each sends another one away.
-                longest = next(iter(self._callers))
-                del self._callers[longest]
-                longest.cancel()
+            self._connections[task] = None
+            task.add_done_callback(functools.partial(self._disconnected, writer))
+            if len(self._connections) > _MAX_CONNECTIONS:
+                # Removed at once, not when its task ends, so that each of many new connections closes a different old one.
+                oldest = next(iter(self._connections))
+                del self._connections[oldest]
+                oldest.cancel()
 
         what = f"cannot serve {' and '.join(served)} on port {port}"
-        if port > 65535:  # uvloop would take the rest of the division for it
-            raise PortTakenError(errno.EINVAL, f"{what}: there is no such port")
+        if port > 65535:  # uvloop would listen on the port modulo 65536
+            raise PortTakenError(errno.EINVAL, f"{what}: ports range from 0 to 65535")
         try:
-            server = await asyncio.start_server(called, self._host, port, limit=_MAX_HEAD)
+            server = await asyncio.start_server(connected, self._host, port, limit=_MAX_HEAD)
         except OSError as error:
             raise PortTakenError(error.errno, f"{what}: {error.strerror or error}") from error
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
-    def _goodbye(self, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
-        """Here, not in the task: one that is cancelled before its first turn does nothing at all."""
-        self._callers.pop(task, None)
+    def _disconnected(self, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
+        """Close the connection. Not done in the task, since one cancelled before its first step runs no code at all."""
+        self._connections.pop(task, None)
         writer.transport.abort()
 
     async def stop(self) -> None:
+        """Stop listening and close all connections."""
         self._stopped = True
         servers, self._servers = self._servers, []
         for server in servers:
             server.close()
-        callers = list(self._callers)
-        for task in callers:
+        connections = list(self._connections)
+        for task in connections:
             task.cancel()
-        await asyncio.gather(*callers, return_exceptions=True)
+        await asyncio.gather(*connections, return_exceptions=True)
 
     def _serve_metrics(self) -> tuple[HTTPStatus, str, bytes]:
         return HTTPStatus.OK, CONTENT_TYPE, self._metrics.render()
@@ -166,19 +169,19 @@ class ProbeServer:
 
 
 async def _serve(
-    routes: dict[str, Answer], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    routes: dict[str, _Page], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Answer one request, and close the connection."""
-    # The caller has gone, or takes too long.
+    """Serve one request and close the connection."""
+    # The client has disconnected or takes too long.
     with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             writer.write(await _reply(routes, reader))
             await writer.drain()
             writer.close()
             await writer.wait_closed()
 
 
-async def _reply(routes: dict[str, Answer], reader: asyncio.StreamReader) -> bytes:
+async def _reply(routes: dict[str, _Page], reader: asyncio.StreamReader) -> bytes:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
@@ -186,17 +189,17 @@ async def _reply(routes: dict[str, Answer], reader: asyncio.StreamReader) -> byt
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     target, _, version = rest.partition(" ")
     if not version.startswith("HTTP/1."):
-        return _response(HTTPStatus.BAD_REQUEST, _TEXT, b"this is an HTTP/1.1 port\n")
-    answer = routes.get(target.partition("?")[0])
-    if answer is None:
-        known = f"there is {', '.join(routes)}\n".encode()
-        return _response(HTTPStatus.NOT_FOUND, _TEXT, known, head_only=method == "HEAD")
+        return _response(HTTPStatus.BAD_REQUEST, _TEXT, b"expected HTTP/1.1\n")
+    page = routes.get(target.partition("?")[0])
+    if page is None:
+        paths = f"not found; paths: {', '.join(routes)}\n".encode()
+        return _response(HTTPStatus.NOT_FOUND, _TEXT, paths, head_only=method == "HEAD")
     if method not in ("GET", "HEAD"):
-        return _response(HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"ask by GET\n", allow="GET, HEAD")
+        return _response(HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"use GET\n", allow="GET, HEAD")
     try:
-        status, kind, body = answer()
+        status, kind, body = page()
     except Exception as error:
-        _log.exception("no answer to a probe", path=target)
+        _log.exception("probe failed", path=target)
         status, kind, body = (
             HTTPStatus.INTERNAL_SERVER_ERROR,
             _TEXT,

@@ -1,4 +1,4 @@
-"""Logging for operators: one line an event, JSON for machines or plain text for people."""
+"""Logging for operators: one line per event, as JSON for machines or as plain text for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from typing import Any, Literal
 
 # structlog loads rich where it is installed, for tracebacks that are not used here: four megabytes in every operator.
-# Hidden for the moment of the import it stays out; whoever wants rich can still load it.
+# Hiding it during the import keeps it out. It can still be imported later.
 if "structlog" not in sys.modules and "rich" not in sys.modules:
     sys.modules["rich"] = None  # type: ignore[assignment]
     import structlog
@@ -22,10 +22,10 @@ LogFormat = Literal["json", "text"]
 
 
 def configure(*, level: str = "info", format: LogFormat = "json") -> None:  # noqa: A002 - the seed's own word
-    """Set up structlog for the whole process. What other libraries tell the standard logging is left as it is."""
+    """Configure structlog for the whole process. The standard logging of other libraries is left alone."""
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise ValueError(f"no log level {level!r}: use debug, info, warning or error")
+        raise ValueError(f"invalid log level {level!r}: use debug, info, warning or error")
     processors: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -40,11 +40,11 @@ def configure(*, level: str = "info", format: LogFormat = "json") -> None:  # no
             )
         ]
     else:
-        raise ValueError(f"no log format {format!r}: use json or text")
+        raise ValueError(f"invalid log format {format!r}: use json or text")
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        # Asked for at each line: whoever replaces sys.stderr (a test does) gets the lines from then on.
+        # Looked up for each line, so that a replaced sys.stderr (as in a test) gets the lines from then on.
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )

@@ -1,7 +1,7 @@
-"""Watches the event loop from a thread: a loop that stands still is said, with the stack that blocks it.
+"""A watchdog for the event loop: a thread that reports a blocked loop together with the stack that blocks it.
 
-A blocked loop renews no lease and answers no probe, so the process loses both by itself. What it cannot do is say
-why; that is this module's work.
+A blocked loop renews no lease and answers no probe, so the process loses both without further help. It cannot report
+the reason; this module does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 
 
 class LoopWatch:
-    """Beats in the loop, looks from outside."""
+    """A heartbeat in the event loop, observed from a thread."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class LoopWatch:
         self.limit = limit
         """Seconds without a beat after which the loop counts as blocked."""
         self.lag = 0.0
-        """How late the last beat came, in seconds."""
+        """Seconds by which the last beat was late."""
         self.blocked = False
         self.last_stack = ""
         """The stack that blocked the loop the last time."""
@@ -48,7 +48,7 @@ class LoopWatch:
         self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Call it in the loop that is to be watched."""
+        """Start watching the running loop."""
         self._loop_thread = threading.get_ident()
         self._last_beat = time.monotonic()
         self._beating = asyncio.create_task(self._beat(), name="loop watch")
@@ -64,8 +64,8 @@ class LoopWatch:
             await asyncio.to_thread(self._thread.join, 1.0)
 
     @property
-    def standing_still(self) -> float:
-        """Seconds since the loop last turned."""
+    def stalled(self) -> float:
+        """Seconds since the last beat was due."""
         return max(0.0, time.monotonic() - self._last_beat - self._interval)
 
     async def _beat(self) -> None:
@@ -79,18 +79,22 @@ class LoopWatch:
 
     def _look(self) -> None:
         while not self._stopped.wait(self._interval):
-            still = self.standing_still
-            if still < self.limit:
+            stalled = self.stalled
+            if stalled < self.limit:
                 if self.blocked:
                     self.blocked = False
-                    _log.warning("event loop runs again", blocked_seconds=round(self.lag, 1))
+                    _log.warning("event loop unblocked", blocked_seconds=round(self.lag, 1))
                 continue
             if not self.blocked:
                 self.blocked = True
                 self.last_stack = self._stack()
-                _log.error("event loop blocked", seconds=round(still, 1), stack=self.last_stack)
+                _log.error("event loop blocked", seconds=round(stalled, 1), stack=self.last_stack)
                 self._on_blocked(self.last_stack)
 
     def _stack(self) -> str:
         frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - the only way to see another thread
-        return "".join(traceback.format_stack(frame)) if frame is not None else "(the loop's thread is gone)"
+        return (
+            "".join(traceback.format_stack(frame))
+            if frame is not None
+            else "(the thread of the loop has ended)"
+        )

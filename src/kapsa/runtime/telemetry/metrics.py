@@ -1,9 +1,9 @@
-"""Metrics: what an operator tells Prometheus. One registry for each running operator, and no label without bound."""
+"""Prometheus metrics: one registry for each running operator, and no label with unbounded values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any, Protocol
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -11,28 +11,69 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from kapsa.runtime.client.dispatch import Call
 
-if TYPE_CHECKING:
-    from kapsa.runtime.cache.informer import Informer
-    from kapsa.runtime.controller.workqueue import WorkQueue
-
-__all__ = ["CONTENT_TYPE", "ControllerMetrics", "Metrics", "Result"]
+__all__ = ["CONTENT_TYPE", "ControllerMetrics", "MeteredController", "MeteredInformer", "Metrics", "Result"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 Result = str
-"""success, requeue, conflict, error, timeout or terminal."""
+"""The outcome of a reconcile: success, requeue, conflict, error, timeout or terminal."""
 RESULTS: tuple[Result, ...] = ("success", "requeue", "conflict", "error", "timeout", "terminal")
 
 _SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
-class Watched(Protocol):
-    """What the metrics read of a controller when they are asked for."""
+class MeteredItem(Protocol):
+    """The part of a work queue's item that the metrics read."""
 
     @property
-    def queue(self) -> WorkQueue[Any]: ...
+    def started_at(self) -> float: ...
+
+
+class MeteredQueue(Sized, Protocol):
+    """The part of a work queue that the metrics read on each scrape."""
+
+    @property
+    def in_flight(self) -> Iterable[MeteredItem]: ...
+
+    def now(self) -> float: ...
+
+
+class MeteredController(Protocol):
+    """The part of a controller that the metrics read on each scrape."""
+
+    @property
+    def queue(self) -> MeteredQueue: ...
+
     @property
     def name(self) -> str: ...
+
+
+class MeteredInformer(Protocol):
+    """The part of an informer that the metrics read on each scrape."""
+
+    @property
+    def scope(self) -> object: ...
+
+    @property
+    def last_progress(self) -> float: ...
+
+    @property
+    def store(self) -> Sized: ...
+
+    @property
+    def synced(self) -> MeteredFlag: ...
+
+    @property
+    def relists(self) -> int: ...
+
+    @property
+    def restarts(self) -> int: ...
+
+
+class MeteredFlag(Protocol):
+    """An event that is set or not."""
+
+    def is_set(self) -> bool: ...
 
 
 class Metrics:
@@ -51,79 +92,85 @@ class Metrics:
             "controller_reconciliations_total", "Reconciles by outcome.", "controller", "result"
         )
         self.durations = histogram(
-            "controller_reconciliation_duration_seconds", "How long a reconcile took.", "controller"
+            "controller_reconciliation_duration_seconds", "Duration of a reconcile.", "controller"
         )
         self.drift = counter(
-            "controller_drift_total", "Children put back after somebody changed them.", "controller", "kind"
+            "controller_drift_total",
+            "Children restored after another manager changed them.",
+            "controller",
+            "kind",
         )
         self.adds = counter("workqueue_adds_total", "Keys added to the queue.", "controller")
         self.retries = counter("workqueue_retries_total", "Keys queued again after a failure.", "controller")
         self.waits = histogram(
-            "workqueue_queue_duration_seconds", "How long a key waited before its run.", "controller"
+            "workqueue_queue_duration_seconds", "Time that a key waited before its run.", "controller"
         )
-        self.works = histogram("workqueue_work_duration_seconds", "How long a run took.", "controller")
+        self.works = histogram("workqueue_work_duration_seconds", "Duration of a run.", "controller")
         self.requests = counter(
             "rest_client_requests_total", "Requests by verb and HTTP status.", "verb", "code"
         )
         self.latencies = histogram(
-            "rest_client_request_duration_seconds", "How long the API server took to answer.", "verb", "code"
+            "rest_client_request_duration_seconds", "Time until the API server responded.", "verb", "code"
         )
-        self.events = counter("event_recorder_events_total", "Events by what became of them.", "outcome")
+        self.events = counter("event_recorder_events_total", "Events by outcome.", "outcome")
         self.leader = Gauge(
             "leader_election_master_status", "1 while this process leads.", ("name",), registry=self.registry
         )
         self.lag = Gauge(
-            "event_loop_lag_seconds", "How late the event loop ran its last timer.", registry=self.registry
+            "event_loop_lag_seconds", "Delay of the last timer of the event loop.", registry=self.registry
         )
         self.blocked = counter(
-            "event_loop_blocked_total", "How often the event loop stood still for too long."
+            "event_loop_blocked_total", "Times that the event loop was blocked for too long."
         )
         self.webhook_calls = counter(
-            "webhook_requests_total", "Calls of webhooks by what came of them.", "webhook", "outcome"
+            "webhook_requests_total", "Webhook calls by outcome.", "webhook", "outcome"
         )
         self.webhook_times = histogram(
-            "webhook_request_duration_seconds", "How long a webhook took to answer.", "webhook"
+            "webhook_request_duration_seconds", "Time until a webhook responded.", "webhook"
         )
         self._calls: dict[tuple[str, int], tuple[Any, Any]] = {}
 
     def observe_call(self, call: Call, code: int, seconds: float) -> None:
-        """A client's observer."""
-        known = self._calls.get((call.verb, code))
-        if known is None:
+        """Count a request. An observer of the client."""
+        series = self._calls.get((call.verb, code))
+        if series is None:
             labels = (call.verb, str(code) if code else "none")
-            known = (self.requests.labels(*labels), self.latencies.labels(*labels))
-            self._calls[call.verb, code] = known
-        known[0].inc()
+            series = (self.requests.labels(*labels), self.latencies.labels(*labels))
+            self._calls[call.verb, code] = series
+        series[0].inc()
         if call.verb != "watch":
-            known[1].observe(seconds)
+            series[1].observe(seconds)
 
     def observe_webhook(self, name: str, outcome: str, seconds: float) -> None:
-        """A webhook server's observer."""
+        """Count a webhook call. An observer of the webhook server."""
         self.webhook_calls.labels(name, outcome).inc()
         self.webhook_times.labels(name).observe(seconds)
 
     def controller(self, name: str) -> ControllerMetrics:
+        """Return the metrics of one controller."""
         return ControllerMetrics(self, name)
 
-    def watch_queues(self, controllers: Iterable[Watched]) -> None:
-        """Have the state of these queues told whenever somebody asks."""
-        self.registry.register(_OnRequest(lambda: _queue_families(controllers)))
+    def watch_queues(self, controllers: Iterable[MeteredController]) -> None:
+        """Report the state of these controllers' queues on each scrape."""
+        self.registry.register(_OnScrape(lambda: _queue_families(controllers)))
 
-    def watch_informers(self, informers: Callable[[], Iterable[Informer]], now: Callable[[], float]) -> None:
-        """Have the state of the informers told whenever somebody asks. `now` is their monotonic time."""
-        self.registry.register(_OnRequest(lambda: _informer_families(informers(), now())))
+    def watch_informers(
+        self, informers: Callable[[], Iterable[MeteredInformer]], now: Callable[[], float]
+    ) -> None:
+        """Report the state of the informers on each scrape. `now` is their monotonic time."""
+        self.registry.register(_OnScrape(lambda: _informer_families(informers(), now())))
 
     def watch(self, families: Callable[[], Iterable[Metric]]) -> None:
-        """Have these told, too, whenever somebody asks."""
-        self.registry.register(_OnRequest(families))
+        """Report these metrics, too, on each scrape."""
+        self.registry.register(_OnScrape(families))
 
     def render(self) -> bytes:
-        """All metrics in Prometheus' text format: ours, then what else this process tells prometheus_client."""
-        return generate_latest(_Together(self.registry, REGISTRY))
+        """Return all metrics in the text format: those of the operator, then those of the process-wide registry."""
+        return generate_latest(_MergedRegistry(self.registry, REGISTRY))
 
 
 class ControllerMetrics:
-    """One controller's metrics, with the labels looked up once. Also its queue's observer."""
+    """The metrics of one controller, with the labels resolved once. Also the observer of its queue."""
 
     def __init__(self, metrics: Metrics, name: str) -> None:
         self._results = {result: metrics.reconciliations.labels(name, result) for result in RESULTS}
@@ -155,24 +202,24 @@ class ControllerMetrics:
         self._retries.inc()
 
 
-class _Together(CollectorRegistry):
-    """Several registries told as one. Of two metrics with one name the first is told."""
+class _MergedRegistry(CollectorRegistry):
+    """Several registries as one. Of two metrics with the same name the first is reported."""
 
     def __init__(self, *registries: CollectorRegistry) -> None:
         super().__init__()
         self._registries = registries
 
     def collect(self) -> Iterator[Metric]:
-        told: set[str] = set()
+        reported: set[str] = set()
         for registry in self._registries:
             for family in registry.collect():
-                if family.name not in told:
-                    told.add(family.name)
+                if family.name not in reported:
+                    reported.add(family.name)
                     yield family
 
 
-class _OnRequest:
-    """A collector that looks when it is asked, instead of being told all the time."""
+class _OnScrape:
+    """A collector that computes its metrics on each scrape instead of being updated continuously."""
 
     def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
         self._families = families
@@ -184,16 +231,16 @@ class _OnRequest:
         return ()
 
 
-def _queue_families(controllers: Iterable[Watched]) -> Iterator[Metric]:
+def _queue_families(controllers: Iterable[MeteredController]) -> Iterator[Metric]:
     depth = GaugeMetricFamily("workqueue_depth", "Keys that could run now.", labels=["controller"])
     unfinished = GaugeMetricFamily(
         "workqueue_unfinished_work_seconds",
-        "How long all present runs have taken together.",
+        "Total time that the present runs have taken so far.",
         labels=["controller"],
     )
     longest = GaugeMetricFamily(
         "workqueue_longest_running_processor_seconds",
-        "How long the oldest present run takes.",
+        "Time that the oldest present run has taken so far.",
         labels=["controller"],
     )
     active = GaugeMetricFamily("controller_active_reconciles", "Runs at present.", labels=["controller"])
@@ -209,17 +256,15 @@ def _queue_families(controllers: Iterable[Watched]) -> Iterator[Metric]:
     yield from (depth, unfinished, longest, active)
 
 
-def _informer_families(informers: Iterable[Informer], now: float) -> Iterator[Metric]:
+def _informer_families(informers: Iterable[MeteredInformer], now: float) -> Iterator[Metric]:
     progress = GaugeMetricFamily(
-        "informer_last_progress_seconds", "How long ago the watch last told anything.", labels=["watch"]
+        "informer_last_progress_seconds", "Time since the watch last delivered anything.", labels=["watch"]
     )
     objects = GaugeMetricFamily("informer_cache_objects", "Objects in the cache.", labels=["watch"])
     synced = GaugeMetricFamily("informer_synced", "1 once the first list is complete.", labels=["watch"])
-    relists = GaugeMetricFamily(
-        "informer_relists", "How often everything was listed again.", labels=["watch"]
-    )
+    relists = GaugeMetricFamily("informer_relists", "Lists after the first one.", labels=["watch"])
     restarts = GaugeMetricFamily(
-        "informer_silent_restarts", "How often a silent watch was restarted.", labels=["watch"]
+        "informer_silent_restarts", "Restarts of a watch that had gone silent.", labels=["watch"]
     )
     for informer in informers:
         labels = [str(informer.scope)]

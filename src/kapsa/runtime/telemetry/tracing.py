@@ -1,12 +1,13 @@
-"""Spans, when somebody asks for them: one for each run, and below it one for each request that the run makes.
+"""Tracing: a span for each run, and below it a span for each request of the run.
 
-Whoever has the OpenTelemetry SDK set up in this process gets them from there. `configure` sets it up for an operator's own
-process as the standard OTEL_ variables say. In any other process nothing of OpenTelemetry is even loaded.
+Spans go to the OpenTelemetry SDK if the process has set it up. `configure` sets it up for the process of an operator,
+from the standard OTEL_ variables. In any other process OpenTelemetry is not even loaded.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,15 +27,15 @@ __all__ = ["Tracing", "configure"]
 
 _log = structlog.get_logger(__name__)
 
-_ASKS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
-_REASONS_TOLD = 10
+_TRIGGERS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
+_MAX_REASONS = 10
 
 
 def configure(service: str, environment: Mapping[str, str] | None = None) -> bool:
-    """Have spans exported by OTLP if the standard variables ask for it; whether they do and it is possible."""
+    """Export spans by OTLP if the standard variables request it. Return whether they do and the SDK is installed."""
     environment = os.environ if environment is None else environment
     off = environment.get("OTEL_TRACES_EXPORTER") == "none" or environment.get("OTEL_SDK_DISABLED") == "true"
-    if off or not any(environment.get(name) for name in _ASKS):
+    if off or not any(environment.get(name) for name in _TRIGGERS):
         return False
     try:
         from opentelemetry import trace
@@ -43,7 +44,7 @@ def configure(service: str, environment: Mapping[str, str] | None = None) -> boo
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        _log.warning("no traces: pip install 'kapsa[otel]'", missing=error.name)
+        _log.warning("tracing is off: install kapsa[otel] to export spans", missing=error.name)
         return False
     name = environment.get("OTEL_SERVICE_NAME") or service
     provider = TracerProvider(resource=Resource.create({"service.name": name}))
@@ -53,7 +54,7 @@ def configure(service: str, environment: Mapping[str, str] | None = None) -> boo
 
 
 class Tracing:
-    """Makes an operator's spans."""
+    """The spans of an operator."""
 
     def __init__(self, tracer: Tracer, clock: Clock) -> None:
         self._tracer = tracer
@@ -61,7 +62,7 @@ class Tracing:
 
     @classmethod
     def find(cls, clock: Clock) -> Tracing | None:
-        """From the SDK that is set up in this process; None, at no cost, if none is."""
+        """Return the tracing of this process; None, at no cost, if the SDK is not loaded."""
         if "opentelemetry.sdk.trace" not in sys.modules:
             return None
         from opentelemetry import trace
@@ -72,11 +73,10 @@ class Tracing:
     def run(
         self, controller: str, kind: GroupVersionKind, key: Key, reasons: Iterator[str]
     ) -> Iterator[Span]:
-        """The span of one run; requests made within it are below it."""
-        told = [reason for reason, _ in zip(reasons, range(_REASONS_TOLD), strict=False)]
+        """Open the span of one run. Requests made within it become its children."""
         attributes: dict[str, Any] = {
             "kapsa.controller": controller,
-            "kapsa.reasons": told,
+            "kapsa.reasons": list(itertools.islice(reasons, _MAX_REASONS)),
             "k8s.resource.kind": kind.kind,
             "k8s.resource.api_version": kind.api_version,
             "k8s.resource.name": key.name,
@@ -92,7 +92,7 @@ class Tracing:
                 span.end(self._now())
 
     def ended(self, span: Span, result: str) -> None:
-        """Note what came of a run."""
+        """Record the result of a run in its span."""
         from opentelemetry.trace import StatusCode
 
         span.set_attribute("kapsa.result", result)
@@ -100,11 +100,11 @@ class Tracing:
             span.set_status(StatusCode.ERROR, result)
 
     def request(self, call: Call, code: int, seconds: float) -> None:
-        """A client's observer: the span of a request that a run made and that has just been answered."""
+        """Record the span of a request that a run made. An observer of the client, called after the response."""
         from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
         if not get_current_span().is_recording():
-            return  # watches and leases: they go on for ever and belong to nothing
+            return  # watches and leases: they belong to no run
         now = self._now()
         resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
         span = self._tracer.start_span(
@@ -120,7 +120,7 @@ class Tracing:
             },
         )
         if not 0 < code < 400:
-            span.set_status(StatusCode.ERROR, f"HTTP {code}" if code else "no answer")
+            span.set_status(StatusCode.ERROR, f"HTTP {code}" if code else "no response")
         span.end(now)
 
     def _now(self) -> int:

@@ -1,4 +1,4 @@
-"""Where a webhook server's certificates come from: a directory that someone keeps, or a Secret that we keep."""
+"""Sources of serving certificates: a mounted directory, or a Secret that the operator maintains."""
 
 import base64
 import binascii
@@ -19,17 +19,17 @@ _log = structlog.get_logger(__name__)
 
 
 class CertificateSource(Protocol):
-    """Gives the certificate to serve with, and what clients must trust."""
+    """A source of the certificate to serve with and the CA bundle that clients must trust."""
 
     async def current(self) -> tuple[CertificatePair, bytes]:
-        """The pair to serve with and the CA bundle, PEM; an empty bundle if someone else publishes it."""
+        """Return the pair to serve with and the CA bundle as PEM. The bundle is empty if another party publishes it."""
         ...
 
 
 class DirectoryCertificates:
-    """`tls.crt`, `tls.key` and, if it is there, `ca.crt` of a directory, as cert-manager mounts them.
+    """The files `tls.crt`, `tls.key` and optionally `ca.crt` of a directory, as cert-manager mounts them.
 
-    Looked at again each time: whoever keeps the directory rotates them.
+    They are read each time, since they are rotated in place.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -38,16 +38,16 @@ class DirectoryCertificates:
 
     async def current(self) -> tuple[CertificatePair, bytes]:
         try:
-            found = self._read()
+            current = self._read()
         except OSError as error:
             if self._last is None:
                 raise ConfigError(
-                    f"the webhooks' certificate can't be read: {error.strerror}: {error.filename}"
+                    f"cannot read the webhook certificate {error.filename}: {error.strerror}"
                 ) from error
-            _log.warning("webhook certificates unreadable, the last ones stay in use", error=str(error))
+            _log.warning("cannot read webhook certificates, keeping the previous ones", error=str(error))
             return self._last
-        self._last = found
-        return found
+        self._last = current
+        return current
 
     def _read(self) -> tuple[CertificatePair, bytes]:
         authority = self._directory / "ca.crt"
@@ -58,9 +58,9 @@ class DirectoryCertificates:
 
 
 class SecretCertificates:
-    """Certificates made by the operator, shared by its replicas through a Secret, rotated in time.
+    """Certificates created by the operator, shared by its replicas through a Secret, and rotated in time.
 
-    Replicas that rotate at once are settled by the Secret's resourceVersion: the first wins, the others use its.
+    The Secret's resourceVersion decides between replicas that rotate at once: the first wins, the others use its result.
     """
 
     def __init__(
@@ -83,11 +83,10 @@ class SecretCertificates:
             try:
                 state = await self._settle()
             except (Conflict, AlreadyExists):
-                continue  # another replica was first: take what it wrote
+                continue  # another replica was first: use its result
             return state.serving, state.bundle
         raise ConfigError(
-            f"Secret {self._namespace}/{self._name} is changed by someone all the time: "
-            "is another operator using the same name?"
+            f"Secret {self._namespace}/{self._name} keeps changing: check that no other operator uses the same name"
         )
 
     async def _settle(self) -> CertificateState:
@@ -105,7 +104,7 @@ class SecretCertificates:
         else:
             manifest["metadata"] = {**secret["metadata"]}
             await self._client.replace(manifest)
-        _log.info("webhook certificates made", secret=f"{self._namespace}/{self._name}")
+        _log.info("webhook certificates created", secret=f"{self._namespace}/{self._name}")
         return after
 
     def _manifest(self, state: CertificateState) -> Manifest:
@@ -126,7 +125,7 @@ class SecretCertificates:
 
 
 def _read_state(secret: Manifest) -> CertificateState | None:
-    """What a Secret holds; None, to be made anew, if someone emptied or broke it."""
+    """Return the state in a Secret. None, to start from scratch, if it is empty or damaged."""
     data = secret.get("data") or {}
     try:
         part = {name: base64.b64decode(value, validate=True) for name, value in data.items()}

@@ -8,7 +8,7 @@ Operation = dict[str, Any]
 
 
 def difference(before: Any, after: Any, path: str = "") -> list[Operation]:
-    """The operations that turn `before` into `after`; none if they are the same."""
+    """Return the operations that turn `before` into `after`."""
     if type(before) is type(after):
         if isinstance(before, dict):
             return _of_objects(before, after, path)
@@ -36,7 +36,7 @@ def _of_lists(before: list[Any], after: list[Any], path: str) -> list[Operation]
     operations: list[Operation] = []
     for index, (old, new) in enumerate(zip(before, after, strict=False)):
         operations += difference(old, new, f"{path}/{index}")
-    # From the end, so that each index still means what it meant.
+    # From the end, so that the remaining indexes stay valid.
     operations += [
         {"op": "remove", "path": f"{path}/{index}"} for index in range(len(before) - 1, len(after) - 1, -1)
     ]

@@ -1,8 +1,7 @@
-"""Certificates made here: an authority, what it issues, and when each is due to be made anew.
+"""Self-signed certificates: an authority, the certificates it issues, and their rotation.
 
-The rotation is a pure function of the state and the time (`advance`), so every replica comes to the same answer
-and a test can walk through years. cryptography is imported where it is used: an operator without webhooks
-never pays for it.
+The rotation is a pure function of the state and the time (`advance`), so all replicas reach the same result and a test
+can step through years. cryptography is imported where it is used: an operator without webhooks never loads it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = [
 ]
 
 _CLOCK_SKEW = timedelta(hours=1)
-"""Certificates are valid from this long ago, for clients whose clock is behind."""
+"""Certificates are valid from this far in the past, for clients whose clock is behind."""
 
 
 class CertificatePair(msgspec.Struct, frozen=True):
@@ -38,34 +37,33 @@ class CertificatePair(msgspec.Struct, frozen=True):
     key: bytes
 
     def __repr__(self) -> str:
-        return "CertificatePair(...)"  # a key must not get into a log
+        return "CertificatePair(...)"  # keep the key out of logs
 
 
 class Lifetimes(msgspec.Struct, frozen=True):
-    """How long things live. Each is renewed when two thirds of its life are over."""
+    """Lifetimes of certificates. Each is renewed after two thirds of its lifetime."""
 
     authority: timedelta = timedelta(days=365)
     serving: timedelta = timedelta(days=90)
     overlap: timedelta = timedelta(hours=1)
-    """How long a new authority is published before anything is signed with it: by then every client that is told
-    of it trusts it."""
+    """How long a new authority is published before it signs anything, so that all clients trust it by then."""
 
 
 class CertificateState(msgspec.Struct, frozen=True):
-    """All there is to know about a server's own certificates."""
+    """The certificates of a server, as kept in its Secret."""
 
     authority: CertificatePair
     serving: CertificatePair
     previous: bytes = b""
-    """The authority before this one, trusted until it expires."""
+    """The certificate of the previous authority, trusted until it expires."""
 
     @property
     def bundle(self) -> bytes:
-        """What clients must trust, PEM."""
+        """The CA bundle that clients must trust, as PEM."""
         return self.authority.certificate + self.previous
 
     def check(self) -> None:
-        """ValueError if a part of it can't be read."""
+        """Raise `ValueError` if a part cannot be parsed."""
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         for certificate in filter(
@@ -79,7 +77,7 @@ class CertificateState(msgspec.Struct, frozen=True):
 def advance(
     state: CertificateState | None, names: Sequence[str], now: datetime, lifetimes: Lifetimes | None = None
 ) -> CertificateState:
-    """The state that should hold now: `state` itself if nothing is due."""
+    """Return the state for the present time: `state` itself if nothing is due."""
     times = lifetimes or Lifetimes()
     if state is None:
         authority = make_authority("kapsa webhook authority", now=now, lifetime=times.authority)
@@ -108,13 +106,13 @@ def advance(
 
 
 def make_authority(name: str, *, now: datetime, lifetime: timedelta) -> CertificatePair:
-    """A certificate authority of its own."""
+    """Create a certificate authority."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
-    # The serial number in the name tells one authority from the next: clients find the issuer by its name.
+    # Clients find the issuer by its name, so the serial number in it distinguishes one authority from the next.
     serial = x509.random_serial_number()
     subject = x509.Name(
         [
@@ -140,7 +138,7 @@ def issue_certificate(
     usage: Literal["server", "client"] = "server",
     organizations: Sequence[str] = (),
 ) -> CertificatePair:
-    """A certificate for these names (host names or addresses; the first is the common name)."""
+    """Issue a certificate for host names or IP addresses. The first is the common name."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -149,9 +147,9 @@ def issue_certificate(
     issuer = _load(authority.certificate)
     signer = load_pem_private_key(authority.key, password=None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise TypeError("the authority's key is not an elliptic curve key")
+        raise TypeError("the key of the authority must be an elliptic curve key")
     key = ec.generate_private_key(ec.SECP256R1())
-    # A common name has room for 64 characters; what counts is the alternative names.
+    # A common name is limited to 64 characters. Clients check the alternative names.
     attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
     attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64]))
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if usage == "server" else ExtendedKeyUsageOID.CLIENT_AUTH
@@ -171,7 +169,7 @@ def issue_certificate(
 
 
 def valid_until(certificate: bytes) -> datetime:
-    """When a PEM certificate expires."""
+    """Return the time at which a PEM certificate expires."""
     return _load(certificate).not_valid_after_utc
 
 

@@ -1,4 +1,4 @@
-"""The webhook server: answers the API server's calls, and keeps certificate and registration up to date meanwhile."""
+"""The webhook server. It serves reviews and keeps its certificate and its registration up to date."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import functools
 import ssl
-from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import web
@@ -22,20 +21,17 @@ from kapsa.runtime.webhooks._certificate_sources import (
 from kapsa.runtime.webhooks._registration import Endpoint, Registrar
 from kapsa.runtime.webhooks._review_handler import Observe, ReviewHandler
 from kapsa.runtime.webhooks.certificates import CertificatePair
-from kapsa.runtime.webhooks.webhooks import Webhooks, secret_name
+from kapsa.runtime.webhooks.webhooks import WebhookRoute, Webhooks, secret_name
 
-__all__ = ["Route", "WebhookServer"]
+__all__ = ["WebhookServer"]
 
 _log = structlog.get_logger(__name__)
 _LINGERING = 0.5
-"""Seconds in which one who was answered early may still send: to hang up at once could cost it the answer."""
-
-Route = Callable[[str, Callable[[str, bytes], Awaitable[tuple[int, bytes]]]], None]
-"""Has calls answered within this process: takes where they go to, and what answers a path and a body."""
+"""Seconds for which a client that was answered early may go on sending. Closing at once could lose the response."""
 
 
 class WebhookServer:
-    """Serves the webhooks of one operator."""
+    """The HTTPS server of one operator's webhooks."""
 
     def __init__(
         self,
@@ -44,13 +40,16 @@ class WebhookServer:
         *,
         operator: str,
         observe: Observe | None = None,
-        route: Route | None = None,
+        route: WebhookRoute | None = None,
     ) -> None:
-        """`client` writes registrations and the Secret; `operator` names both; with a `route` no port is opened."""
+        """Prepare a server. `client` writes the registrations and the Secret, which are named after `operator`.
+
+        With a `route`, calls are delivered within the process and no port is opened.
+        """
         self._webhooks = webhooks
         self._client = client
         self._route = route
-        self._answers = ReviewHandler(
+        self._handler = ReviewHandler(
             webhooks.webhooks,
             webhooks.conversions,
             client,
@@ -84,30 +83,34 @@ class WebhookServer:
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._serving: CertificatePair | None = None
         self._runner: web.AppRunner | None = None
-        self._port: asyncio.Server | None = None
+        self._listener: asyncio.Server | None = None
         self._keeper: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
-        """Set once it listens with a certificate and is registered."""
+        """Set once the server listens with a certificate and is registered."""
         self.trouble = ""
-        """Why it is not ready, or what last went wrong; empty if nothing."""
+        """The last error; empty if the last check succeeded."""
 
     @property
     def port(self) -> int:
-        """The port it listens on; 0 while it does not."""
-        return int(self._port.sockets[0].getsockname()[1]) if self._port and self._port.sockets else 0
+        """The port the server listens on; 0 while it does not listen."""
+        return (
+            int(self._listener.sockets[0].getsockname()[1])
+            if self._listener and self._listener.sockets
+            else 0
+        )
 
     async def start(self) -> None:
-        """Start in the background. `ready` tells when it serves."""
+        """Start in the background. `ready` is set once the webhooks are served."""
         self._keeper = asyncio.create_task(self.run(), name="webhook server")
 
     async def run(self) -> None:
-        """Serve until cancelled; looks after certificates and registrations all the while."""
+        """Serve until cancelled, checking certificates and registrations at intervals."""
         while True:
             try:
                 await self.keep()
                 self.trouble = ""
             except (ClientError, OSError, ssl.SSLError) as error:
-                # A standby may not write; it serves as soon as the leader has made the Secret.
+                # A standby may not write. It serves as soon as the leader has created the Secret.
                 self.trouble = str(error)
                 _log.warning("webhooks not up to date", error=str(error))
             pause = (
@@ -116,42 +119,42 @@ class WebhookServer:
             await self._client.clock.sleep(pause)
 
     async def keep(self) -> None:
-        """Once: take the current certificate into use, listen, and bring the registrations up to date."""
+        """Load the current certificate, listen if not listening yet, and update the registrations."""
         pair, bundle = await self._certificates.current()
         if pair != self._serving:
             present(self._tls, pair.certificate, pair.key)  # new handshakes use it at once
             self._serving = pair
         if self._route is not None:
-            self._route(self._webhooks.address(self._client.namespace), self._answer_within)
+            self._route(self._webhooks.address(self._client.namespace), self._serve_in_process)
         elif self._runner is None:
             await self._listen()
         await self._registrar.register(bundle)
         self.ready.set()
 
     async def stop(self) -> None:
-        """Stop listening; calls in flight are answered first."""
+        """Stop listening. Calls in flight are answered first."""
         if self._keeper is not None:
             self._keeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._keeper
             self._keeper = None
         self.ready.clear()
-        if self._port is not None:
-            self._port.close()
-            self._port = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
 
-    async def _answer_within(self, path: str, body: bytes) -> tuple[int, bytes]:
+    async def _serve_in_process(self, path: str, body: bytes) -> tuple[int, bytes]:
         if self._keeper is None:
-            raise ConnectionRefusedError("the operator does not run")
-        return await self._answers(path, body)
+            raise ConnectionRefusedError("the operator is not running")
+        return await self._handler(path, body)
 
     async def _listen(self) -> None:
         declared = self._webhooks
         application = web.Application()
-        application.router.add_post("/{path:.*}", self._answer_http)
+        application.router.add_post("/{path:.*}", self._serve_http)
         runner = web.AppRunner(
             application,
             access_log=None,
@@ -162,7 +165,7 @@ class WebhookServer:
         await runner.setup()
         assert runner.server is not None
         try:
-            self._port = await asyncio.get_running_loop().create_server(
+            self._listener = await asyncio.get_running_loop().create_server(
                 functools.partial(self._connect, runner.server),
                 declared.host,
                 declared.port,
@@ -176,7 +179,10 @@ class WebhookServer:
         _log.info("webhooks served", port=self.port)
 
     def _connect(self, server: web.Server) -> asyncio.Protocol:
-        """What speaks to one who has just connected. Makes room: anybody may connect, and files and memory are few."""
+        """Return the protocol for a new connection, closing the oldest ones if the limit is reached.
+
+        Anything in the cluster may connect, and file descriptors and memory are limited.
+        """
         connections = server.connections
         excess = len(connections) + 1 - self._webhooks.max_connections
         for oldest in connections[: max(excess, 0)]:
@@ -184,17 +190,17 @@ class WebhookServer:
                 oldest.transport.abort()
         return server()
 
-    async def _answer_http(self, request: web.Request) -> web.Response:
+    async def _serve_http(self, request: web.Request) -> web.Response:
         body = bytearray()
         try:
             async with asyncio.timeout(self._webhooks.body_timeout):
                 async for chunk in request.content.iter_any():
                     body += chunk
                     if len(body) > self._webhooks.max_body_bytes:
-                        break  # it will be refused, so the rest need not be read
+                        break  # too large: the handler rejects it, so the rest need not be read
         except TimeoutError:
-            code, reply = self._answers.late(request.path, self._webhooks.body_timeout)
+            code, reply = self._handler.late(request.path, self._webhooks.body_timeout)
         else:
-            code, reply = await self._answers(request.path, bytes(body))
+            code, reply = await self._handler(request.path, bytes(body))
         kind = "application/json" if code == 200 else "text/plain"
         return web.Response(status=code, body=reply, content_type=kind)

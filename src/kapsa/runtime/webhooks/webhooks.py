@@ -1,16 +1,16 @@
-"""The webhooks of an operator: what the API server calls over TLS before it writes, and to convert between versions.
+"""The declaration of an operator's webhooks: the API server calls them before a write, and to convert versions.
 
     webhooks = Webhooks(MyAppValidator(), MyAppDefaulter(), service="my-operator-webhooks")
     operator = Operator(controllers=[MyAppController()], webhooks=webhooks)
 
-The operator registers them and keeps certificate and registration up to date by itself.
+The operator registers them and keeps the certificate and the registration up to date.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from kapsa.runtime.generate.rbac import WebhookRights
@@ -18,11 +18,15 @@ from kapsa.runtime.webhooks.admission import MutatingWebhook, ValidatingWebhook
 from kapsa.runtime.webhooks.certificates import Lifetimes
 from kapsa.runtime.webhooks.conversion import Conversions, Converter
 
-__all__ = ["Webhooks", "secret_name"]
+__all__ = ["WebhookRoute", "Webhooks", "secret_name"]
+
+WebhookRoute: TypeAlias = Callable[[str, Callable[[str, bytes], Awaitable[tuple[int, bytes]]]], None]
+"""Delivers webhook calls within this process: takes the address they go to, and a handler of a path and a body that
+returns a status and a body."""
 
 
 class Webhooks:
-    """Which webhooks an operator has, and where they are reached. A declaration: `WebhookServer` runs it."""
+    """The webhooks of an operator, and the address at which the API server reaches them."""
 
     def __init__(
         self,
@@ -41,40 +45,38 @@ class Webhooks:
         max_connections: int = 512,
         check_every: float = 60.0,
     ) -> None:
-        """
-        :param webhooks: validating and mutating webhooks.
-        :param converters: the ways between versions of a kind.
-        :param service: the Service before the operator's pods, in its namespace.
-        :param url: instead of a Service, for an operator outside the cluster: `https://host:port`.
-        :param host: the address to listen on.
-        :param port: the port to listen on; 0 for any free one.
-        :param service_port: the Service's own port.
-        :param cert_dir: a directory with tls.crt, tls.key and perhaps ca.crt; without it the operator makes its own
-            certificates and keeps them in a Secret.
-        :param lifetimes: how long self-made certificates live.
-        :param max_body_bytes: larger requests are refused.
-        :param body_timeout: seconds that the body of a request has to arrive; then it is refused.
-        :param idle_timeout: seconds until a connection without a request is closed. The API server closes its own after
-            90 and must be first, or a call meets a closed connection.
-        :param max_connections: connections at a time. Beyond it the oldest goes.
-        :param check_every: seconds between looks at certificates and registrations.
-        """
         if bool(service) == bool(url):
-            raise ValueError("webhooks need either the Service that leads to them, or a url")
+            raise ValueError("webhooks need either a service or a url")
         self.webhooks = webhooks
+        """Validating and mutating webhooks."""
         self.conversions = Conversions(converters)
+        """The conversions between the versions of a kind, built from the `converters`."""
         self.service = service
+        """The Service in front of the operator's pods, in the operator's namespace."""
         self.url = url
+        """The address of an operator outside the cluster, instead of a Service: `https://host:port`."""
         self.host = host
+        """The address to listen on."""
         self.port = port
+        """The port to listen on; 0 for any free port."""
         self.service_port = service_port
+        """The port of the Service."""
         self.cert_dir = Path(cert_dir) if cert_dir is not None else None
+        """A directory with tls.crt, tls.key and optionally ca.crt. Without it the operator creates certificates and
+        keeps them in a Secret."""
         self.lifetimes = lifetimes
+        """Lifetimes of the certificates that the operator creates."""
         self.max_body_bytes = max_body_bytes
+        """The size above which a request is rejected."""
         self.body_timeout = body_timeout
+        """Seconds for the body of a request to arrive before the request is rejected."""
         self.idle_timeout = idle_timeout
+        """Seconds until a connection without a request is closed. The API server closes its own after 90 seconds and
+        must be first, or its next call meets a closed connection."""
         self.max_connections = max_connections
+        """The number of concurrent connections. Beyond it the oldest is closed."""
         self.check_every = check_every
+        """Seconds between checks of certificates and registrations."""
         self._check_paths()
 
     def _check_paths(self) -> None:
@@ -83,12 +85,12 @@ class Webhooks:
             name = type(webhook).__name__
             if other := seen.get(webhook.path):
                 raise ValueError(
-                    f"{other} and {name} are both at {webhook.path}: give one of them another path"
+                    f"{other} and {name} are both served at {webhook.path}: set the path of one of them"
                 )
             seen[webhook.path] = name
 
     def rights(self, operator: str) -> WebhookRights:
-        """What the operator may do to keep them registered."""
+        """Return the rights that the operator needs to keep its webhooks registered."""
         return WebhookRights(
             validating=operator if any(isinstance(w, ValidatingWebhook) for w in self.webhooks) else "",
             mutating=operator if any(isinstance(w, MutatingWebhook) for w in self.webhooks) else "",
@@ -97,16 +99,16 @@ class Webhooks:
         )
 
     def address(self, namespace: str) -> str:
-        """Where they are called: the Service as namespace/name, or scheme, host and port of the url."""
+        """Return the address of the calls: the Service as namespace/name, or scheme, host and port of the URL."""
         return "/".join(self.url.split("/")[:3]) if self.url else f"{namespace}/{self.service}"
 
     def hosts(self, namespace: str) -> list[str]:
-        """The names that the certificate must carry."""
+        """Return the host names that the certificate must carry."""
         if self.url:
             return [str(urlsplit(self.url).hostname)]
         return [f"{self.service}.{namespace}.svc", f"{self.service}.{namespace}.svc.cluster.local"]
 
 
 def secret_name(operator: str) -> str:
-    """The Secret that holds an operator's self-made certificates."""
+    """Return the name of the Secret that holds the certificates of an operator."""
     return f"{operator}-webhook-certificates"

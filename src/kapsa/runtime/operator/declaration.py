@@ -1,0 +1,147 @@
+"""The declaration of an operator: its parts and settings, checked, without anything that runs."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+from prometheus_client.core import Metric
+
+from kapsa.runtime.cache.cache import Cache
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.controller.controller import Controller, check_declaration
+from kapsa.runtime.generate.rbac import OperatorRights, WebhookRights
+from kapsa.runtime.operator.election import LeaderElection
+from kapsa.runtime.resources.resource import CustomResource
+from kapsa.runtime.webhooks.webhooks import Webhooks
+
+__all__ = ["Collect", "Companion", "OperatorDeclaration"]
+
+Collect: TypeAlias = Callable[[Cache], Iterable[Metric]]
+"""Computes metrics of the operator's own from its cache, each time the metrics are scraped."""
+Companion: TypeAlias = Callable[[Client], contextlib.AbstractAsyncContextManager[Any]]
+"""Something that runs as long as the operator does. Its client may write whether or not this process leads."""
+
+
+class OperatorDeclaration:
+    """The parts and settings of an operator, and the rights and CRDs that follow from them."""
+
+    def __init__(
+        self,
+        *,
+        controllers: Sequence[Controller[Any]],
+        name: str = "",
+        namespaces: Sequence[str] = (),
+        leader_election: LeaderElection | str | None = None,
+        webhooks: Webhooks | None = None,
+        collect: Collect | None = None,
+        companions: Sequence[Companion] = (),
+        metrics_port: int | None = 8080,
+        health_port: int | None = 8081,
+        metrics_path: str = "/metrics",
+        liveness_path: str = "/healthz",
+        readiness_path: str = "/readyz",
+        host: str = "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus come from outside the pod
+        check_rights: bool = True,
+        sync_timeout: float = 120.0,
+        shutdown_grace: float = 30.0,
+        loop_limit: float = 2.0,
+    ) -> None:
+        self.controllers = tuple(controllers)
+        """The controllers to run."""
+        for controller in self.controllers:
+            check_declaration(controller)
+        if isinstance(leader_election, str):
+            leader_election = LeaderElection(name=leader_election)
+        self.leader_election = leader_election
+        """The name of the lease, or all settings of the election. None if there is never more than one process."""
+        self.name = name or self._default_name()
+        """The reporter of events and the field manager of all writes. Derived from the lease or the first controller
+        if empty."""
+        self.namespaces = tuple(namespaces)
+        """The namespaces to watch; all if empty."""
+        self.webhooks = webhooks
+        """Validating, mutating and conversion webhooks, and the address they are served at."""
+        self.collect = collect
+        """Additional metrics: called with the cache on each scrape."""
+        self.companions = tuple(companions)
+        """Whatever else runs as long as the operator does, such as a server or a connection pool."""
+        self.metrics_port = metrics_port
+        """The port of the metrics: None to serve none, 0 for any free port."""
+        self.health_port = health_port
+        """The port of the probes. It may equal `metrics_port`."""
+        self.metrics_path = metrics_path
+        """The path of the metrics."""
+        self.liveness_path = liveness_path
+        """The path of the liveness probe."""
+        self.readiness_path = readiness_path
+        """The path of the readiness probe."""
+        self.host = host
+        """The address to listen on."""
+        self.check_rights = check_rights
+        """True to check the declared rights against the API server at start."""
+        self.sync_timeout = sync_timeout
+        """Seconds after which a watch that has not delivered its first list is reported."""
+        self.shutdown_grace = shutdown_grace
+        """Seconds that running reconciles get to finish at shutdown."""
+        self.loop_limit = loop_limit
+        """Seconds without progress after which the event loop is reported as blocked."""
+        self._check_names()
+        self._check_paths()
+
+    def _check_paths(self) -> None:
+        paths = {
+            "metrics": self.metrics_path,
+            "liveness": self.liveness_path,
+            "readiness": self.readiness_path,
+        }
+        for purpose, path in paths.items():
+            if not path.startswith("/"):
+                raise ValueError(f"{purpose} path must start with '/', got {path!r}")
+        if len(set(paths.values())) < len(paths):
+            raise ValueError(f"metrics and probes need a path each, got {', '.join(paths.values())}")
+
+    def _default_name(self) -> str:
+        if self.leader_election is not None:
+            return self.leader_election.name
+        return f"{self.controllers[0].name}-operator" if self.controllers else "operator"
+
+    def _check_names(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,126}[A-Za-z0-9])?", self.name):
+            raise ValueError(f"invalid operator name {self.name!r}: use letters, digits, dashes and dots")
+        seen: set[str] = set()
+        for controller in self.controllers:
+            if controller.name in seen:
+                raise ValueError(
+                    f"two controllers are named {controller.name!r}: rename one, since metrics and finalizers "
+                    "are identified by the name"
+                )
+            seen.add(controller.name)
+
+    @property
+    def field_manager(self) -> str:
+        """The owner of the fields that this operator applies."""
+        return self.name
+
+    @property
+    def resources(self) -> list[type[CustomResource[Any, Any]]]:
+        """The custom resources that the controllers reconcile, each once: the source of the CRDs."""
+        kinds = (controller.resource for controller in self.controllers)
+        return list(
+            dict.fromkeys(
+                kind for kind in kinds if isinstance(kind, type) and issubclass(kind, CustomResource)
+            )
+        )
+
+    def rights(self) -> OperatorRights:
+        """Return the rights that this operator needs, derived from its declaration."""
+        election = self.leader_election
+        return OperatorRights(
+            controllers=tuple(controller.rights() for controller in self.controllers),
+            namespaces=self.namespaces,
+            lease=election.name if election is not None else "",
+            lease_namespace=election.namespace if election is not None else "",
+            webhooks=self.webhooks.rights(self.name) if self.webhooks is not None else WebhookRights(),
+        )
