@@ -1,7 +1,6 @@
-"""Writes docs/API.md from the docstrings of the public names; `--check` only tells whether the page is up to date.
+"""Writes docs/API.md from the docstrings of the public names. `--check` only reports whether the page is up to date.
 
-Signatures and attribute docstrings are read from the source, so that the page says what is written there and comes out
-the same on every machine.
+Signatures and attribute docstrings are read from the source, so the page is the same on every machine.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import re
 import sys
 import textwrap
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,22 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "API.md"
 COMMAND = ".venv/bin/python tools/api_reference.py"
 WIDTH = 100
+FENCE = "`" * 3
 
 MODULES: tuple[tuple[str, str], ...] = (
-    ("kapsa.runtime", "What an operator's author needs: `from kapsa.runtime import ...`."),
+    ("kapsa.runtime", "Everything that an operator needs: `from kapsa.runtime import ...`."),
     ("kapsa.runtime.testing", ""),
     ("kapsa.devcluster", ""),
     ("kapsa.devcluster.faults", ""),
     ("kapsa.devcluster.workloads", ""),
 )
-"""The modules of the page, in order, and what to say instead of a module's own docstring."""
+"""The modules of the page, in order, each with a text to use instead of its docstring."""
 
 INTERNAL = {
     "kapsa.devcluster.faults": {"OpenWatch", "Target"},
     "kapsa.devcluster.workloads": {"Behaviour"},
 }
-"""Names that modules share with each other rather than with people."""
+"""Names that modules share with each other and that are not for users."""
 
 MADE_BY_THE_RUNTIME = {"AdmissionRequest", "Context", "RunningOperator", "WebhookServer"}
 """Classes that users receive and never construct."""
@@ -45,11 +45,12 @@ IMPLEMENTATIONS = {"HttpTransport": "Transport", "StaticAccess": "ClusterAccess"
 """Classes whose undocumented methods are those of a protocol on the same page."""
 
 
-class Undocumented(Exception):  # noqa: N818 - named as what was found
+class Undocumented(Exception):  # noqa: N818 - names the problem
     """A public name without a docstring."""
 
 
 def main() -> int:
+    """Write the page, or check it."""
     text = render()
     if "--check" in sys.argv[1:]:
         if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
@@ -62,7 +63,7 @@ def main() -> int:
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     sections: list[str] = []
     contents: list[str] = []
     documented: dict[Any, str] = {}
@@ -71,14 +72,15 @@ def render() -> str:
     for name, summary in MODULES:
         module = importlib.import_module(name)
         contents.append(f"- [{name}](#{anchors.of(name)})")
-        index, entries = [], []
+        index: dict[str, str] = {}
+        entries: list[str] = []
         for public in _public_names(module):
             entry = _entry(module, public, documented)
             headings = re.findall(r"^####? (.+)$", entry, re.MULTILINE)
             anchor, *_ = [anchors.of(heading) for heading in headings]
-            index.append(f"[{public}](#{anchor})")
+            index[public] = f"[{public}](#{anchor})"
             entries.append(entry)
-        sections += [f"## {name}", summary or _prose(module.__doc__ or ""), " · ".join(index), *entries]
+        sections += [f"## {name}", summary or _prose(module.__doc__ or ""), _index(name, index), *entries]
     head = (
         "# API reference\n\n"
         f"Made from the docstrings by `{COMMAND}`; edit those, not this page.\n\n" + "\n".join(contents)
@@ -86,13 +88,33 @@ def render() -> str:
     return "\n\n".join([head, *sections]) + "\n"
 
 
+def _index(module: str, links: dict[str, str]) -> str:
+    """Return the links to the entries of a module; those of the façade by the room that they come from."""
+    if module != "kapsa.runtime":
+        return " · ".join(links.values())
+    rooms: dict[str, list[str]] = {}
+    for name, link in links.items():
+        rooms.setdefault(_rooms()[name], []).append(link)
+    return "\n".join(f"- {room}: {' · '.join(rooms[room])}" for room in sorted(rooms))
+
+
+@functools.cache
+def _rooms() -> dict[str, str]:
+    """Return the room that each name of the façade is imported from."""
+    file = importlib.import_module("kapsa.runtime").__file__
+    assert file is not None
+    imports = (node for node in _tree(file).body if isinstance(node, ast.ImportFrom))
+    return {each.name: str(node.module).split(".")[2] for node in imports for each in node.names}
+
+
 class _Anchors:
-    """The anchors that a page's headings get, in order: a heading that comes again is numbered."""
+    """The anchors of a page's headings, in order. A repeated heading is numbered."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
 
     def of(self, heading: str) -> str:
+        """Return the anchor of the next heading with this text."""
         anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         number = self._seen[anchor] = self._seen.get(anchor, -1) + 1
         return f"{anchor}-{number}" if number else anchor
@@ -104,32 +126,33 @@ def _public_names(module: Any) -> list[str]:
 
 
 def _entry(module: Any, name: str, documented: dict[Any, str]) -> str:
-    found = getattr(module, name)
-    found = getattr(found, "__wrapped__", found)
-    if inspect.ismodule(found):
-        functions = (getattr(found, each) for each in found.__all__)
+    thing = getattr(module, name)
+    thing = getattr(thing, "__wrapped__", thing)
+    if inspect.ismodule(thing):
+        functions = (getattr(thing, each) for each in thing.__all__)
         members = [_member(_node_of(each), name, _docstring(each, each.__name__)) for each in functions]
-        return "\n\n".join([f"### {name}", _prose(found.__doc__ or ""), *members])
-    if inspect.isclass(found) or inspect.isfunction(found):
-        if (earlier := documented.get(found)) is not None:
+        return "\n\n".join([f"### {name}", _prose(thing.__doc__ or ""), *members])
+    if inspect.isclass(thing) or inspect.isfunction(thing):
+        if (earlier := documented.get(thing)) is not None:
             return f"### {name}\n\nThe same as `{earlier}.{name}`, above."
-        documented[found] = module.__name__
-        return _class(found, name) if inspect.isclass(found) else _function(found, name)
-    return f"### {name}\n\n{_prose(_variable_docstring(module, name))}"
+        documented[thing] = module.__name__
+        return _class(thing, name) if inspect.isclass(thing) else _function(thing, name)
+    definition, docstring = _variable(module, name)
+    return f"### {name}\n\n{_fence(definition)}\n\n{_prose(docstring)}"
 
 
 def _class(cls: type, name: str) -> str:
     node = _node_of(cls)
     parts = [f"### {name}", _class_signature(cls, node), _prose(_docstring(cls, name))]
-    start = _method(node, "__init__") if name not in MADE_BY_THE_RUNTIME else None
-    if start is not None and (told := ast.get_docstring(start)):
-        parts.append(_prose(told))
+    start = _constructor(cls) if name not in MADE_BY_THE_RUNTIME else None
+    if start is not None and (docstring := ast.get_docstring(start)):
+        parts.append(_prose(docstring))
     properties, methods = [], []
     for child, docstring in _members(cls, name):
         if _decorated(child, "property"):
             properties.append(_property(child, docstring))
         else:
-            methods.append(_member(child, name, docstring))
+            methods.append(_member(child, name, docstring, _overloads(cls, child.name)))
     if attributes := [*_attributes(cls), *properties]:
         parts.append("\n".join(attributes))
     parts += methods
@@ -137,9 +160,9 @@ def _class(cls: type, name: str) -> str:
 
 
 def _members(cls: type, name: str) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, str]]:
-    """The public methods and properties, those of bases of ours included, in the order of the source."""
+    """Yield the public methods and properties in source order, those of bases in this project included."""
     seen: set[str] = set()
-    for base in _lineage(cls):
+    for base in _described_here(cls):
         for child in _node_of(base).body:
             if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or child.name.startswith("_"):
                 continue
@@ -148,7 +171,7 @@ def _members(cls: type, name: str) -> Iterator[tuple[ast.FunctionDef | ast.Async
             seen.add(child.name)
             docstring = ast.get_docstring(child) or _inherited_docstring(cls, child.name)
             if docstring is None and _decorated(child, "property"):
-                docstring = ""  # its name says all there is to say
+                docstring = ""  # the name and the type suffice
             if docstring is None:
                 if base is not cls or name in IMPLEMENTATIONS:
                     continue
@@ -162,8 +185,28 @@ def _property(child: ast.FunctionDef | ast.AsyncFunctionDef, docstring: str) -> 
     return f"{line}: {_prose(docstring, one_line=True)}" if docstring else line
 
 
-def _member(child: ast.FunctionDef | ast.AsyncFunctionDef, owner: str, docstring: str) -> str:
-    return f"#### {owner}.{child.name}\n\n{_fence(_signature(child))}\n\n{_prose(docstring)}"
+def _member(
+    child: ast.FunctionDef | ast.AsyncFunctionDef,
+    owner: str,
+    docstring: str,
+    overloads: Sequence[ast.FunctionDef | ast.AsyncFunctionDef] = (),
+) -> str:
+    signatures = "\n".join(_signature(each) for each in overloads or [child])
+    return f"#### {owner}.{child.name}\n\n{_fence(signatures)}\n\n{_prose(docstring)}"
+
+
+def _overloads(cls: type, name: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return the overloads of a method: they carry the types, its implementation says Any."""
+    for base in _lineage(cls):
+        children = [child for child in _node_of(base).body if getattr(child, "name", "") == name]
+        if children:
+            return [child for child in children if _is_overload(child)]
+    return []
+
+
+def _constructor(cls: type) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    constructors = (_method(_node_of(base), "__init__") for base in _lineage(cls))
+    return next((each for each in constructors if each is not None), None)
 
 
 def _function(function: Any, name: str) -> str:
@@ -181,7 +224,7 @@ def _tree(file: str) -> ast.Module:
 
 
 def _node_of(thing: Any) -> Any:
-    """The definition of a class or function in its module."""
+    """Return the definition of a class or function in its module."""
     module = sys.modules[thing.__module__]
     assert module.__file__ is not None
     for node in _tree(module.__file__).body:
@@ -191,12 +234,17 @@ def _node_of(thing: Any) -> Any:
 
 
 def _lineage(cls: type) -> list[type]:
-    """The class and its bases of ours. A TypedDict knows none at run time, but its source does."""
+    """Return a class and its bases in this project. A TypedDict has none at run time, but its source does."""
     bases: list[Any] = list(cls.__mro__)
     if typing.is_typeddict(cls):
         module = sys.modules[cls.__module__]
         bases += [getattr(module, ast.unparse(base), object) for base in _node_of(cls).bases]
     return [base for base in bases if base.__module__.startswith("kapsa.")]
+
+
+def _described_here(cls: type) -> list[type]:
+    """Return a class and those of its bases that have no entry of their own."""
+    return [base for base in _lineage(cls) if base is cls or base.__name__ not in _exported()]
 
 
 def _docstring(thing: Any, name: str) -> str:
@@ -208,7 +256,7 @@ def _docstring(thing: Any, name: str) -> str:
 
 def _inherited_docstring(cls: type, method: str) -> str | None:
     nodes = (_method(_node_of(base), method) for base in _lineage(cls)[1:])
-    return next((told for node in nodes if node is not None and (told := ast.get_docstring(node))), None)
+    return next((text for node in nodes if node is not None and (text := ast.get_docstring(node))), None)
 
 
 def _method(node: Any, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -219,30 +267,30 @@ def _method(node: Any, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | No
 
 
 def _attributes(cls: type) -> Iterator[str]:
-    """The public attributes: those of the class's body, and those of `__init__` that say what they are."""
-    for base in _lineage(cls):
+    """Yield the public attributes: those of the class body, and those of `__init__` that have a docstring."""
+    for base in _described_here(cls):
         node = _node_of(base)
-        yield from _attributes_in(node.body, cls, told_only=False)
+        yield from _attributes_in(node.body, cls, documented_only=False)
         if (start := _method(node, "__init__")) is not None:
-            yield from _attributes_in(start.body, cls, told_only=True)
+            yield from _attributes_in(start.body, cls, documented_only=True)
 
 
-def _attributes_in(body: list[ast.stmt], cls: type, *, told_only: bool) -> Iterator[str]:
+def _attributes_in(body: list[ast.stmt], cls: type, *, documented_only: bool) -> Iterator[str]:
     for statement, following in zip(body, [*body[1:], None], strict=True):
         name = _assigned_name(statement)
         if name is None or name.startswith("_"):
             continue
-        told = _text_of(following)
-        if told is None and told_only:
+        docstring = _text_of(following)
+        if docstring is None and documented_only:
             continue
         annotation = getattr(statement, "annotation", None)
         value = getattr(statement, "value", None)
         declared = f": {ast.unparse(annotation)}" if annotation is not None else ""
         default = ""
-        if value is not None and not told_only and len(ast.unparse(value)) < 60:
+        if value is not None and not documented_only and len(ast.unparse(value)) < 60:
             default = f" = {ast.unparse(value)}"
         line = f"- `{' '.join((name + declared + default).split())}`"
-        yield f"{line}: {_prose(told, one_line=True)}" if told else line
+        yield f"{line}: {_prose(docstring, one_line=True)}" if docstring else line
 
 
 def _assigned_name(statement: ast.stmt) -> str | None:
@@ -267,15 +315,16 @@ def _text_of(statement: ast.stmt | None) -> str | None:
     return None
 
 
-def _variable_docstring(module: Any, name: str) -> str:
-    """The docstring under a module's variable, wherever it was first assigned."""
+def _variable(module: Any, name: str) -> tuple[str, str]:
+    """Return the definition of a module's variable and the docstring below it, wherever it was first assigned."""
     for candidate in [module, *(sys.modules[key] for key in sorted(sys.modules) if key.startswith("kapsa."))]:
         if not candidate.__file__ or not hasattr(candidate, name):
             continue
         body = _tree(candidate.__file__).body
         for statement, following in zip(body, [*body[1:], None], strict=True):
-            if _assigned_name(statement) == name and (told := _text_of(following)):
-                return told
+            if _assigned_name(statement) == name and (docstring := _text_of(following)):
+                value = getattr(statement, "value", None)
+                return f"{name} = {ast.unparse(value)}" if value is not None else name, docstring
     raise Undocumented(f"{module.__name__}.{name} has no docstring")
 
 
@@ -291,27 +340,31 @@ def _is_overload(node: Any) -> bool:
 
 
 def _class_signature(cls: type, node: ast.ClassDef) -> str:
-    start = _method(node, "__init__")
+    start = _constructor(cls)
     bases = [ast.unparse(base) for base in node.bases]
+    hidden = {base.__name__ for base in _lineage(cls)} - _exported()
     shown = [
-        base for base in bases if not re.match(r"_|Generic\[|(msgspec\.Struct|Protocol|TypedDict)$", base)
+        base
+        for base in bases
+        if not re.match(r"_|Generic\[|(msgspec\.Struct|Protocol|TypedDict)$", base)
+        and base.partition("[")[0] not in hidden
     ]
-    told = f"Extends {', '.join(f'`{base}`' for base in shown)}." if shown else ""
+    heading = f"Extends {', '.join(f'`{base}`' for base in shown)}." if shown else ""
     if (
         start is None
         or cls.__name__ in MADE_BY_THE_RUNTIME
         or issubclass(cls, BaseException)
         or not _parameters(start.args)
     ):
-        return told
+        return heading
     fence = _fence(_signature(start, name=cls.__name__, skip_return=True))
-    return f"{told}\n\n{fence}" if told else fence
+    return f"{heading}\n\n{fence}" if heading else fence
 
 
 def _signature(
     node: ast.FunctionDef | ast.AsyncFunctionDef, *, name: str = "", skip_return: bool = False
 ) -> str:
-    """The signature on one line if it fits, else one parameter a line."""
+    """Return the signature on one line if it fits, else with one parameter a line."""
     parameters = _parameters(node.args)
     prefix = "" if name else ("async def " if _returns_awaitable(node) else "def ")
     returns = f" -> {ast.unparse(node.returns)}" if node.returns and not skip_return else ""
@@ -326,6 +379,12 @@ def _returns_awaitable(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     if not isinstance(node, ast.AsyncFunctionDef):
         return False
     return not _decorated(node, "asynccontextmanager")
+
+
+@functools.cache
+def _exported() -> set[str]:
+    """Return all names on the page."""
+    return {name for module, _ in MODULES for name in importlib.import_module(module).__all__}
 
 
 def _parameters(arguments: ast.arguments) -> list[str]:
@@ -360,14 +419,14 @@ def _parameter(argument: ast.arg, default: ast.expr | None) -> str:
 
 
 def _fence(code: str) -> str:
-    return f'```python norun="a signature"\n{code}\n```'
+    return f'{FENCE}python norun="a signature"\n{code}\n{FENCE}'
 
 
 # -- prose -----------------------------------------------------------------------------------------------------
 
 
 def _prose(docstring: str, *, one_line: bool = False) -> str:
-    """A docstring as Markdown: roles become code, parameters a list, examples a block."""
+    """Return a docstring as Markdown: parameters become a list, examples a block."""
     text = re.sub(r":\w+:`~?([^`]*)`", lambda role: f"`{role[1].lstrip('.')}`", inspect.cleandoc(docstring))
     text = text.replace("``", "`")
     if one_line:
@@ -380,14 +439,14 @@ def _prose(docstring: str, *, one_line: bool = False) -> str:
             blocks.append(_parameter_list(block))
         elif block.startswith(" ") or _is_code(block):
             body = textwrap.dedent(block)
-            blocks.append(f"```text\n{body}\n```")
+            blocks.append(f"{FENCE}text\n{body}\n{FENCE}")
         else:
             blocks.append(block)
     return _joined_code(blocks)
 
 
 def _is_code(block: str) -> bool:
-    """Whether a block is an example or a table of its own making: lines that must not be run together."""
+    """Return whether a block is an example or a table, whose lines must stay apart."""
     lines = block.splitlines()
     return block.startswith((">>>", "class ")) or bool(
         re.match(r"[\w.]+(\([^)]*\))? = \S", lines[0]) or any(re.search(r"\S {2,}\S", line) for line in lines)
@@ -395,11 +454,11 @@ def _is_code(block: str) -> bool:
 
 
 def _joined_code(blocks: list[str]) -> str:
-    """Blocks of code that only an empty line parts are one."""
+    """Join blocks of code that only an empty line separates."""
     joined: list[str] = []
     for block in blocks:
-        if joined and block.startswith("```text\n") and joined[-1].startswith("```text\n"):
-            joined[-1] = joined[-1].removesuffix("\n```") + "\n\n" + block.removeprefix("```text\n")
+        if joined and block.startswith(f"{FENCE}text\n") and joined[-1].startswith(f"{FENCE}text\n"):
+            joined[-1] = joined[-1].removesuffix(f"\n{FENCE}") + "\n\n" + block.removeprefix(f"{FENCE}text\n")
         else:
             joined.append(block)
     return "\n\n".join(joined)

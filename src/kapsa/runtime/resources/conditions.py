@@ -12,6 +12,7 @@ import msgspec
 __all__ = ["Condition", "ConditionStatus", "condition_status", "with_condition"]
 
 ConditionStatus = Literal["True", "False", "Unknown"]
+"""The status of a condition."""
 
 _REASON = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
 _LONGEST_REASON = 1024

@@ -1,0 +1,192 @@
+"""The façade is complete: whatever a module of the runtime shows to the others, a user can import from `kapsa.runtime`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+import kapsa.runtime
+import kapsa.runtime.testing
+
+INTERNAL = {
+    "the machinery that runs controllers; users write a Controller": {
+        "Applied",
+        "Applier",
+        "Drift",
+        "FieldSet",
+        "NonsenseError",
+        "Reconciler",
+        "Run",
+        "Triggers",
+        "Wake",
+        "await_user_code",
+        "digest",
+        "drifted_paths",
+        "held_by_others",
+        "holds",
+        "manifest_of",
+        "owner_reference",
+        "parse_fields",
+        "patch_to_add",
+        "patch_to_remove",
+        "projection",
+        "uid_of",
+        "who_changed",
+    },
+    "handed out by the work queue, the informer and the running operator; users read them and never construct them": {
+        "CheckResult",
+        "ControllerMetrics",
+        "HealthChecks",
+        "Item",
+        "MeteredController",
+        "MeteredInformer",
+        "Metrics",
+        "QueueObserver",
+        "State",
+        "Store",
+    },
+    "parts of the running operator; users write an Operator and its Webhooks": {
+        "CONTENT_TYPE",
+        "CertificatePair",
+        "CertificateState",
+        "Check",
+        "ConversionReview",
+        "Conversions",
+        "Elector",
+        "LoopWatch",
+        "OperatorDeclaration",
+        "ProbeServer",
+        "Result",
+        "Review",
+        "Tracing",
+        "WebhookServer",
+        "advance",
+        "secret_name",
+    },
+    "parts of the client; users call Client.connect, load_config or load_untrusted": {
+        "Credential",
+        "CredentialSource",
+        "DeclaredCredentials",
+        "Discovery",
+        "Dispatcher",
+        "ExecConfig",
+        "ExecPlugin",
+        "Headers",
+        "HttpUrl",
+        "Kubeconfig",
+        "KubeconfigCluster",
+        "KubeconfigUser",
+        "OidcProvider",
+        "Reader",
+        "RereadFile",
+        "RetryBudget",
+        "RotatingAccess",
+        "SelectedContext",
+        "client_context",
+        "default_paths",
+        "error_from_response",
+        "error_from_status",
+        "present",
+        "split_lines",
+    },
+    "helpers that the models and the generators share": {
+        "Decode",
+        "FieldOptions",
+        "Identity",
+        "JSON",
+        "ObjectParser",
+        "SchemaLocation",
+        "Scope",
+        "add_rules",
+        "check_set",
+        "class_description",
+        "condition_status",
+        "constrain",
+        "decode_scalar",
+        "decoder_for",
+        "extend",
+        "field_options",
+        "group_version_path",
+        "identified",
+        "identity_of",
+        "matcher",
+        "merge_patch",
+        "mismatch",
+        "openapi_schema",
+        "ordered",
+        "owned_fields",
+        "pluralize",
+        "read_as",
+        "refuse_misspelt",
+        "resource_of",
+        "sealed",
+        "selector_text",
+        "set_nullable",
+        "set_once",
+        "version_number",
+        "wire_name",
+        "with_condition",
+    },
+    "the commands `kapsa run` and `kapsa new`": {
+        "OperatorNotFoundError",
+        "OperatorProject",
+        "ScaffoldError",
+        "create_project",
+        "load_operator",
+        "main",
+        "own_source",
+    },
+    "exported as `logs.configure`, or called by `kapsa run`": {"configure"},
+    "exported by kapsa.runtime.testing": {"issue_certificate", "make_authority"},
+}
+"""Public names of inner modules that the façade does not export, by the reason."""
+
+
+def modules() -> Iterator[ModuleType]:
+    """Import every module of the runtime that is not private to its room."""
+    for info in pkgutil.walk_packages(kapsa.runtime.__path__, "kapsa.runtime."):
+        rooms = info.name.split(".")[2:]
+        if rooms[0] != "testing" and not any(room.startswith("_") for room in rooms):
+            yield importlib.import_module(info.name)
+
+
+def public_names() -> dict[str, str]:
+    """Return each public name of the inner modules, with the module that defines it."""
+    return {name: module.__name__ for module in modules() for name in getattr(module, "__all__", ())}
+
+
+def test_every_public_name_is_exported_or_internal_for_a_reason() -> None:
+    accounted_for = {*kapsa.runtime.__all__, *(name for names in INTERNAL.values() for name in names)}
+    missing = {name: module for name, module in public_names().items() if name not in accounted_for}
+    assert missing == {}, "export these from kapsa.runtime, or list them here with a reason"
+
+
+def test_no_internal_name_is_exported_or_gone() -> None:
+    internal = {name for names in INTERNAL.values() for name in names}
+    assert internal & set(kapsa.runtime.__all__) == set()
+    assert internal - set(public_names()) == set()
+
+
+@pytest.mark.parametrize("module", [kapsa.runtime, kapsa.runtime.testing])
+def test_every_exported_name_exists_and_is_listed_once(module: ModuleType) -> None:
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+    assert len(set(module.__all__)) == len(module.__all__)
+
+
+def test_every_module_lists_its_public_names() -> None:
+    silent = [
+        module.__name__
+        for module in modules()
+        if not hasattr(module, "__path__") and not hasattr(module, "__all__")
+    ]
+    assert silent == []
+
+
+def test_an_exported_class_has_one_name() -> None:
+    """A class exported under a second name would be documented twice."""
+    names = [name for name in kapsa.runtime.__all__ if isinstance(getattr(kapsa.runtime, name), type)]
+    assert [name for name in names if getattr(kapsa.runtime, name).__name__ not in (name, "Literal")] == []
