@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.codec import go_yaml
+from kapsa.devcluster.embedded.codec import go_yaml, protobuf
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
 from kapsa.devcluster.wire import go_json
 from kapsa.devcluster.wire.go_json import json_type
@@ -42,7 +42,6 @@ def _number(text: str) -> float:
 
 
 _decode_json = msgspec.json.Decoder(float_hook=_number).decode
-_PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 class _MalformedError(ValueError):
@@ -60,11 +59,9 @@ def _parse(body: bytes, content_type: str, *, custom: bool = False) -> Any:
         return _json(body)
     if kind == "application/yaml":
         return _yaml(body)
-    if kind == _PROTOBUF and not custom:
-        raise unsupported_media_type(
-            "the embedded devcluster does not read protobuf bodies; send application/json or application/yaml"
-        )
-    accepted = "application/json, application/yaml" + ("" if custom else f", {_PROTOBUF}")
+    if kind == protobuf.MEDIA_TYPE and not custom:
+        return _protobuf(body)
+    accepted = "application/json, application/yaml" + ("" if custom else f", {protobuf.MEDIA_TYPE}")
     raise unsupported_media_type(
         f"the body of the request was in an unknown format - accepted media types include: {accepted}"
     )
@@ -105,6 +102,13 @@ def _yaml(body: bytes) -> Any:
         raise _MalformedError(f"yaml: {error}") from None
 
 
+def _protobuf(body: bytes) -> Any:
+    try:
+        return protobuf.decode(body)
+    except protobuf.MalformedProtobufError as error:
+        raise _MalformedError(str(error)) from None
+
+
 def is_yaml(content_type: str) -> bool:
     return media_type(content_type) == "application/yaml"
 
@@ -129,7 +133,7 @@ def decode_object(body: bytes, content_type: str, info: ResourceInfo) -> dict[st
         decoded = _parse(body, content_type, custom=info.is_custom)
     except _MalformedError as error:
         why = str(error)
-        if not why.startswith("yaml: "):
+        if not why.startswith("yaml: ") and media_type(content_type) != protobuf.MEDIA_TYPE:
             why = f"couldn't get version/kind; json parse error: {why}"
         raise _unrecognized(body, why, info) from None
     if isinstance(decoded, dict):
@@ -254,7 +258,7 @@ _SCHEME = "pkg/runtime/scheme.go:111"
 def _wrong_kind(api_version: str, kind: str, info: ResourceInfo, registry: ResourceRegistry) -> StatusError:
     version = api_version.rpartition("/")[2]
     known = builtin_kind(api_version, kind, registry)
-    if known is not None and kind == info.kind:
+    if kind == info.kind and (known is not None or protobuf.has_kind(api_version, kind)):
         return bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version ({info.api_version})"
         )

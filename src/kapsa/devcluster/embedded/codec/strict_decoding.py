@@ -8,14 +8,16 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.codec import go_yaml
-from kapsa.devcluster.embedded.codec.bodies import is_yaml
+from kapsa.devcluster.embedded.codec import go_yaml, protobuf
+from kapsa.devcluster.embedded.codec.bodies import is_yaml, media_type
 
 __all__ = ["OPERATION_FIELDS", "applied_duplicates", "duplicate_fields", "operation_problems"]
 
 
 def duplicate_fields(body: bytes, decoded: Any, content_type: str) -> list[str]:
     """Keys that an object of the body has twice; ``decoded`` is the body with the last of them."""
+    if media_type(content_type) == protobuf.MEDIA_TYPE:
+        return []  # a message has neither
     if is_yaml(content_type):
         return go_yaml.duplicates(body)
     return [f'duplicate field "{path}"' for path in _duplicates(body, decoded)]
