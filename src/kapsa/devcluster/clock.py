@@ -1,8 +1,8 @@
-"""Time for the devcluster: the system's clock, and a virtual one that jumps to the next timer.
+"""Clocks for the devcluster: the host's, and a virtual one that jumps to the next timer.
 
-On a :class:`VirtualTimeLoop` an hour of ``asyncio.sleep`` passes as soon as nothing else is ready to run, so
-ordinary timers, timeouts and delays are virtual without any change to the code that uses them. Wall times come
-from a :class:`VirtualClock`, whose seconds are the loop's.
+On a `VirtualTimeLoop` an hour of `asyncio.sleep` passes as soon as nothing else is ready to run, so timers,
+timeouts and delays are virtual without any change to the code that uses them. Wall times come from a
+`VirtualClock`, whose seconds are the loop's.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 DEADLOCK_SECONDS = 5.0
-"""Real seconds a virtual loop waits for a thread or a signal when no task can run and no timer is set."""
+"""Real seconds that a virtual loop waits for a thread or a signal if no task can run and no timer is set."""
 
 
 class ClusterClock(Protocol):
-    """Where a component reads the time, so that a test can hand it another."""
+    """A source of time, so that a test can replace it."""
 
     def now(self) -> datetime:
-        """The wall time, aware, in UTC."""
+        """Return the wall time, aware, in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary point that never go back."""
+        """Return the seconds since an arbitrary point; they never go back."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -41,18 +41,18 @@ class ClusterClock(Protocol):
 
 
 class HostClock:
-    """The machine's own time."""
+    """The machine's clock."""
 
     def now(self) -> datetime:
-        """The machine's wall time."""
+        """Return the machine's wall time."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """The machine's monotonic time."""
+        """Return the machine's monotonic time."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for real."""
+        """Wait in real time."""
         await asyncio.sleep(seconds)
 
 
@@ -64,55 +64,55 @@ class VirtualClock:
 
     def __init__(self, epoch: datetime = datetime(2026, 1, 1, tzinfo=UTC), rate: float = 1.0) -> None:
         if rate <= 0:
-            raise ValueError(f"a clock's rate must be positive, not {rate}")
+            raise ValueError(f"the rate of a clock must be positive, got {rate}")
         self.epoch = epoch
         self.rate = rate
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def now(self) -> datetime:
-        """The epoch and what has passed since the loop began."""
+        """Return the epoch plus the time that the loop has run."""
         return self.epoch + timedelta(seconds=self.monotonic())
 
     def monotonic(self) -> float:
-        """The loop's time, at this clock's rate."""
+        """Return the loop's time at this clock's rate."""
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
-            # Asked from outside a coroutine: the loop that was last seen still knows its time.
+            # Called from outside a coroutine: the last loop still has its time.
             if self._loop is None:
                 return 0.0
         return self._loop.time() * self.rate
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until `seconds` have passed on this clock: no real time, on a virtual loop."""
+        """Return after `seconds` have passed on this clock; on a virtual loop that takes no real time."""
         await asyncio.sleep(seconds / self.rate)
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An event loop whose time stands still while anything can run, and jumps to the next timer otherwise.
 
-    Time does not move while a call in an executor is pending, since that call takes real time. Sockets are polled
-    but never waited for: use transports without sockets.
+    Time does not move while a call in an executor is pending, since that call takes real time. Sockets are
+    polled but never waited for: use transports without sockets.
     """
 
     def __init__(self) -> None:
         self._virtual_now = 0.0
         self._pending_calls = 0
         super().__init__(_JumpingSelector(self))
-        # Coarse enough that adding a timeout to a large time never falls short of the timer by rounding.
+        # Coarse enough that a large time plus a timeout never rounds to just before the timer.
         self._clock_resolution = 1e-6
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return the virtual seconds since the loop was made."""
         return self._virtual_now
 
     def advance(self, seconds: float) -> None:
-        """Move time on by hand, without waiting for the loop to be idle."""
+        """Advance time at once, without waiting for the loop to be idle."""
         self._virtual_now += seconds
 
     @property
     def awaits_real_time(self) -> bool:
-        """Whether a call in an executor is still running."""
+        """True if a call in an executor is still running."""
         return self._pending_calls > 0
 
     def run_in_executor(
@@ -129,7 +129,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Polls instead of waiting, and moves its loop's time by what the wait would have been."""
+    """A selector that polls instead of waiting, and advances its loop's time by the length of the wait."""
 
     def __init__(self, loop: VirtualTimeLoop) -> None:
         super().__init__()
@@ -147,8 +147,8 @@ class _JumpingSelector(selectors.DefaultSelector):
             ready = super().select(DEADLOCK_SECONDS)
             if not ready:
                 raise RuntimeError(
-                    "deadlock in virtual time: every task waits for something, and no timer is set; "
-                    "look for a future, event or queue that nobody will fill"
+                    "deadlock in virtual time: every task waits, and no timer is set; "
+                    "look for a future, event or queue that nothing will set or fill"
                 )
             return ready
         self._loop.advance(timeout)
@@ -156,6 +156,6 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 def run_on_virtual_time(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in virtual time, as ``asyncio.run`` does in real time."""
+    """Run a coroutine to its end in virtual time, as `asyncio.run` does in real time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)

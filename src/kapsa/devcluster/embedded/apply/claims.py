@@ -1,4 +1,4 @@
-"""Which fields a configuration claims, and how claims follow the schema."""
+"""The fields that a configuration claims, and their conversion when the schema changes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["claimed", "reconciled", "with_named_fields"]
 
 
 def claimed(value: dict[str, Any], shape: Shape) -> Fields:
-    """Every leaf and every item that `value` mentions."""
+    """Return the set of all leaves and list items in `value`."""
     return _claimed(value, shape) or {}
 
 
 def _claimed(value: Any, shape: Shape | None) -> Fields | None:
-    """The node of one value: None when nothing at or below it is claimed."""
+    """Return the node of one value, None if nothing at or below it is claimed."""
     shape = shape or DEDUCED
     form = shape.form_of(value)
     if form == "map" and not shape.map_atomic:
@@ -36,9 +36,9 @@ def _claimed_map(value: dict[str, Any], shape: Shape) -> Fields | None:
     node: Fields = {}
     for name, child in value.items():
         below = _claimed(child, shape.field(name))
-        # A struct's field is claimed through what is in it; a map's key, and emptiness, in their own right.
+        # A struct's field is claimed through its content; a map's key or an empty value itself.
         if child is None or child == {} or not shape.declares(name):
-            below = _itself(below)
+            below = _with_self(below)
         if below is not None:
             node[f"f:{name}"] = below
     return node or None
@@ -46,21 +46,22 @@ def _claimed_map(value: dict[str, Any], shape: Shape) -> Fields | None:
 
 def _claimed_list(value: list[Any], shape: Shape) -> Fields | None:
     return {
-        element: _itself(_claimed(items[0], shape.item)) if len(items) == 1 else LEAF
+        element: _with_self(_claimed(items[0], shape.item)) if len(items) == 1 else LEAF
         for element, items in group(value, shape).items()
     } or None
 
 
-def _itself(node: Fields | None) -> Fields:
+def _with_self(node: Fields | None) -> Fields:
     if not node:
         return LEAF
     return node if SELF in node else {SELF: LEAF, **node}
 
 
 def with_named_fields(fields: Fields, shape: Shape | None) -> Fields:
-    """The set plus the structs' named fields that lead to its paths.
+    """Return the set plus the named struct fields on the way to its paths.
 
-    A set knows `spec.replicas` but not `spec`; to take a struct out when nothing in it is left, its own path counts.
+    A set has `spec.replicas` but not `spec`. To remove a struct of which nothing is left, its own path is
+    needed.
     """
     result: Fields = {}
     for element, node in fields.items():
@@ -69,7 +70,7 @@ def with_named_fields(fields: Fields, shape: Shape | None) -> Fields:
             continue
         below = with_named_fields(node, _below(element, shape))
         named = element[0] == "f" and shape is not None and shape.takes_map and shape.declares(element[2:])
-        result[element] = _itself(below) if named else below
+        result[element] = _with_self(below) if named else below
     return result
 
 
@@ -82,8 +83,11 @@ def _below(element: str, shape: Shape | None) -> Shape | None:
 
 
 def reconciled(fields: Fields, shape: Shape) -> Fields:
-    """The set after a change of schema: what became atomic is owned as one, by whoever owned a part of it."""
-    # Nearly every set fits, and comes again with the next write: its bytes are quicker to make than a walk.
+    """Return the set after a change of schema: the owner of a part of what became atomic owns the whole.
+
+    The same object is returned if nothing changes.
+    """
+    # Nearly every set fits and recurs with the next write, and encoding it is faster than a walk.
     spelled = _encode(fields)
     if spelled in shape.settled:
         return fields
@@ -96,7 +100,7 @@ def reconciled(fields: Fields, shape: Shape) -> Fields:
 
 
 def _reconciled(fields: Fields, shape: Shape, *, root: bool = False) -> Fields:
-    """The same node unless something below it changes; only nodes with children can."""
+    """Return the converted node, the same object if nothing below it changes."""
     if shape.takes_map:
         if shape.deduced_map:
             return fields

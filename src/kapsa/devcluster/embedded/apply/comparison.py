@@ -1,4 +1,4 @@
-"""What changed between two objects, as sets of field paths."""
+"""The difference between two objects as sets of field paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _encode = msgspec.json.encode
 
 
 class Comparison(NamedTuple):
-    """No path is in more than one of the three sets. All empty: the objects are equal."""
+    """Three disjoint sets of paths. If all are empty, the objects are equal."""
 
     removed: Fields
     modified: Fields
@@ -23,12 +23,12 @@ class Comparison(NamedTuple):
 
     @property
     def changed(self) -> Fields:
-        """What the new object has and the old one had not, or had otherwise."""
+        """The paths that are new or have another value."""
         return union(self.modified, self.added)
 
 
 class _Nodes(NamedTuple):
-    """The three sets below one path; None: nothing there, not even the path itself."""
+    """The three sets below one path. None means that neither the path nor anything below it is in the set."""
 
     removed: Fields | None
     modified: Fields | None
@@ -49,7 +49,7 @@ def compare(old: dict[str, Any], new: dict[str, Any], shape: Shape, *, skip: fro
             _compare_field(name, old.get(name, _ABSENT), value, shape, removed, modified, added)
     for name, value in old.items():
         if name not in new and name not in skip:
-            removed[f"f:{name}"] = _everything(value, shape.field(name))
+            removed[f"f:{name}"] = _all_paths(value, shape.field(name))
     return Comparison(removed, modified, added)
 
 
@@ -62,7 +62,7 @@ def _compare_field(
     if old is new:
         return
     if old is _ABSENT:
-        added[f"f:{name}"] = _everything(new, shape.field(name))
+        added[f"f:{name}"] = _all_paths(new, shape.field(name))
         return
     nodes = _compare(old, new, shape.field(name), f".{name}")
     if nodes is not _SAME:
@@ -88,7 +88,7 @@ def _compare(old: Any, new: Any, shape: Shape | None, where: str) -> _Nodes:
     nodes = _compare_as(form, old, new, shape, where)
     if other == form:
         return nodes
-    # A value that changed its form: what either form had, and the place itself.
+    # The value changed its form: the paths of both forms, and its own.
     before = _compare_as(other, old, new, shape, where)
     return _Nodes(*(_either(*pair) for pair in zip(nodes, before, strict=True)))
 
@@ -102,7 +102,7 @@ def _either(left: Fields | None, right: Fields | None) -> Fields | None:
 def _compare_as(form: str, old: Any, new: Any, shape: Shape, where: str) -> _Nodes:
     if form == "map" and not shape.map_atomic:
         before, after = (value if type(value) is dict else {} for value in (old, new))
-        # Two empty ones are a leaf: null and {} are not the same.
+        # Two empty ones are a leaf: null and {} differ.
         if before or after:
             return _compare_maps(before, after, shape, where)
     elif form == "list" and not shape.list_atomic:
@@ -121,14 +121,14 @@ def _compare_maps(old: dict[str, Any], new: dict[str, Any], shape: Shape, where:
         if before is value:
             continue
         if before is _ABSENT:
-            added[f"f:{name}"] = _everything(value, shape.field(name))
+            added[f"f:{name}"] = _all_paths(value, shape.field(name))
             continue
         nodes = _compare(before, value, shape.field(name), f"{where}.{name}")
         if nodes is not _SAME:
             _collect(f"f:{name}", nodes, removed, modified, added)
     for name, value in old.items():
         if name not in new:
-            removed[f"f:{name}"] = _everything(value, shape.field(name))
+            removed[f"f:{name}"] = _all_paths(value, shape.field(name))
     return _Nodes(removed or None, modified or None, added or None)
 
 
@@ -147,23 +147,23 @@ def _compare_lists(old: list[Any], new: list[Any], shape: Shape, where: str) -> 
             if not equal(others, items):
                 modified[element] = LEAF
         elif len(items) == 1:
-            # New, or no longer a duplicate: its fields are known again.
-            added[element] = _everything(items[0], shape.item)
+            # New, or no longer a duplicate: its fields are tracked again.
+            added[element] = _all_paths(items[0], shape.item)
             if others:
                 removed[element] = LEAF
         else:
-            # Duplicates are owned as a whole, so what was owned of the single item goes.
+            # Duplicates are owned as a whole, so the fields of the single item are no longer tracked.
             added[element] = LEAF
             if others:
-                removed[element] = _everything(others[0], shape.item)
+                removed[element] = _all_paths(others[0], shape.item)
     for element, others in before.items():
         if element not in after:
-            removed[element] = _everything(others[0], shape.item) if len(others) == 1 else LEAF
+            removed[element] = _all_paths(others[0], shape.item) if len(others) == 1 else LEAF
     return _Nodes(removed or None, modified or None, added or None)
 
 
 def group(items: list[Any], shape: Shape, where: str = "") -> dict[str, list[Any]]:
-    """The items of an associative list by path element, in order; duplicates together."""
+    """Group the items of an associative list by path element, in order."""
     groups: dict[str, list[Any]] = {}
     for index, item in enumerate(items):
         try:
@@ -177,8 +177,8 @@ def group(items: list[Any], shape: Shape, where: str = "") -> dict[str, list[Any
     return groups
 
 
-def _everything(value: Any, shape: Shape | None) -> Fields:
-    """The node of a value that is there on one side only: its path and all below."""
+def _all_paths(value: Any, shape: Shape | None) -> Fields:
+    """Return the node of a value that only one object has: its own path and all below."""
     if not value or type(value) not in (dict, list):
         return LEAF
     if shape is None:
@@ -186,12 +186,12 @@ def _everything(value: Any, shape: Shape | None) -> Fields:
     if type(value) is dict:
         if shape.map_atomic or not shape.takes_map:
             return LEAF
-        node = {f"f:{name}": _everything(child, shape.field(name)) for name, child in value.items()}
+        node = {f"f:{name}": _all_paths(child, shape.field(name)) for name, child in value.items()}
     else:
         if shape.list_atomic or not shape.takes_list:
             return LEAF
         node = {
-            element: _everything(items[0], shape.item) if len(items) == 1 else LEAF
+            element: _all_paths(items[0], shape.item) if len(items) == 1 else LEAF
             for element, items in group(value, shape).items()
         }
     node[SELF] = LEAF
@@ -199,14 +199,14 @@ def _everything(value: Any, shape: Shape | None) -> Fields:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Deep equality as JSON has it: 1 is 1.0, but no number is a boolean (for Python 1 == True)."""
+    """Compare two values as JSON: 1 equals 1.0, a number never equals a boolean (for Python 1 == True)."""
     if left is right:
         return True
     if left != right:
         return False
     kind, other = type(left), type(right)
     if kind is dict or kind is list:
-        # The encoded forms differ for 1 and True, also for 1 and 1.0 and for another order of keys.
+        # The encoded forms differ for 1 and True, but also for 1 and 1.0 and for another order of keys.
         return _encode(left) == _encode(right) or _deeply_equal(left, right)
     return (kind is bool) is (other is bool)
 

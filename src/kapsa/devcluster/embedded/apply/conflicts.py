@@ -1,4 +1,4 @@
-"""Conflicts of an apply: fields that other managers own, in the words of the real server."""
+"""Conflicts of an apply: fields that other managers own, in kube-apiserver's words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ApplyConflict"]
 
 
 class ApplyConflict(StatusError):  # noqa: N818 - the word Kubernetes uses
-    """Fields that other managers own and this configuration would change: 409 unless it is forced."""
+    """Fields that other managers own and this configuration would change: a 409 unless it is forced."""
 
     def __init__(self, conflicts: Iterable[tuple[Manager, Path]]) -> None:
         self.conflicts = list(conflicts)

@@ -1,8 +1,8 @@
-"""Server-side apply, and field ownership of every other write.
+"""Server-side apply, and field ownership of all other writes.
 
-`apply` merges a configuration into the live object; `track_update` records who changed what in an object that was
-made by a create, an update or a patch. Both return a new object whose metadata.managedFields is right; they leave
-their arguments alone, and the result shares the parts that did not change.
+`apply` merges a configuration into the live object; `track_update` records the fields that a create, an
+update or a patch changed. Both return a new object with current metadata.managedFields. They do not change
+their arguments; the result shares the parts that did not change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kapsa.devcluster.embedded.apply.last_applied_annotation import allowed_fiel
 from kapsa.devcluster.embedded.apply.managedfields import Entry, Managed, Manager
 from kapsa.devcluster.embedded.apply.merge import merge
 from kapsa.devcluster.embedded.apply.object_versions import Convert, Versions
-from kapsa.devcluster.embedded.apply.removal import without_given_up
+from kapsa.devcluster.embedded.apply.removal import without_abandoned
 from kapsa.devcluster.embedded.apply.shape import TypedError
 from kapsa.devcluster.embedded.apply.typecheck import check
 from kapsa.devcluster.embedded.codec.written_form import zero_object
@@ -58,11 +58,11 @@ _UNTRACKED = from_paths(
         )
     ),
 )
-"""What identifies an object, or is the server's own, belongs to no manager."""
+"""Fields that no manager owns: they identify the object, or the server sets them."""
 
 
 def failed(message: str) -> StatusError:
-    """An error the real server does not classify: 500 without a reason."""
+    """Return an error that kube-apiserver does not classify: 500 without a reason."""
     return StatusError(500, "", message)
 
 
@@ -78,14 +78,14 @@ def track_update(
     reset: Fields | None = None,
     convert: Convert | None = None,
 ) -> Object:
-    """`new` with its managedFields maintained: `manager` owns what it changed, others lose it.
+    """Return `new` with current managedFields: `manager` owns the fields it changed, the others lose them.
 
-    `old` is None for a create. `reset` are fields that this endpoint takes from the old object whatever the request
-    says (`status`, seen from the main resource), so nobody comes to own them here.
+    `old` is None for a create. `reset` are fields that this endpoint always takes from the old object
+    (`status`, for the main resource), so that no manager gets to own them here.
     """
     live = old if old is not None else zero_object(schema, api_version, new.get("kind", ""))
     managed, trusted = _managed_of_write(live, new, subresource)
-    # An object that lost its managedFields is not tracked again before somebody applies to it.
+    # An object that lost its managedFields is not tracked again until a configuration is applied to it.
     if not managed and old is not None:
         return _with_managed_fields(new, [])
     versions = Versions(api_version, schema, reset, convert)
@@ -93,7 +93,7 @@ def track_update(
     try:
         after = _updated(live, new, managed, author, versions, now)
     except TypedError:
-        # What does not fit the schema cannot be owned; validation decides whether the object stands.
+        # Fields that do not fit the schema cannot be owned; validation decides about the object.
         return _with_managed_fields(new, [])
     if after is managed and trusted:
         return _with_managed_fields(new, _entries(live))
@@ -101,9 +101,9 @@ def track_update(
 
 
 def _managed_of_write(live: Object, new: Object, subresource: str) -> tuple[Managed, bool]:
-    """The entries a write starts from, and whether they are the live object's own list, unchanged.
+    """Return the entries that a write starts from, and whether they are the live object's own, unchanged.
 
-    A request may replace the list, through the main resource only; one that leaves it out means no harm.
+    A request may replace the list, through the main resource only; one that leaves it out does not change it.
     """
     before = _entries(live)
     entries = (new.get("metadata") or {}).get("managedFields")
@@ -125,7 +125,7 @@ def _managed_of_write(live: Object, new: Object, subresource: str) -> tuple[Mana
 def _updated(
     live: Object, new: Object, managed: Managed, author: Manager, versions: Versions, now: str
 ) -> Managed:
-    """The entries after `author` turned `live` into `new`; the same dict if nothing changed hands."""
+    """Return the entries after `author` changed `live` to `new`, the same dict if no owner changes."""
     comparison = versions.compare(live, new, author.api_version)
     assert comparison is not None
     own = difference(comparison.changed, _UNTRACKED)
@@ -141,12 +141,12 @@ def _updated(
 
 
 def _loses_time(author: Manager) -> bool:
-    """A Scale's entries are translated from and to its object's, and a new time gets lost on the way."""
+    """Return whether a new time is lost, as in a Scale: its entries are translated to those of its object."""
     return author.subresource == "scale"
 
 
 def _reconciled(live: Object, managed: Managed, versions: Versions) -> Managed:
-    """The entries after a change of schema, without those of versions that are gone."""
+    """Return the entries after a change of schema, without those of versions that are no longer served."""
     result = managed
     for manager, entry in managed.items():
         there = versions.at(live, entry.api_version)
@@ -171,7 +171,7 @@ def _without(
     *,
     keep: Manager | None = None,
 ) -> Managed:
-    """The entries without what changed or went, except those of `keep`; whoever is left with nothing disappears."""
+    """Return the entries without changed and removed fields, except that of `keep`; drop empty ones."""
     result = managed
     lost = {versions.api_version: union(comparison.changed, comparison.removed)}
     for manager, entry in managed.items():
@@ -208,10 +208,10 @@ def apply(
     reset: Fields | None = None,
     convert: Convert | None = None,
 ) -> Object:
-    """The live object with `applied` merged in, and without what `manager` applied before and now leaves out.
+    """Merge `applied` into the live object, without the fields that `manager` applied before and now omits.
 
-    `live` is None when the object does not exist. Raises ApplyConflict, or another ApiError for a configuration
-    that cannot be applied. Defaults are the caller's: they belong to nobody.
+    `live` is None if the object does not exist. Raises ApplyConflict, or another StatusError for a
+    configuration that cannot be applied. The caller fills in defaults, which no manager owns.
     """
     check_request(applied, api_version, kind)
     versions = Versions(api_version, schema, reset, convert)
@@ -238,7 +238,7 @@ def apply(
 
 
 def _without_null_metadata(obj: Object) -> Object:
-    """What lost its last entry is null, and metadata, unlike a spec, has a type that knows no nulls."""
+    """Drop nulls from metadata, where a list or map that lost its last entry is absent, not null."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or None not in metadata.values():
         return obj
@@ -246,7 +246,7 @@ def _without_null_metadata(obj: Object) -> Object:
 
 
 def check_request(applied: Object, api_version: str, kind: str) -> None:
-    """Refuse a configuration of another type (if `kind` says which it must be), or one that names managers."""
+    """Reject a configuration of another type than `kind`, if that is given, or one with managedFields."""
     version, name = applied.get("apiVersion", ""), applied.get("kind", "")
     if kind and (version, name) != (api_version, kind):
         raise bad_request(f"invalid object type: {_group_version_kind(version, name)}")
@@ -277,11 +277,11 @@ def _applied(
     }
     new = merge(live, config, versions.shape)
     if last is not None and (last.api_version != versions.api_version or difference(last.fields, claim)):
-        new = without_given_up(new, last, managed, versions)
+        new = without_abandoned(new, last, managed, versions)
     comparison = versions.compare(live, new, versions.api_version)
     assert comparison is not None
     if not force:
-        _refuse_conflicts(managed, comparison, author, live, new, versions)
+        _reject_conflicts(managed, comparison, author, live, new, versions)
     managed = dict(_without(managed, comparison, live, new, versions, keep=author))
     if author in managed:
         fields = difference(managed[author].fields, _UNTRACKED)
@@ -291,7 +291,7 @@ def _applied(
     return new, managed
 
 
-def _refuse_conflicts(
+def _reject_conflicts(
     managed: Managed, comparison: Comparison, author: Manager, live: Object, new: Object, versions: Versions
 ) -> None:
     changed: dict[str, Fields] = {versions.api_version: comparison.changed}
@@ -313,7 +313,7 @@ def _refuse_conflicts(
 def _apply_as_kubectl(
     live: Object, config: Object, managed: Managed, author: Manager, versions: Versions, *, force: bool
 ) -> tuple[Object, Managed]:
-    """Apply; kubectl may also take fields that its own client-side apply set, as its annotation records."""
+    """Apply. kubectl may also take over the fields of its client-side apply, recorded in its annotation."""
     try:
         return _applied(live, config, managed, author, versions, force=force)
     except ApplyConflict as conflict:
@@ -328,7 +328,7 @@ def _apply_as_kubectl(
     return _applied(live, config, managed, author, versions, force=True)
 
 
-# -- the object's own list
+# -- metadata.managedFields
 
 
 def _entries(obj: Object) -> list[dict[str, Any]]:

@@ -1,10 +1,11 @@
-"""Sets of field paths, kept as the FieldsV1 document itself: decoding one costs nothing.
+"""Sets of field paths, represented by the FieldsV1 document itself, so that decoding one costs nothing.
 
-A set is a trie of dicts. A key is one path element in its wire form: `f:name` (a field), `k:{"name":"a"}` (the
-list item with these keys), `v:"a"` (the set item of this value), `i:0` (an index). Below a key, `{}` says that the
-path itself is in the set, `{".": {}, ...}` that it and some of its children are, `{...}` that only children are.
+A set is a trie of dicts. A key is one path element in its wire form: `f:name` (a field), `k:{"name":"a"}`
+(the list item with these keys), `v:"a"` (the set item of this value), `i:0` (an index). Below a key, `{}`
+means that the path itself is in the set, `{".": {}, ...}` that it and some of its children are, `{...}` that
+only children are.
 
-Every operation leaves its arguments alone and shares their unchanged parts with its result.
+No operation changes its arguments; a result shares their unchanged parts.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ Path = tuple[str, ...]
 
 SELF = "."
 LEAF: Fields = {}
-"""The node of a path that is a member without children. Shared, so never written to."""
+"""The node of a path that is a member without children. It is shared and must never be changed."""
 
 
 class FieldsError(ValueError):
-    """A fieldsV1 document that is no set of paths."""
+    """A fieldsV1 document that is not a set of paths."""
 
 
 # -- path elements
@@ -58,7 +59,7 @@ def field(name: str) -> str:
 
 
 def item_key(keys: dict[str, Any]) -> str:
-    """The element of an associative list's item, `keys` sorted by name."""
+    """Return the element of an associative list's item, `keys` sorted by name."""
     return "k:{" + ",".join([f'"{name}":{_json(value)}' for name, value in keys.items()]) + "}"
 
 
@@ -70,7 +71,7 @@ _is_plain = re.compile(r"[\w./:@ -]*", re.ASCII).fullmatch
 
 
 def _json(value: Any) -> str:
-    """Compact JSON, one spelling for one number, with the escapes for HTML that Go writes."""
+    """Encode compact JSON, with one form per number and Go's escapes for HTML."""
     if type(value) is str and _is_plain(value):
         return f'"{value}"'
     if type(value) is int:
@@ -83,7 +84,7 @@ def _json(value: Any) -> str:
 
 @lru_cache(maxsize=8192)
 def _rank(element: str) -> tuple[Any, ...]:
-    """Where an element stands among its siblings: fields, keys, values, indexes, each in its own order."""
+    """Return the sort key of an element: fields, keys, values, indexes, each in its own order."""
     kind, content = element[0], element[2:]
     if kind == "f":
         return (0, content)
@@ -128,15 +129,15 @@ def _value_text(value: Any) -> str:
 
 
 def path_text(path: Path) -> str:
-    """A path as people read it: `.spec.containers[name="a"].image`."""
+    """Format a path for people: `.spec.containers[name="a"].image`."""
     return "".join(map(_element_text, path))
 
 
-# -- making and reading sets
+# -- conversion
 
 
 def from_paths(*names: Path) -> Fields:
-    """The set of these paths of plain field names."""
+    """Return the set of these paths of plain field names."""
     result: Fields = {}
     for path in names:
         node: Fields = LEAF
@@ -147,7 +148,7 @@ def from_paths(*names: Path) -> Fields:
 
 
 def normalize(document: Any) -> Fields:
-    """A set from a fieldsV1 document of unknown origin: checked, with one spelling for each set."""
+    """Return the canonical form of a client's fieldsV1 document. Raises FieldsError if it is invalid."""
     node = _normalize(document)
     return {key: child for key, child in node.items() if key != SELF}
 
@@ -159,13 +160,13 @@ def _normalize(document: Any) -> Fields:
     for element, child in document.items():
         if element == SELF:
             node[SELF] = LEAF
-        elif (spelled := _spell(element)) is not None:
-            node[spelled] = _normalize(child)
+        elif (canonical := _canonical(element)) is not None:
+            node[canonical] = _normalize(child)
     return LEAF if len(node) == 1 and SELF in node else node
 
 
-def _spell(element: str) -> str | None:
-    """The canonical spelling of an element; None for a kind this version does not know."""
+def _canonical(element: str) -> str | None:
+    """Return the canonical form of an element, None for an unknown kind."""
     if len(element) < 2:
         raise FieldsError(f"a key must be 2 characters long: {element!r}")
     kind, content = element[0], element[2:]
@@ -189,7 +190,7 @@ def _spell(element: str) -> str | None:
 
 
 def ordered(fields: Fields) -> Fields:
-    """The same set in the order the real server writes it."""
+    """Return the same set in the order in which kube-apiserver writes it."""
     if len(fields) > 1:
         keys: Any = sorted(fields, key=_rank)
     else:
@@ -198,7 +199,7 @@ def ordered(fields: Fields) -> Fields:
 
 
 def paths(fields: Fields, prefix: Path = ()) -> Iterator[Path]:
-    """Every path of the set: those that end here first, then those of each child."""
+    """Yield all paths of the set: at each level first those that end there, then those of each child."""
     elements = sorted((key for key in fields if key != SELF), key=_rank)
     for element in elements:
         if _is_member(fields[element]):
@@ -226,14 +227,14 @@ def _is_member(node: Fields) -> bool:
 
 
 def union(left: Fields, right: Fields) -> Fields:
-    """The paths of either set."""
+    """Return the paths of either set."""
     if not left or left is right:
         return right
     return _union(left, right) if right else left
 
 
 def _union(left: Fields, right: Fields) -> Fields:
-    """Union of two nodes, neither a root: an empty one is a member."""
+    """Return the union of two nodes that are not roots: an empty one is a member."""
     if left is right:
         return left
     if not left:
@@ -252,7 +253,7 @@ def _with_self(node: Fields) -> Fields:
 
 
 def difference(left: Fields, right: Fields) -> Fields:
-    """The paths of `left` that are not in `right`; `left` itself when nothing goes."""
+    """Return the paths of `left` that are not in `right`, `left` itself if nothing is removed."""
     if not left or not right:
         return left
     return _difference(left, right) or {}
@@ -277,18 +278,18 @@ def _difference(left: Fields, right: Fields) -> Fields | None:
             del result[key]
         else:
             result[key] = rest
-    return _settled(result)
+    return _simplified(result)
 
 
-def _settled(node: Fields) -> Fields | None:
-    """A node that lost children: none, a plain leaf, or what it is."""
+def _simplified(node: Fields) -> Fields | None:
+    """Simplify a node that lost children: to None, to a leaf, or to itself."""
     if not node:
         return None
     return LEAF if len(node) == 1 and SELF in node else node
 
 
 def recursive_difference(left: Fields, right: Fields) -> Fields:
-    """The paths of `left` that are neither in `right` nor below a path of it."""
+    """Return the paths of `left` that are neither in `right` nor below a path of it."""
     if not left or not right:
         return left
     return _recursive_difference(left, right) or {}
@@ -309,11 +310,11 @@ def _recursive_difference(left: Fields, right: Fields) -> Fields | None:
             del result[key]
         else:
             result[key] = rest
-    return _settled(result)
+    return _simplified(result)
 
 
 def intersection(left: Fields, right: Fields) -> Fields:
-    """The paths of both sets."""
+    """Return the paths that both sets have."""
     if not left or not right:
         return {}
     return _intersection(left, right) or {}
@@ -332,4 +333,4 @@ def _intersection(left: Fields, right: Fields) -> Fields | None:
         both = LEAF if key == SELF else _intersection(mine, theirs)
         if both is not None:
             result[key] = both
-    return _settled(result)
+    return _simplified(result)

@@ -1,6 +1,6 @@
-"""JSON patch and JSON merge patch, with the habits of the library the real server uses.
+"""JSON patch and JSON merge patch, with the quirks of the library that kube-apiserver uses.
 
-Documents are never changed: a result shares what the patch leaves alone.
+Documents are never changed; a result shares their unchanged parts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from kapsa.devcluster.wire.status_errors import StatusError, bad_request
 __all__ = ["MAXIMUM_OPERATIONS", "json_patch", "merge_patch"]
 
 MAXIMUM_OPERATIONS = 10_000
-"""Operations one JSON patch may have."""
+"""The most operations that one JSON patch may have."""
 MAXIMUM_COPIED = 3 * 1024 * 1024
-"""Bytes that the copies of one JSON patch may add: each of a few could double the document."""
+"""The most bytes that the copy operations of one JSON patch may add: each could double the document."""
 
 _GO_KINDS = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
@@ -26,9 +26,9 @@ _GO_KINDS = {dict: "object", list: "array", str: "string", bool: "bool", int: "n
 
 
 def merge_patch(doc: dict[str, Any], patch: Any) -> dict[str, Any]:
-    """`doc` after a JSON merge patch.
+    """Return `doc` after a JSON merge patch.
 
-    :raises StatusError: 400 if the patch is not an object.
+    Raises StatusError 400 if the patch is not an object.
     """
     if patch is None:
         raise bad_request("Invalid JSON Patch")
@@ -57,7 +57,7 @@ def _merge(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """What a patch adds: a null in it says "absent". Not so in a list, where it is an item."""
+    """Return a value that a patch adds without its nulls, which mean absent; a null in a list is an item."""
     if type(value) is dict:
         return {name: _without_nulls(child) for name, child in value.items() if child is not None}
     if type(value) is list:
@@ -69,13 +69,14 @@ def _without_nulls(value: Any) -> Any:
 
 
 class _OperationError(Exception):
-    """An operation that finds nothing to work on. The real server keeps the reason to itself."""
+    """An operation that does not apply. kube-apiserver does not return the reason."""
 
 
 def json_patch(doc: dict[str, Any], operations: Any) -> Any:
-    """`doc` after a JSON patch.
+    """Return `doc` after a JSON patch.
 
-    :raises StatusError: 400 for what is no patch, 413 for too many operations, 422 for one that does not apply.
+    Raises StatusError: 400 for an invalid patch, 413 for too many operations, 422 for one that does not
+    apply.
     """
     _check_operations(operations)
     result: Any = doc
@@ -112,7 +113,7 @@ def _check_operations(operations: Any) -> None:
 
 
 def _size_copied(doc: Any, operation: dict[str, Any] | None, allowed: int) -> int:
-    """The bytes that an operation copies."""
+    """Return the number of bytes that an operation copies."""
     if not operation or operation.get("op") != "copy":
         return 0
     size = len(msgspec.json.encode(_get(doc, _path(operation, "from"))))
@@ -143,7 +144,7 @@ def _operate(doc: Any, operation: dict[str, Any] | None) -> Any:
 
 
 def _path(operation: dict[str, Any], name: str = "path") -> list[str] | None:
-    """The decoded tokens of a pointer; None for the whole document."""
+    """Return the decoded tokens of a pointer, None for the whole document."""
     pointer = operation.get(name)
     if type(pointer) is not str:
         raise _OperationError(f"operation missing {name} field")
@@ -156,7 +157,7 @@ def _path(operation: dict[str, Any], name: str = "path") -> list[str] | None:
 
 
 _Change = Callable[[Any, str], None]
-"""Changes one container, its own copy, at one key."""
+"""A change of one container, a copy, at one key."""
 
 
 def _edit(doc: Any, path: list[str] | None, change: _Change) -> Any:
@@ -178,7 +179,7 @@ def _edit_below(container: Any, path: list[str], change: _Change) -> Any:
 
 
 def _existing(container: Any, token: str) -> Any:
-    """The key or index of a member that is there."""
+    """Return the key or index of an existing member."""
     if type(container) is dict:
         if token in container:
             return token
@@ -187,7 +188,7 @@ def _existing(container: Any, token: str) -> Any:
 
 
 def _index(container: list[Any], token: str, size: int) -> int:
-    """An index below `size`; a negative one counts from the end."""
+    """Return an index below `size`; a negative one counts from the end."""
     try:
         index = int(token)
     except ValueError:
@@ -221,14 +222,14 @@ def _replace(doc: Any, path: list[str] | None, operation: dict[str, Any]) -> Any
         return value
 
     def put(container: Any, token: str) -> None:
-        # An object's member need not exist: the real server adds it.
+        # A member of an object need not exist: kube-apiserver adds it.
         container[token if type(container) is dict else _existing(container, token)] = value
 
     return _edit(doc, path, put)
 
 
 def _get(doc: Any, path: list[str] | None) -> Any:
-    """The value at a path; an object's absent member reads as null."""
+    """Return the value at a path; a missing member of an object is null."""
     if path is None:
         raise _OperationError("doc is missing path")
     for depth, token in enumerate(path):
@@ -240,14 +241,14 @@ def _get(doc: Any, path: list[str] | None) -> Any:
 
 
 def _test(doc: Any, path: list[str] | None, expected: Any) -> Any:
-    found = doc if path is None else _get(doc, path)
-    if not _identical(found, expected):
+    actual = doc if path is None else _get(doc, path)
+    if not _identical(actual, expected):
         raise _OperationError("test failed")
     return doc
 
 
 def _identical(left: Any, right: Any) -> bool:
-    """Equal down to the spelling of numbers: the real server compares their text."""
+    """Return whether two values are equal, numbers by their text, as kube-apiserver compares them."""
     if type(left) is not type(right):
         return False
     if type(left) is dict:

@@ -1,4 +1,4 @@
-"""kubectl's way from client-side to server-side apply: its last-applied annotation."""
+"""The last-applied annotation, by which kubectl migrates from client-side to server-side apply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANNOTATIONS_LIMIT = 256 * 1024
 
 
 def allowed_fields(live: Object, api_version: str, shape: Shape) -> Fields | None:
-    """The fields of the last-applied annotation that the live object still has as they were."""
+    """Return the fields of the last-applied annotation that are unchanged in the live object."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     if not text:
         return None
@@ -39,7 +39,7 @@ def allowed_fields(live: Object, api_version: str, shape: Shape) -> Fields | Non
 
 
 def with_last_applied(obj: Object, applied: Object) -> Object:
-    """Keep the annotation of an object that moved from client-side apply, so that moving back works."""
+    """Update the annotation of an object that had client-side apply before, so that it can migrate back."""
     metadata = obj.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     if not annotations.get(LAST_APPLIED):

@@ -1,4 +1,4 @@
-"""The entries of metadata.managedFields: who set which fields, how, and when."""
+"""The entries of metadata.managedFields: the manager of each field, and its last operation."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = [
 ]
 
 MAX_UPDATE_ENTRIES = 10
-"""Update entries an object keeps; older ones are merged, so that writers with random names cannot fill it."""
+"""The most Update entries of an object; older ones are merged, lest random manager names fill it."""
 _ANCIENT = "ancient-changes"
 
 
 class ManagedFieldsError(ValueError):
-    """A managedFields list that no server wrote."""
+    """A managedFields list that the API server could not have written."""
 
 
 class Manager(NamedTuple):
-    """What makes two entries the same one. An applier is itself at every version, so it carries none."""
+    """The identity of an entry. An applier has one entry for all versions, so it has no version here."""
 
     name: str
     operation: str
@@ -42,7 +42,7 @@ class Manager(NamedTuple):
 
     @property
     def sort_text(self) -> bytes:
-        """The identifier the real server sorts managers by: its JSON without empty fields."""
+        """The identifier by which kube-apiserver sorts managers: JSON without empty fields."""
         return msgspec.json.encode(
             {
                 "manager": self.name,
@@ -54,7 +54,7 @@ class Manager(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a manager owns, in which version it said so, and when it last changed something."""
+    """The fields that a manager owns, the API version of its last write, and the time of its last change."""
 
     fields: Fields
     api_version: str
@@ -65,7 +65,10 @@ Managed = dict[Manager, Entry]
 
 
 def decode(entries: Sequence[Any], *, trusted: bool) -> Managed:
-    """The entries by manager. Only what this server wrote itself is `trusted` to hold well-formed sets."""
+    """Return the entries by manager. Entries are validated unless they are `trusted`: written by this server.
+
+    Raises ManagedFieldsError if one is invalid.
+    """
     managed: Managed = {}
     for index, entry in enumerate(entries):
         operation, api_version = entry.get("operation"), entry.get("apiVersion", "")
@@ -92,12 +95,12 @@ def _check_entry(entry: Any, index: int) -> None:
         raise ManagedFieldsError("apiVersion must not be empty")
     kind = entry.get("fieldsType", "")
     if kind != "FieldsV1":
-        what = f'invalid fieldsType "{kind}"' if kind else "missing fieldsType"
-        raise ManagedFieldsError(f"{what} in managed fields entry {index}")
+        problem = f'invalid fieldsType "{kind}"' if kind else "missing fieldsType"
+        raise ManagedFieldsError(f"{problem} in managed fields entry {index}")
 
 
 def encode(managed: Managed) -> list[dict[str, Any]]:
-    """The entries as they stand in an object: appliers first, then by time, name, version and subresource."""
+    """Return the entries in their wire form: appliers first, then by time, name, version and subresource."""
     entries = sorted(managed.items(), key=_order)
     return [_entry(manager, entry) for manager, entry in entries]
 
@@ -123,12 +126,12 @@ def _entry(manager: Manager, entry: Entry) -> dict[str, Any]:
 
 
 def is_reset(entries: Any) -> bool:
-    """Whether a request clears managedFields: with an empty list, or with one empty entry."""
+    """Return whether a request clears managedFields: with an empty list, or with one empty entry."""
     return entries in ([], [{}])
 
 
 def capped(managed: Managed) -> Managed:
-    """At most MAX_UPDATE_ENTRIES updaters: the oldest of one version become one entry, `ancient-changes`."""
+    """Limit updaters to MAX_UPDATE_ENTRIES: merge the oldest of a version into `ancient-changes`."""
     updaters = [manager for manager in managed if manager.operation == "Update"]
     surplus = len(updaters) - MAX_UPDATE_ENTRIES
     if surplus <= 0:
@@ -153,7 +156,7 @@ def capped(managed: Managed) -> Managed:
 
 
 def keep_times_of_unchanged(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
-    """`new`, or `new` with the old times if times in managedFields are all that differs: a no-op must stay one."""
+    """Restore the old times in managedFields if nothing else differs, so that a no-op write stays one."""
     entries, before = (obj["metadata"].get("managedFields") for obj in (new, old))
     if not entries or not before or len(entries) != len(before) or entries == before:
         return new

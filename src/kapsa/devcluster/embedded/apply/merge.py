@@ -1,4 +1,4 @@
-"""Merging an applied configuration into a live object, and taking fields out of one."""
+"""The merge of an applied configuration into a live object, and the removal of fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ABSENT = msgspec.UNSET
 
 
 def merge(live: dict[str, Any], applied: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """`live` with what `applied` says. Nothing is removed; parts that stay are shared with the arguments."""
+    """Return `live` with the fields of `applied`. Nothing is removed; unchanged parts are shared."""
     return _merge_maps(live, applied, shape)
 
 
@@ -47,20 +47,20 @@ def _merge_maps(live: dict[str, Any], applied: dict[str, Any], shape: Shape) -> 
 
 
 def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]:
-    """Items by path element. Both orders are kept where they agree; where they do not, the applied one wins.
+    """Merge items by path element. The result keeps both orders where they agree, otherwise the applied one.
 
-    An item only the live list has stays behind the items that stood before it.
+    An item that only the live list has stays behind the items that preceded it.
     """
     before = group(live, shape)
-    wanted = {element: items[0] for element, items in group(applied, shape).items()}
-    # Duplicates in the live list cannot be told apart, so none of them is merged with the applied item.
+    desired = {element: items[0] for element, items in group(applied, shape).items()}
+    # Duplicates in the live list cannot be distinguished, so none is merged with the applied item.
     merged = {
         element: _merge(before[element][0], item, shape.item) if len(before.get(element, ())) == 1 else item
-        for element, item in wanted.items()
+        for element, item in desired.items()
     }
     live_side = deque((shape.element_of(item), item) for item in live)
-    applied_side = deque(wanted)
-    shared = deque(element for element in wanted if element in before)
+    applied_side = deque(desired)
+    shared = deque(element for element in desired if element in before)
     emitted: set[str] = set()
     result: list[Any] = []
 
@@ -76,14 +76,14 @@ def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]
             emit()
             continue
         element, item = live_side[0]
-        if element not in wanted:
+        if element not in desired:
             result.append(item)
             live_side.popleft()
         elif applied_side and element == applied_side[0]:
             live_side.popleft()
             emit()
         elif applied_side and shared and shared[0] != element:
-            # The applied list wants another shared item first; this one comes at its turn.
+            # The applied list has another shared item first; this one follows in its turn.
             live_side.popleft()
         else:
             if element in emitted:
@@ -94,13 +94,13 @@ def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]
 
 
 def remove(value: dict[str, Any], fields: Fields, shape: Shape) -> dict[str, Any]:
-    """`value` without the paths in `fields`."""
+    """Return `value` without the paths in `fields`."""
     result = _remove(value, fields, shape)
     return {} if result is None else result
 
 
 def _remove(value: Any, fields: Fields, shape: Shape | None) -> Any:
-    """What is left below a path; None for a container that lost everything."""
+    """Return the rest of a value, None for a container of which nothing is left."""
     shape = shape or DEDUCED
     form = shape.form_of(value)
     if form == "scalar":

@@ -1,4 +1,4 @@
-"""An object as the field managers see it that wrote through its different API versions."""
+"""An object in the API versions through which its field managers wrote it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Convert", "Versions", "converter"]
 
 Object = dict[str, Any]
 Convert = Callable[[Object, str], tuple[Object, Schema | None] | None]
-"""The object in another API version, with that version's schema; None if the version is not served any more."""
+"""Returns the object in another API version, with that version's schema; None if it is no longer served."""
 
 
 class Versions:
-    """The object's shape here, and how it looks to managers that wrote it in another version."""
+    """The shape of an object in a request's version, and its conversion to the versions of its managers."""
 
     __slots__ = ("_convert", "_skipped", "api_version", "reset", "shape")
 
@@ -29,26 +29,26 @@ class Versions:
         self.api_version = api_version
         self.shape = shape_of(schema)
         self.reset = reset or {}
-        """Fields that the endpoint takes from the live object anyway, so that they do not count."""
+        """Fields that the endpoint always takes from the live object, so that they are not compared."""
         self._skipped = frozenset(key[2:] for key, node in self.reset.items() if not node)
         self._convert = convert
 
     def at(self, obj: Object, api_version: str) -> tuple[Object, Shape] | None:
-        """The object in a version, and its shape there; None if the version is not served any more."""
+        """Return the object in a version, and its shape there; None if the version is no longer served."""
         if self._convert is None or (api_version == self.api_version == obj.get("apiVersion", api_version)):
             return obj, self.shape
         converted = self._convert(obj, api_version)
         return None if converted is None else (converted[0], shape_of(converted[1]))
 
     def between(self, obj: Object, source: str, target: str) -> Object | None:
-        """The object, which is in version `source`, in version `target`."""
+        """Convert the object from version `source` to version `target`."""
         if source == target or self._convert is None:
             return obj
         converted = self._convert(obj, target)
         return None if converted is None else converted[0]
 
     def compare(self, old: Object, new: Object, api_version: str) -> Comparison | None:
-        """The comparison in one version; None if the version is not served any more."""
+        """Compare two objects in one version. Return None if the version is no longer served."""
         before, after = self.at(old, api_version), self.at(new, api_version)
         if before is None or after is None:
             return None
@@ -59,7 +59,7 @@ class Versions:
 
 
 def converter(registry: ResourceRegistry, info: ResourceInfo) -> Convert:
-    """From an object to the same object in another version, with that version's schema."""
+    """Return the conversion of a resource's objects to its other versions."""
 
     def convert(obj: Object, api_version: str) -> tuple[Object, Schema | None] | None:
         group, _, version = api_version.rpartition("/")

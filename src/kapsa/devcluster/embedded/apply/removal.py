@@ -1,4 +1,4 @@
-"""What an applier gives up: the fields it applied before and leaves out now."""
+"""Removal of the fields that an applier applied before and leaves out now."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kapsa.devcluster.embedded.apply.managedfields import Entry, Managed
 from kapsa.devcluster.embedded.apply.merge import remove
 from kapsa.devcluster.embedded.apply.object_versions import Versions
 
-__all__ = ["without_given_up"]
+__all__ = ["without_abandoned"]
 
 Object = dict[str, Any]
 
 
-def without_given_up(merged: Object, last: Entry, managed: Managed, versions: Versions) -> Object:
-    """`merged` without what the author applied last time, does not apply now, and nobody else owns."""
+def without_abandoned(merged: Object, last: Entry, managed: Managed, versions: Versions) -> Object:
+    """Remove from `merged` the fields that the author applied last time only and no other manager owns."""
     there = versions.at(merged, last.api_version)
     if there is None:
         return merged
@@ -25,7 +25,7 @@ def without_given_up(merged: Object, last: Entry, managed: Managed, versions: Ve
     kept = remove(whole, former, shape)
     for version, owned in _owned_by_version(managed, last.api_version):
         kept = _restore_owned(whole, kept, version, owned, last.api_version, versions)
-    # What the author never owned stays, even where nobody owns it.
+    # Fields that the author never owned stay, even if no manager owns them.
     present = with_named_fields(claimed(whole, shape), shape)
     left = with_named_fields(claimed(kept, shape), shape)
     result = remove(whole, intersection(difference(present, left), former), shape)
@@ -34,7 +34,7 @@ def without_given_up(merged: Object, last: Entry, managed: Managed, versions: Ve
 
 
 def _owned_by_version(managed: Managed, first: str) -> list[tuple[str, Fields]]:
-    """What all managers own together, by the version they said it in, `first` ahead of the others."""
+    """Return the fields that the managers own together, by their version, `first` ahead of the others."""
     owned: dict[str, Fields] = {}
     for entry in managed.values():
         owned[entry.api_version] = union(owned.get(entry.api_version, {}), entry.fields)
@@ -44,7 +44,7 @@ def _owned_by_version(managed: Managed, first: str) -> list[tuple[str, Fields]]:
 def _restore_owned(
     whole: Object, kept: Object, version: str, owned: Fields, home: str, versions: Versions
 ) -> Object:
-    """`kept` plus the parts of `whole` that somebody owns in `version`; both objects are in version `home`."""
+    """Add to `kept` the parts of `whole` that a manager owns in `version`; both are in version `home`."""
     there, left_there = versions.at(whole, version), versions.between(kept, home, version)
     if there is None or left_there is None:
         return kept

@@ -1,7 +1,8 @@
-"""How an object merges, read from its schema: which places are leaves, which lists are sets or maps.
+"""The merge rules of an object, derived from its schema: its leaves, and the lists that are sets or maps.
 
-A schema says what a value may be; a shape says how two writers share it. Where the schema is silent (free-form
-objects, unknown fields that are preserved) the shape is *deduced*: objects merge by field, lists are atomic.
+A schema describes the valid values; a shape describes how several managers share one. Where the schema
+specifies nothing (free-form objects, preserved unknown fields) the shape is *deduced*: objects merge by
+field, lists are atomic.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["DEDUCED", "Shape", "TypedError", "shape_of"]
 
 
 class TypedError(ValueError):
-    """A value that does not fit its shape. `errors` are pairs of a path and what is wrong there."""
+    """A value that does not fit its shape. `errors` are pairs of a path and a message."""
 
     def __init__(self, *errors: tuple[str, str]) -> None:
         lines = [f"{path}: {message}" if path else message for path, message in errors]
@@ -27,7 +28,7 @@ class TypedError(ValueError):
 
 
 class Shape:
-    """The merge behaviour of one place. It may allow several forms: a scalar, a list, a map."""
+    """The merge rules of one field or item. It may accept several forms: a scalar, a list, a map."""
 
     __slots__ = (
         "_additional",
@@ -63,11 +64,11 @@ class Shape:
         self._item: Shape | None = None
         self._key_defaults: dict[str, Any] | None = None
         self.settled: set[bytes] = set()
-        """Sets of fields known to fit this shape, of a whole object's shape only."""
+        """Encoded field sets that fit this shape; used on the shape of a whole object only."""
         self.deduced_map = not schema.properties and _is_deduced(schema)
 
     def field(self, name: str) -> Shape | None:
-        """The shape of the value under `name`; None when the schema has no such field."""
+        """Return the shape of the value under `name`, None if the schema has no such field."""
         shape = self._fields.get(name)
         if shape is None:
             schema = self._properties.get(name, self._additional)
@@ -77,13 +78,13 @@ class Shape:
                 return DEDUCED
             else:
                 return None
-            # Keys of free maps are unbounded, and they all share the one shape.
+            # The keys of free maps are unbounded, and all share one shape.
             if name in self._properties:
                 self._fields[name] = shape
         return shape
 
     def declares(self, name: str) -> bool:
-        """Whether `name` is a named field of a struct rather than a key of a map."""
+        """Return whether `name` is a named field of a struct rather than a key of a map."""
         return name in self._properties
 
     @property
@@ -93,7 +94,7 @@ class Shape:
         return self._item
 
     def form_of(self, value: Any) -> str:
-        """Which form `value` takes here: map, list or scalar; what the shape prefers when it takes none."""
+        """Return the form of `value` (map, list, scalar), or the preferred one if it is not accepted."""
         kind = type(value)
         if kind is dict:
             if self.takes_map:
@@ -108,30 +109,30 @@ class Shape:
         return "scalar" if self.scalar else "list"
 
     def element_of(self, item: Any) -> str:
-        """The path element of an item of this associative list."""
+        """Return the path element of an item of this associative list."""
         if not self.keys:
             return _set_element(item)
         if item is None:
             raise TypedError(("", "associative list with keys may not have a null element"))
         if type(item) is not dict:
             raise TypedError(("", "associative list with keys may not have non-map elements"))
-        found: dict[str, Any] = {}
+        present: dict[str, Any] = {}
         for key in self.keys:
             value = item.get(key, msgspec.UNSET)
             if value is msgspec.UNSET:
                 value = self.key_defaults.get(key)
                 if value is None:
                     continue
-            found[key] = value
-        if not found:
+            present[key] = value
+        if not present:
             names = " ".join(f'"{key}"' for key in self.keys)
             message = f"associative list with keys has an element that omits all key fields [{names}] (and doesn't have default values for any key fields)"
             raise TypedError(("", message))
-        return item_key(found)
+        return item_key(present)
 
     @property
     def key_defaults(self) -> dict[str, Any]:
-        """Defaults of the key fields that have one: an item without the field is the item of the default."""
+        """The defaults of key fields; an item without the field has the default as its key."""
         if self._key_defaults is None:
             properties = self._item_schema.properties if self._item_schema is not None else {}
             self._key_defaults = {
@@ -166,7 +167,7 @@ def _scalar(schema: Schema) -> str:
 
 
 def _list_relation(schema: Schema) -> tuple[bool, tuple[str, ...]]:
-    """Whether the list is atomic, and its keys sorted by name (path elements list them so)."""
+    """Return whether the list is atomic, and its keys sorted by name, as in path elements."""
     if schema.list_type == "map":
         return False, tuple(sorted(schema.map_keys))
     if schema.list_type:
@@ -198,13 +199,13 @@ def _cached(schema: Schema, preserve: bool) -> Shape:
 
 
 def shape_of(schema: Schema | None) -> Shape:
-    """The shape of a whole object; deduced from its values when there is no schema."""
+    """Return the shape of a whole object; without a schema it is deduced."""
     return DEDUCED if schema is None else _cached(schema, False)
 
 
 _UNTYPED = Schema()
 _ATOMIC = Schema(map_type="atomic")
 DEDUCED = Shape(_UNTYPED, False)
-"""Any value: objects merge field by field, lists are replaced whole."""
+"""The shape of any value: objects merge field by field, lists are replaced as a whole."""
 ATOMIC = Shape(_ATOMIC, False)
-"""Any value, always replaced whole."""
+"""The shape of a value that is always replaced as a whole."""

@@ -1,4 +1,4 @@
-"""Strategic merge patch: a merge patch that knows from the schema which lists merge, and by which key.
+"""Strategic merge patch: a merge patch in which the schema determines the lists that merge, and their keys.
 
 Directives in the patch: `$patch: delete|replace` in a map or a list item, `$retainKeys`,
 `$deleteFromPrimitiveList/<list>` and `$setElementOrder/<list>`.
@@ -23,9 +23,9 @@ _ORDER = "$setElementOrder"
 
 
 def strategic_merge_patch(doc: Map, patch: Any, schema: Schema | None) -> Map:
-    """`doc` after a strategic merge patch. Neither argument is changed.
+    """Return `doc` after a strategic merge patch. Neither argument is changed.
 
-    :raises StatusError: as the real server refuses the patch.
+    Raises StatusError where kube-apiserver rejects the patch.
     """
     if schema is None:
         raise bad_request("strategic merge patch format is not supported")
@@ -39,7 +39,7 @@ def strategic_merge_patch(doc: Map, patch: Any, schema: Schema | None) -> Map:
 
 
 def _failed(message: str) -> StatusError:
-    """An error the real server does not classify: 500 without a reason."""
+    """Return an error that kube-apiserver does not classify: 500 without a reason."""
     return StatusError(500, "", message)
 
 
@@ -50,8 +50,8 @@ def _rejected() -> StatusError:
 
 
 def _bad_format(directive: str) -> StatusError:
-    what = {_DELETE_FROM: "primitive list", _ORDER: "setElementOrder list", _RETAIN: "retainKeys"}[directive]
-    return bad_request(f"invalid patch format of {what}")
+    part = {_DELETE_FROM: "primitive list", _ORDER: "setElementOrder list", _RETAIN: "retainKeys"}[directive]
+    return bad_request(f"invalid patch format of {part}")
 
 
 # -- maps
@@ -101,7 +101,7 @@ def _merge_field(result: Map, key: str, value: Any, schema: Schema) -> None:
         below = _child(schema, key)
         result[key] = _merge_list(before, value, below) if _strategy(below) == "merge" else value
     else:
-        # Taken as it is: there is nothing of its kind to merge with.
+        # Taken as a whole: there is nothing of its kind to merge with.
         kept = _without_directives(_without_nulls(value) if type(before) is not type(value) else value)
         if kept is _DROPPED:
             result.pop(key, None)
@@ -117,13 +117,13 @@ def _child(schema: Schema, key: str) -> Schema:
 
 
 def _strategy(schema: Schema) -> str:
-    """merge, replace or nothing; retainKeys only asks for a directive in the patch."""
+    """Return merge, replace or ""; retainKeys only enables a directive in the patch."""
     names = [name for name in schema.patch_strategy.split(",") if name not in ("", "retainKeys")]
     return names[0] if names else ""
 
 
 def _retain(original: Map, patch: Map) -> Map:
-    """Only the keys the patch lists stay. Takes the directive out of `patch`."""
+    """Keep only the keys that the patch lists. Removes the directive from `patch`."""
     keys = patch.pop(_RETAIN)
     if type(keys) is not list:
         raise _bad_format(_RETAIN)
@@ -179,7 +179,7 @@ def _delete_from_list(result: Map, key: str, value: Any) -> None:
 
 
 def _merge_list(original: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
-    """Merge two lists and put the result in order: the patch's order first, then the live one."""
+    """Merge two lists; the result has the patch's order first, then the live one."""
     if not original and not patch:
         return original
     if _element_kind(original, patch) is not dict:
@@ -197,7 +197,7 @@ def _merge_list(original: list[Any], patch: list[Any], schema: Schema) -> list[A
 def _apply_item_directives(
     original: list[Any], patch: list[Any], merge_key: str
 ) -> tuple[list[Any], list[Any]]:
-    """Both lists after `$patch` items of the patch: deletions done, or the whole list replaced."""
+    """Return both lists after the `$patch` items of the patch: items deleted, or the whole list replaced."""
     plain: list[Any] = []
     replace = False
     for item in patch:
@@ -205,8 +205,8 @@ def _apply_item_directives(
         if directive is None:
             plain.append(item)
         elif directive == "delete":
-            wanted = _key_of(item, merge_key)
-            original = [other for other in original if not _matches(other, merge_key, wanted)]
+            key = _key_of(item, merge_key)
+            original = [other for other in original if not _matches(other, merge_key, key)]
         elif directive == "replace":
             replace = True
         elif directive == "merge":
@@ -219,9 +219,9 @@ def _apply_item_directives(
 def _merge_items(original: list[Any], patch: list[Any], merge_key: str, schema: Schema) -> list[Any]:
     result = list(original)
     for item in patch:
-        wanted = _key_of(item, merge_key)
+        key = _key_of(item, merge_key)
         for index, other in enumerate(result):
-            if _matches(other, merge_key, wanted):
+            if _matches(other, merge_key, key):
                 result[index] = _merge_map(other, item, schema)
                 break
         else:
@@ -235,8 +235,8 @@ def _key_of(item: Any, merge_key: str) -> Any:
     return item[merge_key]
 
 
-def _matches(item: Map, merge_key: str, wanted: Any) -> bool:
-    return merge_key in item and _same(item[merge_key], wanted)
+def _matches(item: Map, merge_key: str, key: Any) -> bool:
+    return merge_key in item and _same(item[merge_key], key)
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -244,7 +244,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _element_kind(*lists: list[Any]) -> type:
-    """The one type of all items."""
+    """Return the type that all items have. Raises StatusError if they have several."""
     kinds = {type(item) for items in lists for item in items}
     if not kinds:
         raise _failed("no elements in any of the given slices")
@@ -282,12 +282,12 @@ def _positions(items: list[Any], merge_key: str) -> dict[Any, int]:
     return positions
 
 
-def _in_order(merged: list[Any], wanted: list[Any], live: list[Any], merge_key: str) -> list[Any]:
-    """`merged` with the items of `wanted` in that order and the others, in live order, between them.
+def _in_order(merged: list[Any], listed: list[Any], live: list[Any], merge_key: str) -> list[Any]:
+    """Sort `merged`: the items of `listed` in that order, and the others, in live order, between them.
 
-    An item the patch does not name comes before the first named one that stood behind it.
+    An item that is not listed precedes the first listed one that followed it in the live list.
     """
-    order = _positions(wanted, merge_key)
+    order = _positions(listed, merge_key)
     before = _positions(live, merge_key)
     keyed = [(_identity(item, merge_key), item) for item in merged]
     named = sorted((pair for pair in keyed if pair[0] in order), key=lambda pair: order[pair[0]])
@@ -306,7 +306,7 @@ def _in_order(merged: list[Any], wanted: list[Any], live: list[Any], merge_key: 
 
 
 def _merge_in_order(result: Map, patch: Map, key: str, schema: Schema) -> None:
-    """Do `$setElementOrder` and the list of the patch it is about; takes both out of `patch`."""
+    """Apply `$setElementOrder` and the list of the patch that it orders. Removes both from `patch`."""
     order = patch.pop(key)
     if type(order) is not list:
         raise _failed(f"expected a []interface {{}}, but received a {_go_type(order)}")
@@ -336,10 +336,10 @@ def _merge_in_order(result: Map, patch: Map, key: str, schema: Schema) -> None:
 
 
 def _reused(live: list[Any], patch: list[Any], merge_key: str) -> list[Any]:
-    """The live list as the real server has it by the time it orders the result.
+    """Return the live list in the state in which kube-apiserver orders the result.
 
-    It deletes and adds items in the list's own memory, so the place of a deleted item, which still counts as part of
-    the live order, may by then hold a new one.
+    It deletes and adds items in the list's own memory, so the slot of a deleted item, which still counts as
+    part of the live order, may hold a new one by then.
     """
     cells, size = list(live), len(live)
     for item in patch:
@@ -352,22 +352,22 @@ def _reused(live: list[Any], patch: list[Any], merge_key: str) -> list[Any]:
     for item in patch:
         if size == len(cells):
             break
-        known = any(_matches(cell, merge_key, item[merge_key]) for cell in cells[:size])
-        if _DIRECTIVE not in item and not known:
+        present = any(_matches(cell, merge_key, item[merge_key]) for cell in cells[:size])
+        if _DIRECTIVE not in item and not present:
             cells[size] = item
             size += 1
     return cells
 
 
 def _check_order(items: list[Any], order: list[Any], merge_key: str) -> None:
-    """The patch's items must stand in the order list, in its order; deletions do not count."""
+    """Check that the patch's items, except deletions, are in the order list, in its order."""
     if not items or not order:
         return
     named = [item for item in items if not (type(item) is dict and _DIRECTIVE in item)]
     rest = iter(order)
     for item in named:
-        wanted = _identity(item, merge_key)
-        if not any(_same(_identity(other, merge_key), wanted) for other in rest):
+        identity = _identity(item, merge_key)
+        if not any(_same(_identity(other, merge_key), identity) for other in rest):
             raise _failed(
                 f"The order in patch list:\n{format_value(items)}\n doesn't match {_ORDER} list:\n{format_value(order)}\n"
             )

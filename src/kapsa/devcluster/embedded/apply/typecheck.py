@@ -1,4 +1,4 @@
-"""Whether an applied configuration fits its schema, in the real server's words."""
+"""The check of an applied configuration against its schema, in kube-apiserver's words."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from kapsa.schemas.go_format import format_syntax, format_value, type_name
 __all__ = ["check"]
 
 _Errors = list[tuple[str, str]]
-_FINE: _Errors = []
+_NO_ERRORS: _Errors = []
 
 
 def check(value: dict[str, Any], shape: Shape) -> None:
-    """Raise a TypedError that names every place where `value` does not fit; duplicates do not fit either."""
+    """Raise a TypedError with all paths where `value` does not fit, duplicates included."""
     if errors := _check(value, shape):
         raise TypedError(*errors)
 
 
 def _check(value: Any, shape: Shape) -> _Errors:
-    """What is wrong at and below one place, with paths from there."""
+    """Return the errors at and below a value, with paths relative to it."""
     if value is None:
-        return _FINE
+        return _NO_ERRORS
     form = shape.form_of(value)
     if form == "map":
         if type(value) is dict:
@@ -34,7 +34,7 @@ def _check(value: Any, shape: Shape) -> _Errors:
             return _check_list(value, shape)
         return [("", f"expected list, got &{{{format_value(value)}}}")]
     problem = _scalar_problem(value, shape.scalar)
-    return [("", problem)] if problem else _FINE
+    return [("", problem)] if problem else _NO_ERRORS
 
 
 def _below(element: str, errors: _Errors) -> _Errors:
@@ -43,18 +43,18 @@ def _below(element: str, errors: _Errors) -> _Errors:
 
 
 def _check_map(value: dict[str, Any], shape: Shape) -> _Errors:
-    errors = _FINE
+    errors = _NO_ERRORS
     for name, child in value.items():
         below = shape.field(name)
         if below is None:
             return [*errors, (f".{name}", "field not declared in schema")]
-        if found := _check(child, below):
-            errors = [*errors, *_below(f"f:{name}", found)]
+        if child_errors := _check(child, below):
+            errors = [*errors, *_below(f"f:{name}", child_errors)]
     return errors
 
 
 def _check_list(value: list[Any], shape: Shape) -> _Errors:
-    errors = _FINE
+    errors = _NO_ERRORS
     seen: set[str] = set()
     item_shape = shape.item
     for index, item in enumerate(value):
@@ -68,8 +68,8 @@ def _check_list(value: list[Any], shape: Shape) -> _Errors:
             if element in seen:
                 errors = [*errors, ("", f"duplicate entries for key {path_text((element,))}")]
             seen.add(element)
-        if found := _check(item, item_shape):
-            errors = [*errors, *_below(element, found)]
+        if item_errors := _check(item, item_shape):
+            errors = [*errors, *_below(element, item_errors)]
     return errors
 
 

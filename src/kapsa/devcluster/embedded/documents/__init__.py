@@ -1,1 +1,1 @@
-"""Documents that describe the server: discovery, OpenAPI, health, version."""
+"""Documents that describe the server itself: discovery, OpenAPI, health and version. `router` serves them."""

@@ -1,7 +1,8 @@
-"""DiscoveryDocuments: which groups, versions and resources there are, in one document or in many.
+"""Discovery: the groups, versions and resources of the server, in one document or in many.
 
-Clients ask for `/apis` and every group-version below it, or, by an Accept header, for all of it at once
-(aggregated discovery). Everything follows the registry, so custom resources appear as they are served.
+Clients request `/apis` and each group-version below it, or, with an Accept header, all of it at once
+(aggregated discovery). The documents are derived from the registry, so custom resources appear as they are
+served.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _AGGREGATED = re.compile(
 
 
 class DiscoveryDocuments:
-    """Answers for `/api`, `/apis`, `/apis/GROUP` and `/apis/GROUP/VERSION`."""
+    """The documents at `/api`, `/apis`, `/apis/GROUP` and `/apis/GROUP/VERSION`."""
 
     def __init__(self, registry: ResourceRegistry) -> None:
         self._registry = registry
@@ -38,7 +39,7 @@ class DiscoveryDocuments:
         self._aggregated: dict[tuple[str, str], tuple[bytes, str]] = {}
 
     def answer(self, request: Request) -> Reply | None:
-        """The reply to a discovery request; None when the path is another one's."""
+        """Return the reply to a discovery request, None for another path."""
         if request.method not in ("GET", "HEAD"):
             return None
         path = request.path.rstrip("/")
@@ -58,12 +59,12 @@ class DiscoveryDocuments:
         return Reply(status=200, headers=headers, body=encode_document(document, form))
 
     def _document(self, path: str) -> Document | None:
-        found = self._documents.get(path)
-        if found is None:
-            found = self._build(path)
-            if found is not None:
-                self._documents[path] = found
-        return found
+        document = self._documents.get(path)
+        if document is None:
+            document = self._build(path)
+            if document is not None:
+                self._documents[path] = document
+        return document
 
     def _build(self, path: str) -> Document | None:
         parts = path.strip("/").split("/")
@@ -88,13 +89,13 @@ class DiscoveryDocuments:
         return None
 
     def groups(self) -> dict[str, list[str]]:
-        """Named groups with their versions, preferred first: built-in groups, then custom ones by name."""
-        found = {name: versions for name, versions in self._registry.groups().items() if name}
+        """Return the named groups: built-in ones, then custom ones by name. Preferred versions come first."""
+        named = {name: versions for name, versions in self._registry.groups().items() if name}
         custom = [
-            name for name in found if self._registry.in_group_version(name, found[name][0])[0].is_custom
+            name for name in named if self._registry.in_group_version(name, named[name][0])[0].is_custom
         ]
-        ordered = [name for name in found if name not in custom] + sorted(custom)
-        return {name: sorted(found[name], key=version_priority) for name in ordered}
+        ordered = [name for name in named if name not in custom] + sorted(custom)
+        return {name: sorted(named[name], key=version_priority) for name in ordered}
 
     def _resource_list(self, group: str, version: str) -> Document | None:
         if not self._registry.has_group_version(group, version):
@@ -113,14 +114,14 @@ class DiscoveryDocuments:
 
     def _aggregated_reply(self, request: Request, path: str) -> Reply | None:
         accept = request.headers.get("accept", "").replace(" ", "")
-        wanted = next((found for part in accept.split(",") if (found := _AGGREGATED.match(part))), None)
-        if wanted is None:
+        requested = next((match for part in accept.split(",") if (match := _AGGREGATED.match(part))), None)
+        if requested is None:
             if "apidiscovery" in accept and "application/json" not in re.sub(
                 r"application/json;g=\S*?(,|$)", "", accept
             ):
                 raise _not_acceptable()
             return None
-        body, etag = self._aggregate(path, wanted[1])
+        body, etag = self._aggregate(path, requested[1])
         headers = {
             "cache-control": "public",
             "etag": etag,
@@ -128,12 +129,12 @@ class DiscoveryDocuments:
         }
         if request.headers.get("if-none-match") == etag:
             return Reply(status=304, headers=headers)
-        headers["content-type"] = wanted[0]
+        headers["content-type"] = requested[0]
         return Reply(status=200, headers=headers, body=body)
 
     def _aggregate(self, path: str, version: str) -> tuple[bytes, str]:
-        found = self._aggregated.get((path, version))
-        if found is None:
+        aggregated = self._aggregated.get((path, version))
+        if aggregated is None:
             groups = {"": ["v1"]} if path == "/api" else self.groups()
             document = {
                 "kind": "APIGroupDiscoveryList",
@@ -142,8 +143,9 @@ class DiscoveryDocuments:
                 "items": [self._group_discovery(name, versions) for name, versions in groups.items()],
             }
             body = msgspec.json.encode(document)
-            found = self._aggregated[path, version] = body, f'"{hashlib.sha512(body).hexdigest().upper()}"'
-        return found
+            etag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
+            aggregated = self._aggregated[path, version] = body, etag
+        return aggregated
 
     def _group_discovery(self, group: str, versions: list[str]) -> Document:
         return {
@@ -162,7 +164,7 @@ class DiscoveryDocuments:
 
 
 def _form(request: Request) -> Form:
-    """DiscoveryDocuments is written as JSON or YAML; anything else that is asked for alone is refused."""
+    """Return the form that the client accepts, JSON or YAML. Raises StatusError 406 if it accepts neither."""
     accept = request.headers.get("accept", "")
     pretty = request.headers.get("user-agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))
     medias = [part.partition(";")[0].strip() for part in accept.split(",")] if accept else ["*/*"]
@@ -185,11 +187,11 @@ def _group(name: str, versions: list[str]) -> Document:
 
 
 def _verbs(info: ResourceInfo) -> list[str]:
-    """What can be done with a resource; one whose definition is going takes nothing new."""
-    ending = info.definition is not None and info.definition["metadata"].get("deletionTimestamp")
+    """Return the verbs of a resource; while its definition is being deleted, it accepts no writes."""
+    deleting = info.definition is not None and info.definition["metadata"].get("deletionTimestamp")
     return (
         [verb for verb in info.verbs if verb not in ("create", "update", "patch")]
-        if ending
+        if deleting
         else list(info.verbs)
     )
 
@@ -234,7 +236,7 @@ def _subresource(info: ResourceInfo, sub: Subresource) -> Document:
 
 
 def _resource_discovery(info: ResourceInfo) -> Document:
-    # Built-in resources name only their kind; custom ones their group and version too.
+    # Built-in resources have only their kind here; custom ones their group and version too.
     own = (info.group, info.version) if info.is_custom else ("", "")
     entry: Document = {
         "resource": info.resource,

@@ -1,4 +1,4 @@
-"""Health, version and the list of paths: what a client asks before it asks for anything else."""
+"""Health, version and the list of paths: the first requests of most clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JSON = {"content-type": "application/json", "cache-control": "no-cache, private
 
 
 def health(request: Request) -> Reply | None:
-    """`/healthz`, `/livez`, `/readyz`, one of their checks, or all of them by `?verbose`."""
+    """Serve `/healthz`, `/livez`, `/readyz` and their single checks; `?verbose` lists all checks."""
     probe, slash, check = request.path.removeprefix("/").partition("/")
     if probe not in _PROBES or (slash and check not in _CHECKS):
         return None
@@ -34,21 +34,21 @@ def health(request: Request) -> Reply | None:
 
 
 def version(request: Request) -> Reply | None:
-    """`/version`: that of the Kubernetes this server speaks like."""
+    """Serve `/version`: the version of Kubernetes that this server behaves like."""
     if request.path.rstrip("/") != "/version":
         return None
-    known = load().version
+    emulated = load().version
     document: dict[str, Any] = {
-        "major": known.major,
-        "minor": known.minor,
-        "emulationMajor": known.major,
-        "emulationMinor": known.minor,
-        "minCompatibilityMajor": known.major,
-        "minCompatibilityMinor": str(int(known.minor) - 1),
-        "gitVersion": f"{known.git_version}+kapsa",
-        "gitCommit": known.git_commit,
+        "major": emulated.major,
+        "minor": emulated.minor,
+        "emulationMajor": emulated.major,
+        "emulationMinor": emulated.minor,
+        "minCompatibilityMajor": emulated.major,
+        "minCompatibilityMinor": str(int(emulated.minor) - 1),
+        "gitVersion": f"{emulated.git_version}+kapsa",
+        "gitCommit": emulated.git_commit,
         "gitTreeState": "",
-        "buildDate": known.build_date,
+        "buildDate": emulated.build_date,
         "goVersion": "",
         "compiler": "",
         "platform": "python",
@@ -59,14 +59,14 @@ def version(request: Request) -> Reply | None:
 
 
 def paths(request: Request, registry: ResourceRegistry) -> Reply | None:
-    """`/`: every path there is."""
+    """Serve `/`: the list of all paths."""
     if request.path != "/":
         return None
-    found = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"]
+    served = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"]
     for group, versions in registry.groups().items():
         root = f"/apis/{group}" if group else "/api"
-        found += [root, *(f"{root}/{name}" for name in versions)]
+        served += [root, *(f"{root}/{name}" for name in versions)]
     for probe in _PROBES:
-        found += [f"/{probe}", *(f"/{probe}/{check}" for check in _CHECKS)]
-    body = msgspec.json.format(msgspec.json.encode({"paths": sorted(set(found))}), indent=2)
+        served += [f"/{probe}", *(f"/{probe}/{check}" for check in _CHECKS)]
+    body = msgspec.json.format(msgspec.json.encode({"paths": sorted(set(served))}), indent=2)
     return Reply(status=200, headers=dict(_JSON), body=body)

@@ -1,7 +1,7 @@
-"""OpenAPI documents: version 3 with an index and a document per group-version, and version 2 in one piece.
+"""OpenAPI documents: version 3 with an index and a document per group-version, version 2 as one document.
 
-A document's hash in the index comes from what it is made of (the data file, the definitions of custom resources),
-so the index costs nothing and a document is written only when somebody reads it.
+A document's hash in the index is that of its inputs (the data file, the definitions of custom resources), so
+the index is cheap and a document is built only when a client requests it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KIND = "x-kubernetes-group-version-kind"
 
 
 def custom_definition_name(group: str, version: str, kind: str) -> str:
-    """The definition of a custom resource's kind: its group backwards, as in com.example.v1.Widget."""
+    """Return the name of a custom kind's definition, with its group reversed, as in com.example.v1.Widget."""
     return ".".join([*reversed(group.split(".")), version, kind])
 
 
@@ -42,7 +42,7 @@ def _data_digest() -> bytes:
 
 
 class OpenApi:
-    """Answers for `/openapi/v3`, the documents below it, and `/openapi/v2`."""
+    """The documents at `/openapi/v3`, below it, and at `/openapi/v2`."""
 
     def __init__(self, registry: ResourceRegistry) -> None:
         self._registry = registry
@@ -50,7 +50,7 @@ class OpenApi:
         self._bodies: dict[str, bytes] = {}
 
     def answer(self, request: Request) -> Reply | None:
-        """The reply to a request for a document; None when the path is another one's."""
+        """Return the reply to a request for a document, None for another path."""
         path = request.path.rstrip("/")
         if not path.startswith("/openapi/") or request.method not in ("GET", "HEAD"):
             return None
@@ -66,12 +66,12 @@ class OpenApi:
         return self._version_3(request, path.removeprefix("/openapi/v3/"))
 
     def _group_versions(self) -> dict[str, tuple[str, str]]:
-        """Paths of the documents with their group and version."""
-        found = {}
+        """Return the group and version of each document by its path."""
+        by_path = {}
         for group, versions in self._registry.groups().items():
             for version in versions:
-                found[f"apis/{group}/{version}" if group else f"api/{version}"] = group, version
-        return dict(sorted(found.items()))
+                by_path[f"apis/{group}/{version}" if group else f"api/{version}"] = group, version
+        return dict(sorted(by_path.items()))
 
     def _hash(self, group: str, version: str) -> str:
         digest = hashlib.sha512(_data_digest())
@@ -90,24 +90,24 @@ class OpenApi:
         return Reply(status=200, headers=headers, body=msgspec.json.encode({"paths": paths}))
 
     def _version_3(self, request: Request, path: str) -> Reply:
-        found = self._group_versions().get(path)
-        if found is None:
+        group_version = self._group_versions().get(path)
+        if group_version is None:
             return Reply(status=404, headers={"cache-control": "no-cache, private"})
         _check_accept(request, "v3")
-        current = self._hash(*found)
+        current = self._hash(*group_version)
         headers = {"content-type": "application/json", "vary": "Accept", "etag": f'"{current}"'}
-        asked = parse_qs(request.query).get("hash", [""])[0]
-        if asked and asked != current:
+        requested = parse_qs(request.query).get("hash", [""])[0]
+        if requested and requested != current:
             location = f"/openapi/v3/{path}?hash={current}"
             return Reply(
                 status=301, headers={**headers, "cache-control": "no-cache, private", "location": location}
             )
-        headers["cache-control"] = "public, immutable" if asked else "no-cache, private"
+        headers["cache-control"] = "public, immutable" if requested else "no-cache, private"
         if request.headers.get("if-none-match") == headers["etag"]:
             return Reply(status=304, headers=headers)
         body = self._bodies.get(path)
         if body is None:
-            body = self._bodies[path] = msgspec.json.encode(self.document(*found))
+            body = self._bodies[path] = msgspec.json.encode(self.document(*group_version))
         return Reply(status=200, headers=headers, body=body)
 
     def _version_2(self, request: Request) -> Reply:
@@ -124,7 +124,7 @@ class OpenApi:
         return Reply(status=200, headers=headers, body=body)
 
     def document(self, group: str, version: str) -> Document:
-        """The OpenAPI v3 document of a group-version."""
+        """Return the OpenAPI v3 document of a group-version."""
         resources = self._registry.in_group_version(group, version)
         paths: Document = {}
         schemas = _Schemas(definitions())
@@ -136,7 +136,7 @@ class OpenApi:
         schemas.follow(_references(paths))
         custom = any(info.is_custom for info in resources)
         title = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"} if custom else _info()
-        components = {"schemas": dict(sorted(schemas.found.items()))}
+        components = {"schemas": dict(sorted(schemas.by_name.items()))}
         return {
             "openapi": "3.0.0",
             "info": title,
@@ -153,7 +153,7 @@ def _info() -> Document:
 def _check_accept(request: Request, version: str) -> None:
     accept = request.headers.get("accept", "")
     if accept and not any(media in accept for media in ("*/*", "application/*", "application/json")):
-        text = f"the OpenAPI {version} documents of this server are JSON; send Accept: application/json"
+        text = f"OpenAPI {version} documents are served as JSON only; send Accept: application/json"
         raise StatusError(406, "NotAcceptable", text)
 
 
@@ -170,11 +170,11 @@ def _references(value: Any) -> Iterable[str]:
 
 
 class _Schemas:
-    """The component schemas of one document, with everything they refer to."""
+    """The component schemas of one document, with all definitions that they refer to."""
 
-    def __init__(self, known: Definitions) -> None:
-        self._known = known
-        self.found: Document = {}
+    def __init__(self, builtin: Definitions) -> None:
+        self._builtin = builtin
+        self.by_name: Document = {}
 
     def add_kind(self, info: ResourceInfo) -> str:
         if not info.is_custom:
@@ -182,19 +182,19 @@ class _Schemas:
             self.follow([name])
             return name
         name = custom_definition_name(info.group, info.version, info.kind)
-        self.found[name] = _custom_schema(info)
+        self.by_name[name] = _custom_schema(info)
         self.follow([f"{_META}.ObjectMeta"])
         return name
 
     def add_list(self, info: ResourceInfo) -> str:
         if not info.is_custom:
             name = definition_name(info.group, info.version, info.list_kind)
-            if name in self._known:
+            if name in self._builtin:
                 self.follow([name])
             return name
         name = custom_definition_name(info.group, info.version, info.list_kind)
         kind = custom_definition_name(info.group, info.version, info.kind)
-        self.found[name] = {
+        self.by_name[name] = {
             "description": f"{info.list_kind} is a list of {info.kind}",
             "type": "object",
             "required": ["items"],
@@ -210,33 +210,33 @@ class _Schemas:
         return name
 
     def follow(self, names: Iterable[str]) -> None:
-        """Add the named definitions and all that they refer to."""
+        """Add the named definitions and all definitions that they refer to."""
         pending = list(names)
         while pending:
             name = pending.pop()
-            if name in self.found or name not in self._known:
+            if name in self.by_name or name not in self._builtin:
                 continue
-            self.found[name] = schema = _expand(self._known.document(name))
+            self.by_name[name] = schema = _expand(self._builtin.document(name))
             pending.extend(_references(schema))
 
 
 def _expand(schema: Document) -> Document:
-    """A stored definition in OpenAPI's form: references with neighbours go into an allOf."""
-    found = {key: value for key, value in schema.items() if key != "$ref"}
+    """Return a stored definition in OpenAPI's form: a reference with other keys goes into an allOf."""
+    expanded = {key: value for key, value in schema.items() if key != "$ref"}
     if "$ref" in schema:
-        if not found:
+        if not expanded:
             return reference(schema["$ref"])
-        found["allOf"] = [reference(schema["$ref"])]
-    if "properties" in found:
-        found["properties"] = {name: _expand(child) for name, child in found["properties"].items()}
+        expanded["allOf"] = [reference(schema["$ref"])]
+    if "properties" in expanded:
+        expanded["properties"] = {name: _expand(child) for name, child in expanded["properties"].items()}
     for key in ("items", "additionalProperties"):
-        if isinstance(found.get(key), dict):
-            found[key] = _expand(found[key])
-    return found
+        if isinstance(expanded.get(key), dict):
+            expanded[key] = _expand(expanded[key])
+    return expanded
 
 
 def _custom_schema(info: ResourceInfo) -> Document:
-    """The schema of a custom resource as its definition has it, with type and object metadata."""
+    """Return the schema of a custom resource from its definition, with type and object metadata."""
     schema: Document = {}
     for version in (info.definition or {}).get("spec", {}).get("versions", ()):
         if version["name"] == info.version:

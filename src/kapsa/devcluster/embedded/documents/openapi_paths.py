@@ -1,7 +1,7 @@
 """The operations of a resource, as OpenAPI path items.
 
-Clients read more than types from these: kubectl finds a resource's kind through its path, and learns from the
-parameters of PATCH whether the server validates fields and knows dry runs.
+Clients read more than types from these: kubectl looks up a resource's kind by its path, and reads from
+the parameters of PATCH whether the server supports field validation and dry runs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def reference(definition: str) -> Item:
 def path_items(
     info: ResourceInfo, definition: str, list_definition: str, scale: str
 ) -> Iterator[tuple[str, Item]]:
-    """Every path of a resource. `definition` is its kind's, `scale` that of the scale subresource."""
+    """Yield the paths of a resource with their items.
+
+    `definition` is that of its kind, `scale` that of the scale subresource.
+    """
     builder = _Builder(info, definition, list_definition)
     root = f"/apis/{info.group}/{info.version}" if info.group else f"/api/{info.version}"
     scope = "/namespaces/{namespace}" if info.namespaced else ""
@@ -69,7 +72,7 @@ def path_items(
 
 
 class _Builder:
-    """Path items of one resource."""
+    """The path items of one resource."""
 
     def __init__(self, info: ResourceInfo, definition: str, list_definition: str) -> None:
         self.info = info
@@ -191,19 +194,19 @@ class _Builder:
         medias = (_JSON, _STREAM, _YAML) if stream else (_JSON, _YAML)
         content = {media: {"schema": reference(definition)} for media in medias}
         texts = {"200": "OK", "201": "Created", "202": "Accepted"}
-        found = {code: {"description": texts[code], "content": content} for code in codes}
-        return {**found, "401": {"description": "Unauthorized"}}
+        responses = {code: {"description": texts[code], "content": content} for code in codes}
+        return {**responses, "401": {"description": "Unauthorized"}}
 
     def _own_parameters(self, *, named: bool) -> list[Item]:
-        found = [_parameter("name", "string", place="path")] if named else []
+        parameters = [_parameter("name", "string", location="path")] if named else []
         if self.info.namespaced:
-            found.append(_parameter("namespace", "string", place="path"))
-        return [*found, _parameter("pretty", "string")]
+            parameters.append(_parameter("namespace", "string", location="path"))
+        return [*parameters, _parameter("pretty", "string")]
 
 
-def _parameter(name: str, type_: str, place: str = "query") -> Item:
-    found: Item = {"name": name, "in": place, "schema": {"type": type_, "uniqueItems": True}}
-    return {**found, "required": True} if place == "path" else found
+def _parameter(name: str, type_: str, location: str = "query") -> Item:
+    parameter: Item = {"name": name, "in": location, "schema": {"type": type_, "uniqueItems": True}}
+    return {**parameter, "required": True} if location == "path" else parameter
 
 
 def _parameters(types: dict[str, str]) -> list[Item]:

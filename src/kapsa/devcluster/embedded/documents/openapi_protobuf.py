@@ -1,7 +1,7 @@
-"""OpenAPI version 2 as protobuf: the one form in which kubectl and client-go read it.
+"""OpenAPI version 2 as protobuf, the only form in which kubectl and client-go read it.
 
-They look kinds up in it that version 3 does not have, so without it a manifest of an unknown kind would end in a complaint
-about media types. Paths are left out: those clients read the definitions alone.
+They fall back to it for kinds that version 3 does not have; without it, a manifest of an unknown kind would
+end in an error about media types. Paths are left out: those clients read the definitions only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["ACCEPTED", "MEDIA_TYPE", "encode_v2"]
 
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 ACCEPTED = (MEDIA_TYPE, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
-"""The name a reply gives it, and the older one that kubectl asks for."""
+"""The media type of a reply, and the older one that kubectl requests."""
 
 Document = dict[str, Any]
 
@@ -25,7 +25,7 @@ _REQUIRED, _ADDITIONAL, _TYPE, _ITEMS, _PROPERTIES, _EXTENSIONS = 19, 21, 22, 23
 
 
 def encode_v2(document: Document) -> bytes:
-    """A swagger document as an `openapi.v2.Document`."""
+    """Encode a swagger document as an `openapi.v2.Document`."""
     info = document["info"]
     definitions = _named(document["definitions"].items())
     return b"".join(
@@ -39,7 +39,7 @@ def encode_v2(document: Document) -> bytes:
 
 
 def _named(schemas: Iterable[tuple[str, Document]]) -> bytes:
-    """Repeated `NamedSchema`s."""
+    """Encode repeated `NamedSchema`s."""
     return b"".join(_bytes(1, _text(1, name) + _bytes(2, _schema(schema))) for name, schema in schemas)
 
 
@@ -60,7 +60,7 @@ def _schema(schema: Document) -> bytes:
 
 
 def _extension(name: str, value: Any) -> bytes:
-    """A `NamedAny` with YAML in it, of which JSON is a part."""
+    """Encode a `NamedAny` that contains YAML, of which JSON is a subset."""
     return _bytes(_EXTENSIONS, _text(1, name) + _bytes(2, _bytes(2, msgspec.json.encode(value))))
 
 

@@ -1,4 +1,4 @@
-"""OpenAPI version 2 from version 3: for clients that know nothing newer."""
+"""OpenAPI version 2 from version 3, for clients that support nothing newer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _METHODS = ("get", "put", "post", "delete", "patch")
 
 
 def to_v2(documents: Iterable[Document], info: Document) -> Document:
-    """All group-versions in one swagger document."""
+    """Join the documents of all group-versions in one swagger document."""
     paths: Document = {}
     schemas: Document = {}
     for document in documents:
@@ -26,12 +26,12 @@ def to_v2(documents: Iterable[Document], info: Document) -> Document:
 
 
 def _item(item: Document) -> Document:
-    found = {method: _operation(item[method]) for method in _METHODS if method in item}
-    return {**found, "parameters": [_parameter(parameter) for parameter in item.get("parameters", ())]}
+    operations = {method: _operation(item[method]) for method in _METHODS if method in item}
+    return {**operations, "parameters": [_parameter(parameter) for parameter in item.get("parameters", ())]}
 
 
 def _operation(operation: Document) -> Document:
-    found = {key: value for key, value in operation.items() if key not in ("requestBody", "responses")}
+    converted = {key: value for key, value in operation.items() if key not in ("requestBody", "responses")}
     parameters = [_parameter(parameter) for parameter in operation.get("parameters", ())]
     body = operation.get("requestBody")
     if body is not None:
@@ -40,38 +40,40 @@ def _operation(operation: Document) -> Document:
         parameters.insert(
             0, {"name": "body", "in": "body", "required": body.get("required", False), "schema": schema}
         )
-        found["consumes"] = list(content)
-    found["parameters"] = parameters
-    found["produces"] = ["application/json", "application/yaml"]
-    found["responses"] = {code: _response(response) for code, response in operation["responses"].items()}
-    return found
+        converted["consumes"] = list(content)
+    converted["parameters"] = parameters
+    converted["produces"] = ["application/json", "application/yaml"]
+    converted["responses"] = {code: _response(response) for code, response in operation["responses"].items()}
+    return converted
 
 
 def _response(response: Document) -> Document:
-    found = {"description": response["description"]}
+    converted = {"description": response["description"]}
     content = response.get("content")
-    return found if content is None else {**found, "schema": _schema(next(iter(content.values()))["schema"])}
+    if content is None:
+        return converted
+    return {**converted, "schema": _schema(next(iter(content.values()))["schema"])}
 
 
 def _parameter(parameter: Document) -> Document:
-    found = {key: value for key, value in parameter.items() if key != "schema"}
-    return {**found, **parameter["schema"]}
+    rest = {key: value for key, value in parameter.items() if key != "schema"}
+    return {**rest, **parameter["schema"]}
 
 
 def _schema(schema: Document) -> Document:
-    """One node: references renamed, what version 2 does not know left out, a lone allOf unwrapped."""
-    found = {key: value for key, value in schema.items() if key not in _NOT_IN_V2}
-    wrapped = found.pop("allOf", None)
+    """Convert one node: rename references, drop keys that version 2 does not have, unwrap a lone allOf."""
+    converted = {key: value for key, value in schema.items() if key not in _NOT_IN_V2}
+    wrapped = converted.pop("allOf", None)
     if wrapped is not None and len(wrapped) == 1 and "$ref" in wrapped[0]:
-        found.pop("default", None)
-        found |= wrapped[0]
-    if "oneOf" in schema and "type" not in found:
-        found["type"] = "string"
-    if "$ref" in found:
-        found["$ref"] = _V2 + found["$ref"].removeprefix(_V3)
-    if "properties" in found:
-        found["properties"] = {name: _schema(child) for name, child in found["properties"].items()}
+        converted.pop("default", None)
+        converted |= wrapped[0]
+    if "oneOf" in schema and "type" not in converted:
+        converted["type"] = "string"
+    if "$ref" in converted:
+        converted["$ref"] = _V2 + converted["$ref"].removeprefix(_V3)
+    if "properties" in converted:
+        converted["properties"] = {name: _schema(child) for name, child in converted["properties"].items()}
     for key in ("items", "additionalProperties"):
-        if isinstance(found.get(key), dict):
-            found[key] = _schema(found[key])
-    return found
+        if isinstance(converted.get(key), dict):
+            converted[key] = _schema(converted[key])
+    return converted

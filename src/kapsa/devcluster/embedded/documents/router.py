@@ -1,4 +1,4 @@
-"""Paths that name no resource: health, version, discovery, OpenAPI."""
+"""The paths that are not resources: health, version, discovery, OpenAPI."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Documents"]
 
 
 class Documents:
-    """Answers whatever is asked about the server itself."""
+    """The router for requests about the server itself."""
 
     def __init__(self, registry: ResourceRegistry) -> None:
         self._registry = registry
@@ -26,15 +26,15 @@ class Documents:
 
     @cached_property
     def _open_api(self) -> OpenApi:
-        # Few clients ask for documents, and a server should be ready before it can write them.
+        # Few clients request these documents, so the import must not slow down the start of the server.
         from kapsa.devcluster.embedded.documents.openapi import OpenApi
 
         return OpenApi(self._registry)
 
     def answer(self, request: Request) -> Reply:
-        """The reply to a request that names no resource.
+        """Serve a request whose path is not a resource.
 
-        :raises ApiError, PlainError: 404, in the form the real server gives it in.
+        Raises StatusError or PlainError with 404, in the form that kube-apiserver uses for the path.
         """
         if request.path.startswith("//"):
             raise errors.page_not_found()
@@ -57,7 +57,7 @@ class Documents:
         raise errors.page_not_found()
 
     def _is_read_only(self, path: str) -> bool:
-        """Whether the real server's router knows the path for reading alone."""
+        """Return whether kube-apiserver serves only reads at this path."""
         match path.strip("/").split("/"):
             case ["version"] | ["api"]:
                 return True
