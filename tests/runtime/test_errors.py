@@ -58,7 +58,7 @@ def test_refused_credentials_are_told_apart_from_a_missing_right() -> None:
         401, {}, status(401, "Unauthorized", message="Unauthorized"), action="GET /api"
     )
     assert str(error) == (
-        "GET /api: Unauthorized (401 Unauthorized): the server does not accept our credentials; renew them"
+        "GET /api: Unauthorized (401 Unauthorized): the server rejected the credentials; renew them"
     )
 
 

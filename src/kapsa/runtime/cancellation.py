@@ -1,4 +1,4 @@
-"""Telling our own cancellation from that of something which the code of others awaited."""
+"""Cancellation that a user's code caused, distinguished from cancellation by the runtime."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -10,17 +10,17 @@ T = TypeVar("T")
 
 
 async def await_user_code(work: Awaitable[T]) -> T:
-    """What a method of a controller or webhook returns.
+    """Return the result of a method of a controller or webhook.
 
-    A cancellation that nobody asked this task for comes from something that the method awaited and somebody else
-    cancelled. It is a failure like any other; left as it is, it would end the worker, or the caller's connection.
+    A `CancelledError` although this task was not cancelled comes from something that the method awaited. It becomes a
+    `RuntimeError`: passed on, it would end the worker or the caller's connection.
     """
     task = asyncio.current_task()
     assert task is not None
-    asked_before = task.cancelling()
+    requests_before = task.cancelling()
     try:
         return await work
     except asyncio.CancelledError as error:
-        if task.cancelling() > asked_before:
+        if task.cancelling() > requests_before:
             raise
-        raise RuntimeError("what it awaited was cancelled, and not by the operator") from error
+        raise RuntimeError("something it awaited was cancelled, but not by the operator") from error

@@ -1,4 +1,4 @@
-"""Time, handed in: everything in the runtime that waits or tells time asks a `Clock`.
+"""The clock that the runtime waits on and reads the time from.
 
 A test passes a virtual clock and runs hours in milliseconds; production passes `SystemClock`.
 """
@@ -12,23 +12,23 @@ __all__ = ["Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """What the runtime needs to know about time."""
+    """A source of time."""
 
     def now(self) -> datetime:
-        """The wall time, aware, in UTC."""
+        """Return the current time as an aware datetime in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary point that never go back."""
+        """Return seconds since an arbitrary point; they never decrease."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return after `seconds` have passed on this clock."""
+        """Wait until `seconds` have passed on this clock."""
         ...
 
 
 class SystemClock:
-    """The clock of the machine."""
+    """The system clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)

@@ -1,38 +1,38 @@
-"""Everything that can go wrong between an operator and a cluster, as types.
+"""The errors that a client of a cluster raises, one type for each cause.
 
-The tree; `retryable` says whether the same call can succeed later with nothing changed by the caller:
+The tree; a call that failed with a `retryable` error can succeed later although the caller changed nothing:
 
     ClientError
-    ├── ConfigError              a kubeconfig or an environment that can't be used
+    ├── ConfigError              a kubeconfig or an environment that cannot be used
     ├── CredentialError          credentials could not be obtained (exec plugin, OIDC, token file)
     ├── UnknownKind              the cluster does not serve this kind (yet)            retryable
-    ├── DecodeError              the answer does not fit the model
-    ├── WriteRefused             the write gate is closed: this process may not write
-    ├── TransportError           no answer: refused, reset, cut                        retryable
-    │   ├── CertificateError     TLS trust failed
-    │   ├── ForbiddenAddress     the server's name led to where no cluster may be
-    │   ├── ResponseTooLarge     the answer is larger than this client accepts
-    │   └── NoResponse           no answer in time                                     retryable
-    └── ApiError                 the server answered with a Status
+    ├── DecodeError              an object does not fit the type it is read into
+    ├── WriteRefused             this process may not write at the moment
+    ├── TransportError           no response: refused, reset, broken off               retryable
+    │   ├── CertificateError     TLS verification failed
+    │   ├── ForbiddenAddress     the server's name resolves to a forbidden address
+    │   ├── ResponseTooLarge     the response is larger than this client accepts
+    │   └── NoResponse           no response in time                                   retryable
+    └── ApiError                 the server returned an error Status
         ├── BadRequest           400
         ├── Unauthorized         401
         ├── Forbidden            403
         ├── NotFound             404
         ├── MethodNotAllowed     405
         ├── AlreadyExists        409, reason AlreadyExists
-        ├── Conflict             409, everything else
+        ├── Conflict             409, any other reason
         ├── Expired              410
         ├── TooLarge             413
         ├── UnsupportedMediaType 415
-        ├── Invalid              422, with the fields at fault in `causes`
+        ├── Invalid              422, with the invalid fields in `causes`
         ├── TooManyRequests      429                                                   retryable
         ├── InternalError        500                                                   retryable
         ├── Unavailable          503                                                   retryable
         └── Timeout              504, and reasons Timeout and ServerTimeout            retryable
 
-A `Conflict` is not `retryable`: the same bytes fail again until the object has been read anew.
+A `Conflict` is not `retryable`: the same request fails until the caller reads the object again.
 """
-# ruff: noqa: N818 - each is named as Kubernetes names it, or as what it is
+# ruff: noqa: N818 - the names are those of Kubernetes
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -75,17 +75,17 @@ __all__ = [
 
 
 class ClientError(Exception):
-    """The root: anything the client raises."""
+    """The base of all errors that the client raises."""
 
     retryable: ClassVar[bool] = False
-    """Whether the same call can succeed later although the caller changed nothing."""
+    """True if the same call can succeed later although the caller changed nothing."""
 
     retry_after: float | None = None
-    """Seconds the server asked to wait, when it did."""
+    """Seconds to wait before the next attempt, if the server set them."""
 
 
 class ConfigError(ClientError):
-    """A kubeconfig, or an environment, that can't be used. The message names file, context and field."""
+    """A kubeconfig or an environment cannot be used. The message names file, context and field."""
 
 
 class CredentialError(ClientError):
@@ -93,54 +93,54 @@ class CredentialError(ClientError):
 
 
 class UnknownKind(ClientError):
-    """The cluster does not serve this kind. A CRD installed later makes the same call succeed."""
+    """The cluster does not serve this kind. The call succeeds once its CRD is installed."""
 
     retryable = True
 
 
 class DecodeError(ClientError):
-    """An object of the cluster does not fit the model it was read into."""
+    """An object from the cluster does not fit the type that it is read into."""
 
 
 class WriteRefused(ClientError):
-    """The write gate is closed: this process may not write (for instance, it no longer leads)."""
+    """This process may not write at the moment, for instance because it is not the leader."""
 
 
 class TransportError(ClientError):
-    """No answer arrived: the connection was refused, reset or cut."""
+    """No response arrived: the connection was refused, reset or broken off."""
 
     retryable = True
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
         self.sent = sent
-        """False when it is certain that the server never saw the request."""
+        """False if the server cannot have received the request."""
 
 
 class CertificateError(TransportError):
-    """TLS trust failed: the server's certificate, its name, or ours."""
+    """TLS verification failed: the server's certificate, its name, or the client certificate."""
 
     retryable = False
 
 
 class ForbiddenAddress(TransportError):
-    """The name of a server that we do not trust led to an address where no cluster may be."""
+    """The server of an untrusted kubeconfig resolves to an address that is not allowed."""
 
     retryable = False
 
 
 class ResponseTooLarge(TransportError):
-    """The answer is larger than this client accepts."""
+    """The response is larger than this client accepts."""
 
     retryable = False
 
 
 class NoResponse(TransportError):
-    """The server did not answer in time."""
+    """The server did not respond in time."""
 
 
 class StatusCause(msgspec.Struct, frozen=True):
-    """One field at fault, in an `Invalid`; one manager in the way, in a `Conflict` of server-side apply."""
+    """One invalid field of an `Invalid`, or one conflicting field of a `Conflict` in server-side apply."""
 
     reason: str = ""
     message: str = ""
@@ -157,7 +157,7 @@ class _Details(msgspec.Struct, frozen=True):
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
-    """The server's `meta/v1` Status: how it says what went wrong."""
+    """The `meta/v1` Status that the server returns for a failed request."""
 
     status: str = ""
     message: str = ""
@@ -167,12 +167,12 @@ class ApiStatus(msgspec.Struct, frozen=True):
 
 
 class ApiError(ClientError):
-    """The server answered, and the answer is a refusal."""
+    """The server returned an error."""
 
     def __init__(self, status: ApiStatus, *, action: str = "", retry_after: float | None = None) -> None:
         self.status = status
         self.action = action
-        """The request that was refused: `PATCH /api/v1/namespaces/default/services/web`."""
+        """The request that failed: `PATCH /api/v1/namespaces/default/services/web`."""
         details = status.details or _Details()
         self.retry_after = retry_after if retry_after is not None else (details.retry_after_seconds or None)
         super().__init__(status, action)
@@ -189,57 +189,57 @@ class ApiError(ClientError):
 
     @property
     def message(self) -> str:
-        """The server's own words."""
+        """The message of the server."""
         return self.status.message
 
     @property
     def causes(self) -> tuple[StatusCause, ...]:
-        """The fields at fault, or the field managers in the way."""
+        """The invalid fields, or the fields that other managers own."""
         return self.status.details.causes if self.status.details else ()
 
     def __str__(self) -> str:
-        what = f"{self.action}: " if self.action else ""
-        return f"{what}{self.message or 'no message'} ({self.code} {self.reason or 'Unknown'})"
+        action = f"{self.action}: " if self.action else ""
+        return f"{action}{self.message or 'no message'} ({self.code} {self.reason or 'Unknown'})"
 
 
 class BadRequest(ApiError):
-    """The request itself is wrong."""
+    """The request is malformed."""
 
 
 class Unauthorized(ApiError):
-    """The server does not know who is asking."""
+    """The server does not accept the credentials."""
 
     def __str__(self) -> str:
-        return f"{super().__str__()}: the server does not accept our credentials; renew them"
+        return f"{super().__str__()}: the server rejected the credentials; renew them"
 
 
 class Forbidden(ApiError):
-    """The server knows who is asking and does not allow it."""
+    """The credentials are valid, but do not allow the request."""
 
 
 class NotFound(ApiError):
-    """There is no such object, or no such resource: see `resource_missing`."""
+    """The object does not exist, or the server does not serve its resource: see `resource_missing`."""
 
     @property
     def resource_missing(self) -> bool:
-        """True when the server serves no such resource at all (a CRD that is not installed)."""
+        """True if the server does not serve the resource at all, as for a CRD that is not installed."""
         return not (self.status.details and self.status.details.name)
 
 
 class MethodNotAllowed(ApiError):
-    """The resource does not offer this verb."""
+    """The resource does not support this verb."""
 
 
 class AlreadyExists(ApiError):
-    """An object of this name is there already."""
+    """An object with this name exists already."""
 
 
 class Conflict(ApiError):
-    """The object changed since it was read, or another field manager owns the fields."""
+    """The object changed since it was read, or another field manager owns a field."""
 
 
 class Expired(ApiError):
-    """The resourceVersion, or the continue token, is too old: list again."""
+    """The resourceVersion or the continue token is too old: list again."""
 
 
 class TooLarge(ApiError):
@@ -247,33 +247,33 @@ class TooLarge(ApiError):
 
 
 class UnsupportedMediaType(ApiError):
-    """The server does not take this kind of patch for this resource."""
+    """The resource does not support this type of patch."""
 
 
 class Invalid(ApiError):
-    """The object breaks the rules of its kind; `causes` names each field."""
+    """The object is invalid; `causes` names each field."""
 
 
 class TooManyRequests(ApiError):
-    """The server sheds load. It did not act on the request."""
+    """The server is overloaded and did not process the request."""
 
     retryable = True
 
 
 class InternalError(ApiError):
-    """The server failed."""
+    """The server failed to process the request."""
 
     retryable = True
 
 
 class Unavailable(ApiError):
-    """The server, or what it needs, is away."""
+    """The server, or something it depends on, is unavailable."""
 
     retryable = True
 
 
 class Timeout(ApiError):
-    """The server gave up waiting. The request may or may not have been acted on."""
+    """The server timed out. It may or may not have processed the request."""
 
     retryable = True
 
@@ -317,23 +317,23 @@ _BY_CODE: dict[int, type[ApiError]] = {
 }
 
 _decode_status = msgspec.json.Decoder(ApiStatus).decode
-_SHOWN_OF_A_FOREIGN_BODY = 300
+_SHOWN_OF_OTHER_BODIES = 300
 
 
 def error_from_status(status: ApiStatus, *, action: str = "", retry_after: float | None = None) -> ApiError:
-    """The typed error for a Status object, whether it came as a response or inside a watch."""
+    """Return the typed error for a Status, whether it is a response or an event of a watch."""
     kind = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, ApiError)
     return kind(status, action=action, retry_after=retry_after)
 
 
 def error_from_response(code: int, headers: Mapping[str, str], body: bytes, *, action: str = "") -> ApiError:
-    """The typed error for a refused request, whoever wrote the body: the API server or a proxy before it."""
+    """Return the typed error for a failed request, also if a proxy in between wrote the response."""
     try:
         status = _decode_status(body)
     except (msgspec.DecodeError, RecursionError):
         status = ApiStatus()
     if status.status != "Failure" or not status.code:
-        text = body[:_SHOWN_OF_A_FOREIGN_BODY].decode("utf-8", "replace").strip()
+        text = body[:_SHOWN_OF_OTHER_BODIES].decode("utf-8", "replace").strip()
         status = ApiStatus(status="Failure", message=text or f"HTTP {code}", code=code)
     return error_from_status(status, action=action, retry_after=_retry_after(headers))
 
@@ -342,7 +342,5 @@ def _retry_after(headers: Mapping[str, Any]) -> float | None:
     value = headers.get("retry-after") or headers.get("Retry-After")
     try:
         return max(0.0, float(value)) if value else None
-    except (
-        ValueError
-    ):  # the date form: no API server sends it, and a guess is worse than the default back-off
+    except ValueError:  # a date, which no API server sends; the default back-off is better than a guess
         return None

@@ -134,7 +134,7 @@ async def test_a_reconcile_that_awaits_what_somebody_else_cancelled_fails_and_it
     assert controller.runs == ["bad", "good", "bad", "bad"], "after 0, 5 and 15 seconds"
     assert (await harness.get(App, "bad")).status.ready == 1, "what it found before it failed is told"
     logged = told(capsys)
-    assert "RuntimeError: what it awaited was cancelled, and not by the operator" in logged
+    assert "RuntimeError: something it awaited was cancelled, but not by the operator" in logged
     assert "in await_what_somebody_else_cancels" in logged
     failed = 'controller_reconciliations_total{controller="app",result="error"} 3.0'
     assert failed in harness.running["operator"].metrics.render().decode()

@@ -78,8 +78,13 @@ def test_an_object_whose_transform_fails_is_kept_whole_and_not_taken_for_deleted
         assert events(store.remove(parse(wire("a", 6)))) == [("Deleted", "a")]
     told = [(line["event"], line["kind"], line["object"], line["error"]) for line in logs]
     assert told == [
-        ("transform failed, object kept whole", "Secret", "default/a", "'status'"),
-        ("transform failed, object kept whole", "Secret", "default/c", "it returned no object, but null"),
+        ("transform failed; the whole object is stored", "Secret", "default/a", "'status'"),
+        (
+            "transform failed; the whole object is stored",
+            "Secret",
+            "default/c",
+            "the transform must return an object, got null",
+        ),
     ]
 
 
@@ -246,7 +251,7 @@ def test_labels_select_as_on_the_server(selector: Any, names: list[str]) -> None
 
 
 def test_a_selector_that_cannot_be_read_is_named() -> None:
-    with pytest.raises(ValueError, match="not a label selector: 'app=web,=x'"):
+    with pytest.raises(ValueError, match="label selector 'app=web,=x' is invalid at '=x'"):
         Store().select(labels="app=web,=x")
 
 

@@ -204,7 +204,9 @@ async def test_what_the_server_warns_of_is_logged_once(client: Client) -> None:
     with capture_logs() as logs:
         await client.create(misspelt)
         await client.replace(misspelt)
-    warned = [(line["warning"], line["request"]) for line in logs if line["event"] == "the API server warns"]
+    warned = [
+        (line["warning"], line["request"]) for line in logs if line["event"] == "warning from the API server"
+    ]
     path = f"POST /api/v1/namespaces/{client.namespace}/configmaps"
     assert sorted(warned) == [('unknown field "dta"', path), ('unknown field "immutabel"', path)]
 

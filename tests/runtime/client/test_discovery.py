@@ -92,7 +92,9 @@ async def test_a_crd_that_appears_later_is_found_without_a_restart_and_without_a
     discovery = Discovery(cluster.fetch, clock=clock, refresh_after=2)
     wanted = kind("example.com/v1/App")
     for _ in range(10):
-        with pytest.raises(UnknownKind, match=r"serves no App in example.com/v1: is its CustomResource"):
+        with pytest.raises(
+            UnknownKind, match=r"does not serve App in example.com/v1: check that its CustomResource"
+        ):
             await discovery.resource(wanted)
     assert len(cluster.asked) == 1
     cluster.documents["/apis/example.com/v1"] = {

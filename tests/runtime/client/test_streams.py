@@ -81,7 +81,7 @@ async def test_a_connection_that_breaks_in_the_words_of_a_refusal_does_not_hide_
 
 async def test_a_watch_cut_in_the_middle_of_an_event_is_an_error_not_an_end() -> None:
     script = Script([line("ADDED", APP), line("ADDED", APP)[:-20]])
-    with pytest.raises(errors.TransportError, match="cut in the middle"):
+    with pytest.raises(errors.TransportError, match="broke off in the middle"):
         _ = [event async for event in client_of(script).watch(App)]
 
 
@@ -119,7 +119,7 @@ async def test_a_server_that_words_its_warnings_anew_each_time_does_not_fill_the
         for _ in range(2 * len(answers)):
             await client.get("v1/Node", "n1")
     assert len({line.get("warning") for line in logs}) == len(logs) == 1001
-    assert logs[-1]["event"] == "further warnings of the API server are not logged"
+    assert logs[-1]["event"] == "further warnings from the API server will not be logged"
 
 
 async def test_a_long_warning_is_logged_by_its_start_and_once() -> None:

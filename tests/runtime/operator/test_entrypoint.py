@@ -265,7 +265,7 @@ def test_a_users_mistake_is_one_line(
     monkeypatch.delenv("KAPSA_DEBUG", raising=False)
     monkeypatch.setattr(gc, "freeze", lambda: None)  # for a process of its own, not for that of the tests
     assert main(["things:operator"]) == 1
-    told = f"no kubeconfig: {project / 'missing'} does not exist; set KUBECONFIG, or name another file"
+    told = f"kubeconfig not found: {project / 'missing'}; set KUBECONFIG, or pass the path of a kubeconfig"
     assert capsys.readouterr().err == f"kapsa: {told}\n"
 
 

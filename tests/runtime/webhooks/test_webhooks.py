@@ -214,7 +214,11 @@ async def test_a_delete_is_judged_by_the_object_as_it_was() -> None:
         ),
         ("nonsense", "error", "AppValidator.validate returned NoneType; return allow"),
         ("sneaky", "error", "AppValidator changed the object: only a MutatingWebhook may"),
-        ("cancelled", "error", "failed, so the write is denied: RuntimeError: what it awaited was cancelled"),
+        (
+            "cancelled",
+            "error",
+            "failed, so the write is denied: RuntimeError: something it awaited was cancelled",
+        ),
         ("slow", "timeout", "did not decide within 0.5 s"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the API server warns of beside its answer: a version that will go, a field it does not know, a webhook's words."""
+"""Warnings in the API server's responses: deprecated versions, unknown fields, messages of webhooks."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,37 +9,37 @@ __all__ = ["ServerWarnings"]
 
 _log = structlog.get_logger(__name__)
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
-_MOST = 1000
+_LIMIT = 1000
 _LONGEST = 512
-"""Characters of a text that count: the rest is neither logged nor remembered."""
+"""Characters of a warning that are logged and compared."""
 
 
 class ServerWarnings:
-    """Logs each warning once: the same request would bring the same one for ever.
+    """Logs each warning once, because each repetition of a request brings the same one.
 
-    A webhook may word its warning anew for every object, so there is an end to it: after 1000 texts no more are logged.
+    A webhook may return a different warning for each object, so after 1000 different warnings no more are logged.
     """
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
-    def hear(self, headers: Mapping[str, str], method: str, path: str) -> None:
-        """Look through the headers of the answer to a request."""
+    def log(self, headers: Mapping[str, str], method: str, path: str) -> None:
+        """Log the new warnings in the headers of a response."""
         header = headers.get("warning")
         if header is None:
             return
         for text in texts(header):
-            if len(self._told) == _MOST:
+            if len(self._logged) == _LIMIT:
                 return
             start = text[:_LONGEST]
-            if start not in self._told:
-                self._told.add(start)
-                _log.warning("the API server warns", warning=start, request=f"{method} {path}")
-                if len(self._told) == _MOST:
-                    _log.warning("further warnings of the API server are not logged", logged=_MOST)
+            if start not in self._logged:
+                self._logged.add(start)
+                _log.warning("warning from the API server", warning=start, request=f"{method} {path}")
+                if len(self._logged) == _LIMIT:
+                    _log.warning("further warnings from the API server will not be logged", logged=_LIMIT)
 
 
 def texts(header: str) -> Iterator[str]:
-    """The texts of `299 - "one", 299 - "another"`; code 299 is the one that Kubernetes uses."""
+    """Yield the texts of `299 - "one", 299 - "another"`; Kubernetes uses code 299."""
     for quoted in _WARNING.findall(header):
         yield re.sub(r"\\(.)", r"\1", quoted)

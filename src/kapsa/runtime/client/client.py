@@ -1,11 +1,11 @@
-"""The Kubernetes API client: typed and untyped objects by the same calls.
+"""The Kubernetes API client: the same methods for typed and untyped objects.
 
     web = await client.get("apps/v1/Deployment", "web", namespace="shop")      # a dict
     app = await client.get(MyApp, "web", namespace="shop")                     # a MyApp
     await client.patch(MyApp, "web", {"status": {"ready": 1}}, namespace="shop", subresource="status")
 
-Verbs for one object look in the object's own namespace, else in the client's; `list` and `watch` take all
-namespaces unless told one.
+Methods for one object use the namespace of the object, or else of the client; `list` and `watch` use all namespaces
+unless one is given.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,47 +39,48 @@ _PATCH: dict[PatchType, dict[str, str]] = {
     "json": {"Accept": "application/json", "Content-Type": "application/json-patch+json"},
     "strategic": {"Accept": "application/json", "Content-Type": "application/strategic-merge-patch+json"},
 }
-# JSON is YAML, and the API server takes it under this name since the first version of server-side apply.
+# JSON is YAML, and the API server has accepted it under this name since the first version of server-side apply.
 _APPLY = {"Accept": "application/json", "Content-Type": "application/apply-patch+yaml"}
-# An apply with a field that the server does not know is refused under any validation. Under Warn and Strict it parses
-# the text again to find keys that are there twice, which an encoded object never has.
+# The API server rejects an apply with an unknown field whatever the validation. Under Warn and Strict it parses the
+# body a second time to detect duplicate keys, which an encoded object never has.
 _PARSED_ONCE = ("fieldValidation", "Ignore")
 
 
 class WriteOptions(TypedDict, total=False):
-    """How to write one object."""
+    """Options for writing one object."""
 
     namespace: str
-    """Where it goes; the object's own namespace, else the client's, unless said."""
+    """The namespace; by default that of the object, or else of the client."""
     subresource: str
     """`status`, `scale` or another."""
     field_manager: str
-    """Who owns the fields; the client's own unless said."""
+    """The manager that owns the fields; by default that of the client."""
     dry_run: bool
-    """Have the server do all but keep the result."""
+    """Process the request without storing the result."""
     field_validation: Literal["Ignore", "Warn", "Strict"]
-    """What the server does about fields it does not know; it warns unless said, and refuses them in an apply."""
+    """The treatment of unknown fields. By default the server warns; in an apply it always rejects them."""
 
 
 class DeleteOptions(TypedDict, total=False):
-    """How to delete one object."""
+    """Options for deleting one object."""
 
     namespace: str
     propagation: Propagation
-    """What happens to what the object owns; the server's default for its kind unless said."""
+    """The treatment of the objects that this object owns; by default that of the server for its kind."""
     uid: str
-    """Only this very object, not a later one of the same name."""
+    """Delete only the object with this uid, not a later one with the same name."""
     resource_version: str
-    """Only if it has not changed since."""
+    """Delete the object only if it has not changed since this version."""
     grace_seconds: int
     dry_run: bool
 
 
 class Client(Reader):
-    """Reads and writes one cluster.
+    """Reads and writes objects of one cluster.
 
-    429, 503, 504 and broken connections are retried within a budget, honouring Retry-After, where repeating is
-    safe: see `kapsa.runtime.client.retry`. Every write passes `before_write`, which can keep it from leaving.
+    After 429, 503, 504 and broken connections a request is retried where that is safe, within a budget and with
+    respect for Retry-After: see `kapsa.runtime.client.retry`. `before_write` is called before each write and can
+    stop it.
     """
 
     @classmethod
@@ -92,37 +93,37 @@ class Client(Reader):
         connections: int = 32,
         clock: Clock | None = None,
     ) -> Self:
-        """A client for the cluster meant: the kubeconfig named, else `KUBECONFIG`, else the cluster of the pod we
-        run in, else `~/.kube/config`."""
-        target = load_config(kubeconfig=kubeconfig, context=context, clock=clock)
-        transport = HttpTransport(target.access, connections=connections, user_agent=field_manager)
+        """Return a client for the first of: the kubeconfig that is passed, `KUBECONFIG`, the cluster of the pod that
+        this process runs in, `~/.kube/config`."""
+        config = load_config(kubeconfig=kubeconfig, context=context, clock=clock)
+        transport = HttpTransport(config.access, connections=connections, user_agent=field_manager)
         return cls(
             transport,
             clock=clock,
             field_manager=field_manager,
-            namespace=target.namespace,
-            cluster=f"{target.access.server} ({target.origin})",
+            namespace=config.namespace,
+            cluster=f"{config.access.server} ({config.origin})",
         )
 
     def derive(self, *, field_manager: str | None = None, before_write: WriteGate | None = None) -> "Client":
-        """A client on the same connections, with a field manager and a write gate of its own."""
+        """Return a client on the same connections, with another field manager and write gate."""
         other = Client.__new__(Client)
         other.__dict__.update(self.__dict__)
         other.field_manager = field_manager or self.field_manager
-        other._dispatcher = self._dispatcher.gated(before_write)  # noqa: SLF001 - one of our own
+        other._dispatcher = self._dispatcher.gated(before_write)  # noqa: SLF001 - of the same class
         return other
 
     async def create(self, body: T, **options: Unpack[WriteOptions]) -> T:
-        """Make a new object; `AlreadyExists` if its name is taken.
+        """Create an object. Raises `AlreadyExists` if the name is taken.
 
-        A create whose fate is unknown (the connection broke, the server timed out) is not repeated: the error
-        is raised, and whoever reconciles next looks at what is there.
+        A create whose outcome is unknown (the connection broke, the server timed out) is not retried: the error is
+        raised, and the next reconcile reads the actual state.
         """
         identity = identity_of(body)
         codec = await self._codec(identity.kind, identity.type)
         namespace = self._namespace(codec.resource, options.get("namespace") or identity.namespace)
         if codec.resource.namespaced and not namespace:
-            raise ValueError(f"{codec.resource.kind} {identity.name!r} is namespaced: say where it goes")
+            raise ValueError(f"{codec.resource.kind} {identity.name!r} is namespaced: pass its namespace")
         response = await self._dispatcher.send(
             call_of("create", codec.resource, namespace, identity.name),
             "POST",
@@ -138,7 +139,7 @@ class Client(Reader):
     async def create_subresource(
         self, kind: Kind, name: str, subresource: str, body: Any, *, namespace: str = ""
     ) -> Manifest:
-        """Post to a subresource that is an action: `eviction`, `binding`, `token`."""
+        """Create a subresource that is an action, such as `eviction`, `binding` or `token`."""
         codec = await self._codec(kind, dict)
         namespace = self._namespace(codec.resource, namespace)
         response = await self._dispatcher.send(
@@ -154,7 +155,7 @@ class Client(Reader):
         return result
 
     async def replace(self, body: T, **options: Unpack[WriteOptions]) -> T:
-        """Put the whole object. With a resourceVersion in its metadata, `Conflict` if it changed since."""
+        """Replace the whole object. With a resourceVersion in its metadata, raises `Conflict` if it changed since."""
         identity = identity_of(body)
         codec = await self._codec(identity.kind, identity.type)
         namespace = self._namespace(codec.resource, options.get("namespace") or identity.namespace)
@@ -212,7 +213,7 @@ class Client(Reader):
         type: PatchType = "merge",  # noqa: A002 - kubectl's own word
         **options: Unpack[WriteOptions],
     ) -> Any:
-        """Change part of an object. A JSON patch is repeated only if the server can't have acted on it."""
+        """Patch an object. A JSON patch is retried only if the server cannot have processed it."""
         codec = await self._codec(kind, into)
         namespace = self._namespace(codec.resource, options.get("namespace", ""))
         subresource = options.get("subresource", "")
@@ -241,9 +242,9 @@ class Client(Reader):
         force: bool = False,
         **options: Unpack[WriteOptions],
     ) -> Any:
-        """Server-side apply: `body` holds the fields we own and nothing else.
+        """Apply the fields of `body` by server-side apply. The client's field manager then owns these and no others.
 
-        `Conflict`, with the other managers in `causes`, if a field belongs to someone else; `force` takes it.
+        Raises `Conflict`, with the fields in `causes`, if another manager owns one of them; `force` takes them over.
         """
         identity = identity_of(body)
         codec = await self._codec(identity.kind, into or identity.type)
@@ -266,7 +267,7 @@ class Client(Reader):
         return codec.decode(response.body)
 
     async def scale(self, kind: Kind, name: str, replicas: int, *, namespace: str = "") -> Manifest:
-        """Set the replicas through the scale subresource; returns the `autoscaling/v1` Scale."""
+        """Set the replicas through the scale subresource, and return the `autoscaling/v1` Scale."""
         patch = {"spec": {"replicas": replicas}}
         scale: Manifest = await self.patch(
             kind, name, patch, into=dict, namespace=namespace, subresource="scale"
@@ -276,10 +277,10 @@ class Client(Reader):
     async def delete(
         self, kind: Kind, name: str, *, missing_ok: bool = False, **options: Unpack[DeleteOptions]
     ) -> bool:
-        """Ask for an object's deletion; finalizers may keep it for a while.
+        """Delete an object; finalizers may delay its removal.
 
-        True if the server took it; False, with `missing_ok`, if there was nothing to delete.
-        `Conflict` if the object is not the one that `uid` or `resource_version` name.
+        Returns True if the server accepted the request; False, with `missing_ok`, if the object does not exist.
+        Raises `Conflict` if the object does not have the given `uid` or `resource_version`.
         """
         try:
             await self.delete_object(kind, name, **options)
@@ -290,7 +291,7 @@ class Client(Reader):
         return True
 
     async def delete_object(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Manifest | None:
-        """The same as `delete`, and what is left: the object, while finalizers or a grace period hold it, or None."""
+        """Delete an object; return it if finalizers or a grace period keep it for now, or None if it is gone."""
         codec = await self._codec(kind, None)
         namespace = self._namespace(codec.resource, options.get("namespace", ""))
         response = await self._dispatcher.send(
@@ -301,9 +302,9 @@ class Client(Reader):
             body=_delete_body(options),
             idempotent=True,
         )
-        answer: Manifest = codec.into(dict).decode(response.body)
-        # Some kinds answer with the object as it was: only a deletion timestamp says that it is still there.
-        return answer if (answer.get("metadata") or {}).get("deletionTimestamp") else None
+        remainder: Manifest = codec.into(dict).decode(response.body)
+        # For some kinds the response is the object as it was. It still exists only if it has a deletionTimestamp.
+        return remainder if (remainder.get("metadata") or {}).get("deletionTimestamp") else None
 
     async def delete_collection(
         self,
@@ -313,7 +314,7 @@ class Client(Reader):
         field_selector: str = "",
         **options: Unpack[DeleteOptions],
     ) -> None:
-        """Ask for the deletion of all objects of a kind in one namespace that the selectors choose."""
+        """Delete all objects of a kind in one namespace that match the selectors."""
         codec = await self._codec(kind, None)
         namespace = self._namespace(codec.resource, options.get("namespace", ""))
         query = []

@@ -1,4 +1,4 @@
-"""Finding the cluster: a kubeconfig, or the service account of the pod we run in."""
+"""The configuration of the client: from a kubeconfig, or from the service account of the pod it runs in."""
 
 import functools
 import ipaddress
@@ -35,12 +35,12 @@ _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 class ClusterConfig(NamedTuple):
-    """A cluster we can reach, and the namespace we are at home in."""
+    """Access to a cluster, and the default namespace."""
 
     access: ClusterAccess
     namespace: str
     origin: str
-    """Where that was written down: kubeconfig and context, or the pod's service account."""
+    """The source: kubeconfig and context, or the pod's service account."""
 
 
 def load_config(
@@ -50,7 +50,7 @@ def load_config(
     environment: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> ClusterConfig:
-    """The cluster meant: the kubeconfig named, else `KUBECONFIG`, else the pod's own cluster, else ~/.kube/config."""
+    """Return the first of: the kubeconfig that is passed, `KUBECONFIG`, the pod's own cluster, `~/.kube/config`."""
     environment = os.environ if environment is None else environment
     if kubeconfig is not None:
         return from_kubeconfig([Path(kubeconfig)], context=context, environment=environment, clock=clock)
@@ -66,17 +66,19 @@ def in_cluster(
     directory: Path = SERVICE_ACCOUNT,
     clock: Clock | None = None,
 ) -> ClusterConfig:
-    """The cluster that this pod runs in, as the pod's service account. Token and CA are read again as they rotate."""
+    """Return the cluster that this pod runs in, with its service account. Token and CA are reread as they rotate."""
     environment = os.environ if environment is None else environment
     clock = clock or SystemClock()
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
-        raise ConfigError("not in a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
+        raise ConfigError(
+            "not running in a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"
+        )
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     namespace_file = directory / "namespace"
     namespace = namespace_file.read_text().strip() if namespace_file.exists() else "default"
-    token = RereadFile(directory / "token", what="the service account's token", clock=clock)
-    authority = RereadFile(directory / "ca.crt", what="the cluster's certificate authority", clock=clock)
+    token = RereadFile(directory / "token", what="the service account token", clock=clock)
+    authority = RereadFile(directory / "ca.crt", what="the certificate authority of the cluster", clock=clock)
     access = RotatingAccess(
         server,
         DeclaredCredentials(token_file=token),
@@ -93,7 +95,7 @@ def from_kubeconfig(
     environment: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> ClusterConfig:
-    """The cluster of a context of one or more kubeconfig files."""
+    """Return the cluster of a context in one or more kubeconfig files."""
     environment = os.environ if environment is None else environment
     clock = clock or SystemClock()
     chosen = Kubeconfig.load(paths).select(context)
@@ -105,7 +107,7 @@ def from_kubeconfig(
     )  # fmt: skip
     if cluster.insecure_skip_tls_verify and authority is not None:
         raise ConfigError(
-            f"{chosen.describe('cluster.insecure-skip-tls-verify')}: it contradicts certificate-authority; "
+            f"{chosen.describe('cluster.insecure-skip-tls-verify')} and certificate-authority exclude each other; "
             "remove one of them"
         )
     access = RotatingAccess(
@@ -141,7 +143,7 @@ def _credentials(
     if (certificate is None) != (key is None):
         missing = "user.client-certificate" if certificate is None else "user.client-key"
         raise ConfigError(
-            f"{chosen.describe(missing)}: it is missing; a certificate and its key come together"
+            f"{chosen.describe(missing)} is missing; a client certificate and its key must be set together"
         )
     return DeclaredCredentials(
         token=user.token or None,
@@ -158,19 +160,19 @@ def _exec_plugin(chosen: SelectedContext, authority: bytes | RereadFile | None, 
     assert config is not None
     if config.api_version not in VERSIONS:
         raise ConfigError(
-            f"{chosen.describe('user.exec.apiVersion')}: {config.api_version!r} is not served any more; "
-            f"use {VERSIONS[0]}"
+            f"{chosen.describe('user.exec.apiVersion')}: {config.api_version!r} is not supported; use {VERSIONS[0]}"
         )
     if config.interactive_mode == "Always":
         raise ConfigError(
-            f"{chosen.describe('user.exec.interactiveMode')}: the plugin needs a terminal, and an operator has none"
+            f"{chosen.describe('user.exec.interactiveMode')} is Always, but an operator has no terminal; "
+            "use a plugin that works without one"
         )
     cluster = _cluster_info(chosen, authority) if config.provide_cluster_info else None
     return ExecPlugin(config, directory=chosen.user_file.parent, cluster=cluster, clock=clock)
 
 
 def _cluster_info(chosen: SelectedContext, authority: bytes | RereadFile | None) -> dict[str, Any]:
-    """What a plugin with `provideClusterInfo` is told about the cluster."""
+    """Return the cluster as a plugin with `provideClusterInfo` gets it."""
     cluster = chosen.cluster
     info: dict[str, Any] = {"server": cluster.server}
     if cluster.tls_server_name:
@@ -192,10 +194,10 @@ def _auth_provider(chosen: SelectedContext, clock: Clock) -> CredentialSource:
 
     provider = chosen.user.auth_provider
     assert provider is not None
-    where = chosen.describe("user.auth-provider")
+    field = chosen.describe("user.auth-provider")
     if provider.name != "oidc":
         raise ConfigError(
-            f"{where}: {provider.name!r} no longer exists; use the exec plugin that replaces it"
+            f"{field}: {provider.name!r} is not supported any more; use the exec plugin that replaces it"
         )
     config = provider.config or {}
     authority = _content(
@@ -203,13 +205,13 @@ def _auth_provider(chosen: SelectedContext, clock: Clock) -> CredentialSource:
         config.get("idp-certificate-authority", ""), config.get("idp-certificate-authority-data", ""), clock,
     )  # fmt: skip
     persist = functools.partial(update_auth_provider, chosen.user_file, chosen.user_name)
-    return OidcProvider(config, origin=f"{where}.config", authority=authority, clock=clock, persist=persist)
+    return OidcProvider(config, origin=f"{field}.config", authority=authority, clock=clock, persist=persist)
 
 
 def _content(
     chosen: SelectedContext, field: str, path: str, data: str, clock: Clock
 ) -> bytes | RereadFile | None:
-    """What a pair of fields `x` and `x-data` gives; the data goes before the file."""
+    """Return the content of a pair of fields `x` and `x-data`; the data takes precedence over the file."""
     if data:
         return decode_data(data, chosen.describe(f"{field}-data"))
     if not path:
@@ -217,12 +219,12 @@ def _content(
     origin = chosen.user_file if field.startswith("user") else chosen.cluster_file
     file = RereadFile(_resolve(origin, path), what=chosen.describe(field), clock=clock)
     if not file.path.exists():
-        raise ConfigError(f"{chosen.describe(field)}: there is no file {file.path}")
+        raise ConfigError(f"{chosen.describe(field)}: file {file.path} does not exist")
     return file
 
 
 def _resolve(origin: Path, path: str) -> Path:
-    """A path of a kubeconfig: a relative one starts at the directory of its file."""
+    """Return a path of a kubeconfig; a relative one starts at the directory of the file."""
     return origin.absolute().parent / path
 
 
@@ -231,7 +233,7 @@ def _impersonation(chosen: SelectedContext) -> Headers:
     if not user.as_user:
         if user.as_uid or user.as_groups or user.as_user_extra:
             raise ConfigError(
-                f"{chosen.describe('user.as')}: groups, uid and extra need a user to impersonate"
+                f"{chosen.describe('user.as')} is missing: as-groups, as-uid and as-user-extra need a user to impersonate"
             )
         return ()
     headers = [("Impersonate-User", user.as_user)]
@@ -258,19 +260,19 @@ def _check_url(chosen: SelectedContext, field: str, url: str) -> None:
 
 
 def environment_proxy(server: str, environment: Mapping[str, str]) -> str | None:
-    """The proxy that HTTPS_PROXY or HTTP_PROXY asks for, unless NO_PROXY names the server."""
+    """Return the proxy that HTTPS_PROXY or HTTP_PROXY sets, unless NO_PROXY exempts the server."""
     parts = urlsplit(server)
     variable = f"{parts.scheme}_proxy"
     proxy = environment.get(variable.upper()) or environment.get(variable)
     exempt = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
     host = parts.hostname or ""
-    if not proxy or host == "localhost" or any(_names(rule.strip(), host) for rule in exempt.split(",")):
+    if not proxy or host == "localhost" or any(_matches(rule.strip(), host) for rule in exempt.split(",")):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _names(rule: str, host: str) -> bool:
-    """Whether an entry of NO_PROXY (a domain, an address, a network, or `*`) means this host."""
+def _matches(rule: str, host: str) -> bool:
+    """Return whether an entry of NO_PROXY (a domain, an address, a network, or `*`) matches this host."""
     if not rule:
         return False
     try:

@@ -1,4 +1,4 @@
-"""What a cluster serves: maps a kind to the resource behind it, and notices CRDs that appear later."""
+"""Discovery of the resources that a cluster serves, including CRDs that are installed later."""
 
 import asyncio
 import contextlib
@@ -75,7 +75,7 @@ class _AggregatedGroup(msgspec.Struct, frozen=True):
 
 
 class _Root(msgspec.Struct, frozen=True):
-    """`/api` and `/apis` in any of their three shapes."""
+    """`/api` and `/apis` in any of their three formats."""
 
     kind: str = ""
     versions: tuple[str, ...] = ()
@@ -84,68 +84,68 @@ class _Root(msgspec.Struct, frozen=True):
 
 
 class Discovery:
-    """Maps kinds to resources, asking the cluster once per group version and again when a kind is missing.
+    """Maps kinds to resources. Each group version is requested once, and again when a kind is missing.
 
-    A missing kind is asked for at most every `refresh_after` seconds, so that an operator waiting for a CRD
-    neither floods the server nor needs a restart.
+    A missing kind is requested at most every `refresh_after` seconds, so that an operator that waits for a CRD neither
+    floods the server nor needs a restart.
     """
 
     def __init__(self, fetch: Fetch, *, clock: Clock, refresh_after: float = 2.0) -> None:
         self._fetch = fetch
         self._clock = clock
         self._refresh_after = refresh_after
-        self._known: dict[GroupVersionKind, ApiResource] = {}
-        self._asked: dict[str, float] = {}
+        self._served: dict[GroupVersionKind, ApiResource] = {}
+        self._requested_at: dict[str, float] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def resource(self, gvk: GroupVersionKind) -> ApiResource:
-        """The resource behind a kind; `UnknownKind` while the cluster does not serve it."""
-        found = self._known.get(gvk)
-        if found is not None:
-            return found
+        """Return the resource behind a kind. Raises `UnknownKind` if the cluster does not serve it."""
+        resource = self._served.get(gvk)
+        if resource is not None:
+            return resource
         async with self._locks.setdefault(gvk.api_version, asyncio.Lock()):
-            found = self._known.get(gvk)
-            if found is None and self._may_ask(gvk.api_version):
+            resource = self._served.get(gvk)
+            if resource is None and self._may_request(gvk.api_version):
                 await self._load(gvk.api_version)
-                found = self._known.get(gvk)
-        if found is None:
+                resource = self._served.get(gvk)
+        if resource is None:
             raise UnknownKind(
-                f"the cluster serves no {gvk.kind} in {gvk.api_version}: "
-                "is its CustomResourceDefinition installed?"
+                f"the cluster does not serve {gvk.kind} in {gvk.api_version}: "
+                "check that its CustomResourceDefinition is installed"
             )
-        return found
+        return resource
 
     async def resources(self) -> list[ApiResource]:
-        """Everything the cluster serves, every version, preferred versions first; always asked anew."""
+        """Request and return all resources of all versions, preferred versions first."""
         core, groups = await asyncio.gather(
             self._fetch("/api", _AGGREGATED), self._fetch("/apis", _AGGREGATED)
         )
-        found: list[ApiResource] = []
+        resources: list[ApiResource] = []
         for body in (core, groups):
             root = _read(body, _Root, "/api and /apis")
             if root.kind == "APIGroupDiscoveryList":
-                found += _from_aggregated(root.items)
+                resources += _from_aggregated(root.items)
             else:
                 versions = [*root.versions, *(v.group_version for g in root.groups for v in g.versions)]
                 for listed in await asyncio.gather(*(self._list(version) for version in versions)):
-                    found += listed
-        self._remember(found)
-        return found
+                    resources += listed
+        self._remember(resources)
+        return resources
 
     def forget(self) -> None:
-        """Ask again for everything."""
-        self._known.clear()
-        self._asked.clear()
+        """Forget all resources, so that they are requested again."""
+        self._served.clear()
+        self._requested_at.clear()
 
-    def _may_ask(self, api_version: str) -> bool:
-        asked = self._asked.get(api_version)
-        return asked is None or self._clock.monotonic() - asked >= self._refresh_after
+    def _may_request(self, api_version: str) -> bool:
+        requested_at = self._requested_at.get(api_version)
+        return requested_at is None or self._clock.monotonic() - requested_at >= self._refresh_after
 
     async def _load(self, api_version: str) -> None:
-        # No such group version: the caller says so, in words about the kind.
+        # If the group version does not exist, the caller reports the missing kind.
         with contextlib.suppress(NotFound):
             self._remember(await self._list(api_version))
-        self._asked[api_version] = self._clock.monotonic()
+        self._requested_at[api_version] = self._clock.monotonic()
 
     async def _list(self, api_version: str) -> list[ApiResource]:
         body = await self._fetch(group_version_path(api_version), _JSON)
@@ -153,14 +153,14 @@ class Discovery:
 
     def _remember(self, resources: list[ApiResource]) -> None:
         for resource in resources:
-            self._known[resource.gvk] = resource
+            self._served[resource.gvk] = resource
 
 
-def _read(body: bytes, kind: type[T], where: str) -> T:
+def _read(body: bytes, kind: type[T], path: str) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise DecodeError(f"{where}: not a discovery document: {error}") from error
+        raise DecodeError(f"{path}: cannot decode the discovery document: {error}") from error
 
 
 def _from_list(api_version: str, listed: _ResourceList) -> list[ApiResource]:

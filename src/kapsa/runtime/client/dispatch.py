@@ -1,4 +1,4 @@
-"""Sends one API call: through the write gate, with retries, seen by the observers."""
+"""The dispatch of API calls: through the write gate, with retries, reported to observers."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal
@@ -16,12 +16,12 @@ __all__ = ["Call", "CallObserver", "Dispatcher", "WriteGate"]
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 
 WriteGate = Callable[[], float | None]
-"""Asked right before each write leaves. Raises `WriteRefused` to stop it, or returns the seconds for which the
-permission still lasts (None: no limit); a write that has not left by then is given up."""
+"""Called right before each write is sent. Raises `WriteRefused` to stop the write, or returns the seconds for which it
+may still be sent (None: no limit); a write that takes longer fails."""
 
 
 class Call(msgspec.Struct, frozen=True):
-    """What is asked of the API server, in the words of RBAC. A path that is no resource has none."""
+    """A request to the API server, in RBAC's terms. Without a resource, it is a request of another path."""
 
     verb: Verb
     group: str = ""
@@ -38,11 +38,11 @@ class Call(msgspec.Struct, frozen=True):
 _READS = ("get", "list", "watch")
 
 CallObserver = Callable[[Call, int, float], None]
-"""Told of every attempt: the call, the HTTP status (0 when no answer came) and the seconds it took."""
+"""Called after each attempt with the call, the HTTP status (0 without a response) and the seconds it took."""
 
 
 class Dispatcher:
-    """The one place requests leave from."""
+    """Sends all requests of a client."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Dispatcher:
         self._retry = retry
 
     def gated(self, before_write: WriteGate | None) -> "Dispatcher":
-        """The same connections, retry budget, observers and warnings behind another write gate."""
+        """Return a dispatcher with another write gate, and the same connections, retry budget, observers and warnings."""
         return Dispatcher(
             self.transport,
             clock=self._clock,
@@ -83,7 +83,7 @@ class Dispatcher:
         body: bytes = b"",
         idempotent: bool,
     ) -> Response:
-        """The answer, if it is a success; the typed error otherwise."""
+        """Send a request and return the response. Raises the typed error if the server returns one."""
         waited = 0.0
         attempt = 1
         while True:
@@ -92,7 +92,7 @@ class Dispatcher:
             except TransportError as error:
                 failure: ClientError = error
             else:
-                self.warnings.hear(response.headers, method, path)
+                self.warnings.log(response.headers, method, path)
                 if response.status < 300:
                     self._retry.budget.succeeded()
                     return response
@@ -120,17 +120,18 @@ class Dispatcher:
             return response
         finally:
             if self.observers:
-                self.observed(call, code, self._clock.monotonic() - started)
+                self.notify(call, code, self._clock.monotonic() - started)
 
-    def observed(self, call: Call, code: int, seconds: float) -> None:
+    def notify(self, call: Call, code: int, seconds: float) -> None:
+        """Report an attempt to the observers."""
         for observer in self.observers:
             observer(call, code, seconds)
 
 
 def closed_gate(reason: str) -> WriteGate:
-    """A gate that lets nothing through: for a client that only ever reads."""
+    """Return a gate that stops all writes, for a client that only reads."""
 
-    def refuse() -> float | None:
+    def stop() -> float | None:
         raise WriteRefused(reason)
 
-    return refuse
+    return stop

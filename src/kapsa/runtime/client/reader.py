@@ -45,52 +45,52 @@ _ERROR_BODY_SECONDS = 5.0
 
 
 class GetOptions(TypedDict, total=False):
-    """How to read one object."""
+    """Options for reading one object."""
 
     namespace: str
-    """Where it is; the client's own namespace unless said."""
+    """The namespace; by default that of the client."""
     subresource: str
     """`status`, `scale` or another; a subresource of another kind needs `into`."""
     metadata_only: bool
-    """Ask for the metadata alone."""
+    """Return only the metadata."""
     resource_version: str
-    """`"0"` lets the server answer from its cache."""
+    """`"0"` allows the server to read from its cache."""
 
 
 class _Selection(TypedDict, total=False):
     namespace: str
-    """Only this namespace; all of them unless said."""
+    """The namespace; by default all of them."""
     label_selector: LabelSelector
     field_selector: str
     metadata_only: bool
-    """Ask for the metadata alone."""
+    """Return only the metadata."""
     resource_version: str
 
 
 class ListOptions(_Selection, total=False):
-    """Which objects to list."""
+    """Options for listing objects."""
 
     limit: int
-    """Objects a page; 500 unless said, 0 asks for all at once."""
+    """Objects on a page; 500 by default, 0 for all objects on one page."""
     resource_version_match: str
 
 
 class WatchOptions(_Selection, total=False):
-    """Which objects to watch, and from where."""
+    """Options for watching objects."""
 
     send_initial_events: bool
-    """Stream the present state first, then a bookmark with `initial_events_end`. Only for a new watch."""
+    """Stream the current state first, then a bookmark with `initial_events_end`. Only for a new watch."""
     timeout_seconds: int
-    """Ask the server to end the watch after so long."""
+    """Seconds after which the server ends the watch."""
 
 
 class LogOptions(TypedDict, total=False):
-    """Which part of a pod's log to read."""
+    """Options for reading the log of a pod."""
 
     namespace: str
     container: str
     previous: bool
-    """The log of the container's previous run."""
+    """Read the log of the previous run of the container."""
     tail_lines: int
     since_seconds: int
     limit_bytes: int
@@ -98,7 +98,7 @@ class LogOptions(TypedDict, total=False):
 
 
 class Reader:
-    """Reads one cluster."""
+    """Reads objects of one cluster."""
 
     def __init__(
         self,
@@ -113,11 +113,11 @@ class Reader:
     ) -> None:
         self.clock = clock or SystemClock()
         self.cluster = cluster
-        """Which cluster this is, in words for people."""
+        """A description of the cluster for people."""
         self.field_manager = field_manager
-        """Who owns the fields this client writes."""
+        """The manager that owns the fields that this client writes."""
         self.namespace = namespace
-        """Where single objects are looked for when nothing else says it."""
+        """The namespace of single objects for which none is given."""
         self._dispatcher = Dispatcher(
             transport, clock=self.clock, retry=retry or RetryPolicy(), before_write=before_write
         )
@@ -125,11 +125,11 @@ class Reader:
         self._codecs: dict[tuple[Kind, type[Any] | None], Codec] = {}
 
     def observe(self, observer: CallObserver) -> None:
-        """Have `observer` told of every request: metrics, tests that count, RBAC recorders."""
+        """Call `observer` after each attempt of a request, for instance to record metrics."""
         self._dispatcher.observers.append(observer)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         await self._dispatcher.transport.close()
 
     async def __aenter__(self) -> Self:
@@ -147,7 +147,7 @@ class Reader:
     async def get(
         self, kind: Kind, name: str, *, into: type[Any] | None = None, **options: Unpack[GetOptions]
     ) -> Any:
-        """One object, read into its class; a dict when the kind is a string; or `into` any type that fits."""
+        """Return an object: as its class, as a dict if the kind is a string, or as the type passed in `into`."""
         codec = await self._codec(kind, into)
         namespace = self._namespace(codec.resource, options.get("namespace", ""))
         subresource = options.get("subresource", "")
@@ -171,9 +171,9 @@ class Reader:
     async def list(
         self, kind: Kind, *, into: type[Any] | None = None, **options: Unpack[ListOptions]
     ) -> ResourceList[Any]:
-        """All objects, as of one resourceVersion.
+        """Return all objects, as of one resourceVersion.
 
-        Read page by page. If the server forgets the place while we turn pages, all is asked for at once.
+        They are read page by page. If the continue token expires in between, all are requested on one page.
         """
         items: list[Any] = []
         version = ""
@@ -200,7 +200,7 @@ class Reader:
     def pages(
         self, kind: Kind, *, into: type[Any] | None = None, **options: Unpack[ListOptions]
     ) -> AsyncIterator[ResourceList[Any]]:
-        """The same as `list`, a page at a time. Raises `Expired` if the server forgets the place."""
+        """Return an iterator over the pages of `list`. Raises `Expired` if the continue token expires."""
         return self._pages(kind, into, options)
 
     async def _pages(
@@ -224,7 +224,7 @@ class Reader:
             yield page
             if not page.continue_token:
                 return
-            # A continue token carries the resourceVersion: the server refuses both together.
+            # A continue token contains the resourceVersion; the server rejects a request with both.
             query = [pair for pair in query if pair[0] not in _FIRST_PAGE_ONLY]
             query.append(("continue", page.continue_token))
 
@@ -243,11 +243,10 @@ class Reader:
     def watch(
         self, kind: Kind, *, into: type[Any] | None = None, **options: Unpack[WatchOptions]
     ) -> AsyncIterator[WatchEvent[Any] | Bookmark]:
-        """Changes as they happen, with bookmarks, until the server ends the watch.
+        """Return an iterator over changes and bookmarks, until the server ends the watch.
 
-        An error, also one sent inside the stream, is raised as its type (`Expired`: list again). Nothing is
-        retried: resuming is the informer's business. Whoever leaves the loop early closes the iterator
-        (`contextlib.aclosing`).
+        An error is raised as its type, also if it arrives in the stream (`Expired`: list again). Nothing is retried:
+        the informer resumes watches. To leave the loop early, close the iterator with `contextlib.aclosing`.
         """
         return self._watch(kind, into, options)
 
@@ -268,7 +267,7 @@ class Reader:
                 try:
                     envelope = decode_envelope(line)
                 except (msgspec.DecodeError, RecursionError) as error:
-                    raise DecodeError(f"watch {path}: not a watch event: {error}") from error
+                    raise DecodeError(f"watch {path}: cannot decode an event: {error}") from error
                 match envelope.type:
                     case "ADDED" | "MODIFIED" | "DELETED" as event:
                         yield WatchEvent(event, codec.decode(envelope.object))
@@ -280,7 +279,7 @@ class Reader:
                         raise DecodeError(f"watch {path}: unknown event type {other!r}")
 
     async def logs(self, pod: str, **options: Unpack[LogOptions]) -> str:
-        """What a pod wrote so far."""
+        """Return the log of a pod so far."""
         namespace = options.get("namespace") or self.namespace
         codec = await self._codec("v1/Pod", None)
         response = await self._dispatcher.send(
@@ -294,7 +293,7 @@ class Reader:
         return response.body.decode("utf-8", "replace")
 
     async def follow_logs(self, pod: str, **options: Unpack[LogOptions]) -> AsyncIterator[str]:
-        """The lines a pod writes, as they come, until it ends."""
+        """Yield the lines of a pod's log as they are written, until the pod ends."""
         namespace = options.get("namespace") or self.namespace
         codec = await self._codec("v1/Pod", None)
         call = call_of("get", codec.resource, namespace, pod, "log")
@@ -305,7 +304,7 @@ class Reader:
                 yield line.decode("utf-8", "replace")
 
     async def read(self, path: str) -> bytes:
-        """A path that is not a resource, such as `/version` or `/openapi/v3`."""
+        """Return the content of a path that is not a resource, such as `/version` or `/openapi/v3`."""
         return await self._fetch(path, "application/json")
 
     async def _lines(
@@ -323,16 +322,16 @@ class Reader:
         try:
             async with transport.stream("GET", path, query=query, headers=headers) as response:
                 code = response.status
-                self._dispatcher.warnings.hear(response.headers, "GET", path)
+                self._dispatcher.warnings.log(response.headers, "GET", path)
                 if code >= 300:
                     body = await _start_of(response)
                     raise error_from_response(code, response.headers, body, action=f"GET {path}")
-                self._dispatcher.observed(call, code, self.clock.monotonic() - started)
+                self._dispatcher.notify(call, code, self.clock.monotonic() - started)
                 async for lines in split_lines(response, last_line_may_be_open=last_line_may_be_open):
                     yield lines
         finally:
             if not 0 < code < 300:
-                self._dispatcher.observed(call, code, self.clock.monotonic() - started)
+                self._dispatcher.notify(call, code, self.clock.monotonic() - started)
 
     async def _fetch(self, path: str, accept: str) -> bytes:
         headers = {"Accept": accept, "Accept-Encoding": "gzip"}
@@ -387,7 +386,7 @@ def _log_query(options: LogOptions) -> list[tuple[str, str]]:
 
 
 async def _start_of(response: StreamResponse) -> bytes:
-    """What comes of a refusal's text. Its status is known, and must not be lost if the text stalls or breaks off."""
+    """Return as much of an error's body as arrives. The status must not be lost if the body stalls or breaks off."""
     body = b""
     with contextlib.suppress(TimeoutError, TransportError):
         async with asyncio.timeout(_ERROR_BODY_SECONDS):

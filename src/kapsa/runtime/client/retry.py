@@ -1,9 +1,9 @@
-"""When a request is sent again, and when it is better not to.
+"""Retries of requests, where they are safe.
 
-A request is repeated only if the server cannot have acted on it (429, a connection that was never made), or if
-acting twice is the same as acting once (reads, apply, merge patches, deletes, replaces). A create and a JSON patch
-whose fate is unknown are *not* repeated: the second attempt would report AlreadyExists for our own object, or make
-a second one under generateName. The error goes to the caller, whose next reconcile looks at what is really there.
+A request is retried only if the server cannot have processed it (429, a connection that failed to open), or if
+processing it twice has the same effect as once (reads, apply, merge patches, deletes, replaces). A create and a JSON
+patch whose outcome is unknown are *not* retried: the second attempt would fail with AlreadyExists for our own object,
+or create a second one under generateName. The caller gets the error, and its next reconcile reads the actual state.
 """
 
 import random
@@ -21,10 +21,10 @@ __all__ = ["RetryBudget", "RetryPolicy"]
 
 
 class RetryBudget:
-    """How many retries a whole client may still make.
+    """The number of retries that a client may still make.
 
-    Each retry takes one, each success gives a tenth back: a healthy client always has plenty, and one whose
-    server is drowning adds at most a tenth to the flood.
+    Each retry takes one, and each success returns a tenth: a healthy client never runs out, and a client of an
+    overloaded server adds at most a tenth to its load.
     """
 
     def __init__(self, size: float = 100.0, refill: float = 0.1) -> None:
@@ -48,7 +48,7 @@ class RetryBudget:
 
 
 class RetryPolicy:
-    """How often and how long one request is tried."""
+    """The number of attempts of one request, and the delays between them."""
 
     def __init__(
         self,
@@ -61,16 +61,16 @@ class RetryPolicy:
         rng: random.Random | None = None,
     ) -> None:
         self._attempts = attempts
-        """Tries in all, the first included."""
+        """Attempts in total, including the first."""
         self._patience = patience
-        """Seconds spent waiting between tries, in all, before the error is raised."""
+        """Total seconds of delay after which the error is raised."""
         self._first = first
         self._longest = longest
         self.budget = budget or RetryBudget()
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not secrecy
 
     def delay(self, error: ClientError, *, attempt: int, waited: float, idempotent: bool) -> float | None:
-        """Seconds to wait before the next try, or None to raise `error`. `attempt` counts from 1."""
+        """Return the seconds until the next attempt, or None to raise `error`. `attempt` counts from 1."""
         if attempt >= self._attempts or not self._may_repeat(error, idempotent):
             return None
         if error.retry_after is not None:
@@ -88,7 +88,7 @@ class RetryPolicy:
         if isinstance(error, TransportError):
             return error.retryable and (idempotent or not error.sent)
         if isinstance(error, InternalError):
-            # A plain 500 is a bug or a failing webhook, for the caller's back-off; with Retry-After it is
-            # the server asking for another try.
+            # A 500 is a bug or a failing webhook, which the caller's back-off handles; with Retry-After the server
+            # requests another attempt.
             return idempotent and error.retry_after is not None
         return isinstance(error, Unavailable | Timeout) and idempotent

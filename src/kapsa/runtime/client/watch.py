@@ -1,4 +1,4 @@
-"""The watch stream: bytes cut anywhere become typed events."""
+"""The watch stream: chunks of bytes become typed events."""
 
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Generic, Literal, TypeAlias, TypeVar
@@ -16,14 +16,14 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One object came, changed, or went. A DELETED event carries the object's last state."""
+    """An object was added, modified or deleted. A DELETED event carries the object's last state."""
 
     type: EventType
     object: T
 
 
 class Bookmark(msgspec.Struct, frozen=True):
-    """Nothing changed up to this resourceVersion: a watch resumed from here misses nothing."""
+    """All changes up to this resourceVersion were delivered: a watch that resumes from it misses none."""
 
     resource_version: str
     initial_events_end: bool = False
@@ -31,7 +31,7 @@ class Bookmark(msgspec.Struct, frozen=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """A line of a watch with the object not yet decoded: what it is depends on the type."""
+    """A line of a watch, with the object not yet decoded, because its form depends on the type."""
 
     type: str
     object: msgspec.Raw
@@ -52,24 +52,24 @@ _decode_status = msgspec.json.Decoder(ApiStatus).decode
 
 
 def bookmark(raw: msgspec.Raw) -> Bookmark:
-    """The bookmark in a BOOKMARK event."""
+    """Return the bookmark of a BOOKMARK event."""
     metadata = _decode_bookmark(raw).metadata
     ended = (metadata.annotations or {}).get("k8s.io/initial-events-end") == "true"
     return Bookmark(metadata.resource_version, initial_events_end=ended)
 
 
 def watch_error(raw: msgspec.Raw, action: str) -> Exception:
-    """The typed error in an ERROR event."""
+    """Return the typed error of an ERROR event."""
     return error_from_status(_decode_status(raw), action=action)
 
 
 async def split_lines(
     chunks: AsyncIterable[bytes], *, limit: int = 64 * 1024 * 1024, last_line_may_be_open: bool = False
 ) -> AsyncIterator[Lines]:
-    """Whole lines, in batches as they complete. Empty lines are dropped.
+    """Yield complete lines, in batches as they arrive, without empty ones.
 
-    A line may span any number of chunks: an object of several megabytes arrives in pieces of some kilobytes,
-    and joining once at its end keeps the cost linear. A stream that ends inside a line was cut, unless
+    A line may span any number of chunks: an object of several megabytes arrives in chunks of some kilobytes, and
+    joining them once keeps the cost linear. A stream that ends within a line was broken off, unless
     `last_line_may_be_open`.
     """
     pending: list[bytes] = []
@@ -93,4 +93,4 @@ async def split_lines(
         if last_line_may_be_open:
             yield [b"".join(pending)]
             return
-        raise TransportError("the stream was cut in the middle of a line")
+        raise TransportError("the stream broke off in the middle of a line")

@@ -17,9 +17,9 @@ from kapsa.runtime.cache.store import Index, Key, StoredObject, Transform
 from kapsa.runtime.controller.predicates import Predicate
 from kapsa.runtime.controller.workqueue import Backoff
 from kapsa.runtime.generate.rbac import ControllerRights, GroupResource, PolicyRule
+from kapsa.runtime.resources.attribute_names import reject_misspelt
 from kapsa.runtime.resources.kind import Kind, kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind
-from kapsa.runtime.resources.misspelling import refuse_misspelt
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.selector import LabelSelector
 
@@ -136,7 +136,7 @@ class Controller(Generic[R]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        refuse_misspelt(cls, (*Controller.__annotations__, "reconcile", "finalize"))
+        reject_misspelt(cls, (*Controller.__annotations__, "reconcile", "finalize"))
         if "resource" in cls.__dict__:
             return
         for base in cls.__dict__.get("__orig_bases__", ()):

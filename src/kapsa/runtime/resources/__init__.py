@@ -3,7 +3,7 @@
 A kind as a class: `resource` holds `CustomResource`, `definition` the names, scope and columns that a class declares,
 `model` the bases of its spec and status, `conditions` and `quantity` the types that most of them share. `metadata`
 holds what all kinds have: `GroupVersionKind`, `ObjectMeta` and `OwnerReference`. `mismatch` reports a stored object
-that does not fit its class, `misspelling` a class attribute that nothing reads.
+that does not fit its class, `attribute_names` a misspelt attribute of a class.
 
 An object of any kind: `kind` resolves what callers pass as a kind, `identity` reads kind and name from a body,
 `api_resource` holds the plural name and the paths behind a kind. `resource_list` is what a list returns, `selector`

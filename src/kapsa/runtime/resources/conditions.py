@@ -1,4 +1,4 @@
-"""Status conditions: what is true of a resource, since when, and why."""
+"""Status conditions: the state of a resource, one aspect each."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     status: ConditionStatus
     """True, False or Unknown."""
     last_transition_time: datetime
-    """When the status last changed."""
+    """The time at which the status last changed."""
     reason: Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST_REASON, pattern=_REASON)]
-    """Why, as one CamelCase word for programs."""
+    """The reason as one CamelCase word, for programs."""
     message: Annotated[str, msgspec.Meta(max_length=_LONGEST_MESSAGE)] = ""
-    """Why, as a sentence for people."""
+    """The reason as a sentence, for people."""
     observed_generation: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """The generation of the spec that this condition is about."""
+    """The generation of the spec that this condition describes."""
 
 
 def condition_status(value: bool | ConditionStatus | None) -> ConditionStatus:
-    """The wire form of True, False and None (unknown)."""
+    """Return the wire form of True, False or None (unknown)."""
     if value is None:
         return "Unknown"
     if isinstance(value, bool):
@@ -52,25 +52,24 @@ def condition_status(value: bool | ConditionStatus | None) -> ConditionStatus:
 
 
 def with_condition(conditions: Sequence[Condition], condition: Condition) -> list[Condition]:
-    """`conditions` with one of them set; its transition time moves only when its status does.
+    """Return `conditions` with one of them set; its transition time changes only if its status does.
 
-    A reason that the API server would refuse is refused here, where the mistake is; a message that is too long
-    for it is cut.
+    Raises ValueError for a reason that the API server would reject, and truncates a message that is too long.
     """
     if not re.fullmatch(_REASON, condition.reason) or len(condition.reason) > _LONGEST_REASON:
         raise ValueError(
-            f"{condition.reason!r} cannot be a condition's reason: use one CamelCase word, such as NotReady"
+            f"the reason of a condition must be one CamelCase word, such as NotReady; got {condition.reason!r}"
         )
     if len(condition.message) > _LONGEST_MESSAGE:
         condition = msgspec.structs.replace(
             condition, message=condition.message[: _LONGEST_MESSAGE - 1] + "…"
         )
     result = list(conditions)
-    for index, known in enumerate(result):
-        if known.type == condition.type:
-            if known.status == condition.status:
+    for index, existing in enumerate(result):
+        if existing.type == condition.type:
+            if existing.status == condition.status:
                 condition = msgspec.structs.replace(
-                    condition, last_transition_time=known.last_transition_time
+                    condition, last_transition_time=existing.last_transition_time
                 )
             result[index] = condition
             return result

@@ -1,4 +1,4 @@
-"""What a resource class declares about its kind: names, scope, versions, columns."""
+"""The definition of a kind: the names, scope, version and columns that a resource class declares."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PrinterColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     description: str = ""
     format: str = ""
     priority: int = 0
-    """0 is always shown, more only with `-o wide`."""
+    """0 is always shown, a higher one only with `-o wide`."""
 
 
 def printer_column(
@@ -36,14 +36,14 @@ def printer_column(
     format: str = "",  # noqa: A002 - the CRD's own name
     priority: int = 0,
 ) -> PrinterColumn:
-    """A column of `kubectl get`, such as `printer_column("Ready", ".status.readyReplicas", type="integer")`."""
+    """Return a column of `kubectl get`, such as `printer_column("Ready", ".status.readyReplicas", type="integer")`."""
     return PrinterColumn(
         name=name, type=type, json_path=json_path, description=description, format=format, priority=priority
     )
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Where `kubectl scale` and autoscalers find the replicas."""
+    """The paths of the replicas, for `kubectl scale` and autoscalers."""
 
     spec_replicas_path: str
     status_replicas_path: str
@@ -51,7 +51,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 class ResourceDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """What a resource class declares about its kind, next to the types of its spec and status."""
+    """The declarations of a resource class about its kind, apart from the types of its spec and status."""
 
     group: str
     version: str
@@ -65,14 +65,14 @@ class ResourceDefinition(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     scale: Scale | None = None
     selectable_fields: tuple[str, ...] = ()
-    """JSON paths that field selectors may name, such as .spec.image."""
+    """JSON paths that field selectors may use, such as .spec.image."""
     served: bool = True
     storage: bool | None = None
-    """Whether this version is the stored one; None decides it when that is clear."""
+    """True if this version is the stored one; None if the other versions decide it."""
     hub: bool = False
-    """Other versions convert to and from this one."""
+    """True if the other versions convert to and from this one."""
     deprecated: str = ""
-    """A warning that clients of this version get; empty if it is not deprecated."""
+    """The warning for clients of this version; empty if it is not deprecated."""
 
     @property
     def gvk(self) -> GroupVersionKind:
@@ -84,7 +84,7 @@ class ResourceDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pluralize(singular: str) -> str:
-    """The English plural, as Kubernetes guesses it."""
+    """Return the English plural, as Kubernetes guesses it."""
     if re.search(r"(s|x|z|ch|sh)$", singular):
         return singular + "es"
     if re.search(r"[^aeiou]y$", singular):

@@ -9,7 +9,7 @@ __all__ = ["merge_patch"]
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The RFC 7386 patch that turns `before` into `after`; empty if they are the same."""
+    """Return the RFC 7386 patch that turns `before` into `after`; empty if they are equal."""
     patch: dict[str, Any] = {key: None for key in before if key not in after}
     for key, new in after.items():
         old = before.get(key)

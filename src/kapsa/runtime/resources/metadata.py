@@ -1,4 +1,4 @@
-"""What every Kubernetes object says about itself: its kind, its metadata, its owners."""
+"""The parts that all Kubernetes objects share: kind, metadata and owner references."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @classmethod
     def parse(cls, text: str) -> GroupVersionKind:
-        """Read `group/version/Kind`, or `version/Kind` for the core group."""
+        """Parse `group/version/Kind`, or `version/Kind` for the core group."""
         parts = text.split("/")
         if len(parts) == 2:
             parts.insert(0, "")
@@ -36,23 +36,21 @@ class GroupVersionKind(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> GroupVersionKind:
-        """The kind of an object given as a dict."""
+        """Return the kind of an object given as a dict."""
         api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
         if not isinstance(api_version, str) or not isinstance(kind, str) or not api_version or not kind:
-            raise ValueError(
-                f"an object needs apiVersion and kind, this one has {api_version!r} and {kind!r}"
-            )
+            raise ValueError(f"an object must have apiVersion and kind, got {api_version!r} and {kind!r}")
         return cls.from_api_version(api_version, kind)
 
     @classmethod
     def from_api_version(cls, api_version: str, kind: str) -> GroupVersionKind:
-        """From the two fields that objects and references carry."""
+        """Return the kind of the two fields that objects and references carry."""
         group, _, version = api_version.rpartition("/")
         return cls(group, version, kind)
 
     @property
     def api_version(self) -> str:
-        """What an object of this kind has in `apiVersion`."""
+        """The `apiVersion` of an object of this kind."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def __str__(self) -> str:
@@ -60,7 +58,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class OwnerReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """Who owns an object: it goes when its last owner goes."""
+    """An owner of an object. The object is deleted when its last owner is."""
 
     api_version: str
     kind: str
@@ -69,18 +67,18 @@ class OwnerReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     controller: bool = False
     """True for the one owner that manages the object."""
     block_owner_deletion: bool = False
-    """A foreground deletion of the owner waits for this object."""
+    """True if a foreground deletion of the owner waits for this object."""
 
     @property
     def group(self) -> str:
-        """The owner's API group; its version may change without the owner becoming another."""
+        """The owner's API group, which identifies the owner's kind in all its versions."""
         return self.api_version.rpartition("/")[0]
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Standard object metadata, without the managed fields.
 
-    Collections are typed read-only, because a cached object's metadata is shared by all who read it.
+    Collections are typed read-only, because all readers share the metadata of a cached object.
     """
 
     name: str = ""
@@ -91,10 +89,10 @@ class ObjectMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    """Counts changes of the spec."""
+    """The number of changes of the spec."""
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
-    """Set once the object is being deleted and waits for its finalizers."""
+    """Set when the object is being deleted and waits for its finalizers."""
     deletion_grace_period_seconds: int | None = None
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
@@ -108,7 +106,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
     @property
     def deleting(self) -> bool:
-        """Whether deletion has been asked for."""
+        """True if deletion has been requested."""
         return self.deletion_timestamp is not None
 
     def __str__(self) -> str:

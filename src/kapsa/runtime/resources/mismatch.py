@@ -1,4 +1,4 @@
-"""What is stored and does not fit its model, told with the path of the field."""
+"""Stored resources that do not fit their model, reported with the path of the field."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _PATH = re.compile(r" - at `\$([^`]*)`$")
 
 
-class ModelMismatch(ValueError):  # noqa: N818 - named as what it is, like the errors of errors.py
-    """A stored resource does not fit its class, for instance because an older schema allowed it."""
+class ModelMismatch(ValueError):  # noqa: N818 - a noun, like the errors in errors.py
+    """A stored resource does not fit its class, for instance because an older schema accepted it."""
 
     def __init__(self, resource: str, field: str, problem: str) -> None:
         super().__init__(
             f"{resource} does not fit its model: {field}: {problem}. "
-            "Correct the stored resource, or let the model accept what older versions stored."
+            "Correct the stored resource, or make the model accept what older versions stored."
         )
         self.resource = resource
         """Kind, namespace and name."""
@@ -28,12 +28,12 @@ class ModelMismatch(ValueError):  # noqa: N818 - named as what it is, like the e
 
 
 def mismatch(resource: str, part: str, error: msgspec.ValidationError) -> ModelMismatch:
-    """Turn msgspec's message, which names the path from the decoded part, into ours."""
+    """Return the error for msgspec's error, whose path starts at the decoded part of the resource."""
     problem = str(error)
     path = part
-    if found := _PATH.search(problem):
-        problem = problem[: found.start()]
-        path = (part + found[1]).lstrip(".")
+    if match := _PATH.search(problem):
+        problem = problem[: match.start()]
+        path = (part + match[1]).lstrip(".")
     if missing := _MISSING.match(problem):
         path, problem = f"{path}.{missing[1]}".lstrip("."), "required, but missing"
     return ModelMismatch(resource, path, problem)

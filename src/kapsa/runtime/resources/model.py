@@ -1,8 +1,8 @@
-"""The types a resource is made of: Spec, Status and the parts nested in them.
+"""The base types of a resource: Spec, Status and the parts nested in them.
 
-They are msgspec structs with camelCase wire names. `Spec` and `Part` are frozen. `Status` classes can be
-changed, because a reconcile fills in a draft of the status; the status of a resource that was read is an
-instance of a sealed subclass and refuses changes.
+They are msgspec structs with camelCase wire names. `Spec` and `Part` are frozen. `Status` is mutable, because a
+reconcile fills in a draft of the status; the status of a resource that was read is an instance of a sealed subclass,
+which rejects changes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ S = TypeVar("S", bound="Status")
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A CEL validation that the API server runs on every write."""
+    """A CEL validation that the API server runs on each write."""
 
     rule: str
     message: str = ""
@@ -62,7 +62,7 @@ def rule(
     field_path: str = "",
     optional_old_self: bool = False,
 ) -> Rule:
-    """A CEL rule over `self` (and `oldSelf` on updates), for a class's `rules` or a field's."""
+    """Return a CEL rule over `self` (and `oldSelf` on updates), for the `rules` of a class or a field."""
     return Rule(
         rule=expression,
         message=message,
@@ -74,7 +74,7 @@ def rule(
 
 
 class FieldOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Field` says beyond what msgspec itself checks."""
+    """The constraints of `Field` that msgspec itself does not check."""
 
     enum: tuple[Any, ...] = ()
     format: str = ""
@@ -117,12 +117,12 @@ def Field(  # noqa: N802 - reads as the annotation it is: Annotated[int, Field(g
     embedded_resource: bool = False,
     rules: Sequence[Rule] = (),
 ) -> msgspec.Meta:
-    """Constraints on a field, used as `Annotated[int, Field(ge=1, le=100)]`.
+    """Return constraints for a field, as in `Annotated[int, Field(ge=1, le=100)]`.
 
-    The API server enforces all of them through the generated CRD; the numeric, length and pattern ones are
-    checked again when a resource is decoded. Lengths apply to strings, lists and maps alike.
-    `immutable` lets a field be set once; `nullable` keeps an explicit null, where `x: T | None = None`
-    alone means "may be absent"; `list_type="map"` with `map_keys` lets several writers share a list.
+    The API server enforces all of them through the generated CRD; those on numbers, lengths and patterns are checked
+    again when a resource is decoded. Lengths apply to strings, lists and maps alike.
+    A field that is `immutable` can be set once; `nullable` keeps an explicit null, while `x: T | None = None` alone
+    means "may be absent"; `list_type="map"` with `map_keys` lets several writers share a list.
     """
     options = FieldOptions(
         enum=tuple(enum),
@@ -154,62 +154,62 @@ def Field(  # noqa: N802 - reads as the annotation it is: Annotated[int, Field(g
 
 
 def field_options(meta: msgspec.Meta) -> FieldOptions | None:
-    """The options that `Field` put into `meta`, if `Field` made it."""
+    """Return the options that `Field` put into `meta`, if `Field` created it."""
     options = (meta.extra or {}).get(_OPTIONS)
     return options if isinstance(options, FieldOptions) else None
 
 
 @runtime_checkable
 class Scalar(Protocol):
-    """A type of its own that is one value on the wire, such as Quantity. Any class may follow it."""
+    """A type that is a single value on the wire, such as Quantity. Any class may implement it."""
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        """Read the value; ValueError says what is wrong with it."""
+        """Parse the value. Raises ValueError if it is invalid."""
 
     def to_wire(self) -> Any:
-        """The value as JSON has it."""
+        """Return the value as JSON represents it."""
 
     @classmethod
     def openapi(cls) -> dict[str, Any]:
-        """The structural schema of the value."""
+        """Return the structural schema of the value."""
 
 
 def decode_scalar(kind: type, value: Any) -> Any:
-    """The msgspec decoding hook for `Scalar` types."""
+    """Decode `Scalar` types, as a hook for msgspec."""
     if issubclass(kind, Scalar):
         return kind.from_wire(value)
     raise NotImplementedError(
-        f"{kind.__qualname__} cannot be a field's type; see kapsa.runtime.resources.model.Scalar"
+        f"{kind.__qualname__} cannot be the type of a field; implement kapsa.runtime.resources.model.Scalar"
     )
 
 
 def wire_name(name: str) -> str:
-    """`ready_replicas` is `readyReplicas` on the wire, and `from_` is `from`.
+    """Return the wire name of a field: `readyReplicas` for `ready_replicas`, `from` for `from_`.
 
-    Give any other wire name with `msgspec.field(name="clusterIP")`.
+    Any other wire name is set with `msgspec.field(name="clusterIP")`.
     """
     first, *rest = name.rstrip("_").split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-def _refuse_untyped(name: str, namespace: dict[str, Any]) -> None:
-    """`replicas = 1` in the body of a model would be no field, in silence."""
+def _reject_untyped(name: str, namespace: dict[str, Any]) -> None:
+    """Raise TypeError for `replicas = 1` in the body of a model, which silently would not be a field."""
     typed = namespace.get("__annotations__")
     if typed is None and "__annotate_func__" in namespace:
-        return  # Python 3.14 works annotations out when somebody asks, which is too early here
+        return  # Python 3.14 evaluates annotations lazily, and here it would be too early
     for attribute, value in namespace.items():
         if attribute.startswith("_") or attribute in (typed or ()) or hasattr(type(value), "__get__"):
             continue
         if not isinstance(value, type):
             kind = type(value).__name__
             raise TypeError(
-                f"{name}.{attribute} has no type, so it is no field: write {attribute}: {kind} = ..."
+                f"{name}.{attribute} has no type, so it would not be a field; write {attribute}: {kind} = ..."
             )
 
 
 class _ModelMeta(msgspec.StructMeta):
-    """Makes every field keyword-only, so that required ones may follow optional ones, and takes `rules`."""
+    """Makes all fields keyword-only, so that required ones may follow optional ones, and accepts `rules`."""
 
     def __new__(
         mcls,
@@ -221,7 +221,7 @@ class _ModelMeta(msgspec.StructMeta):
         **config: Any,
     ) -> Any:
         config.setdefault("kw_only", True)
-        _refuse_untyped(name, namespace)
+        _reject_untyped(name, namespace)
         namespace["__rules__"] = tuple(rules)
         return super().__new__(mcls, name, bases, namespace, **config)
 
@@ -245,31 +245,31 @@ class Part(msgspec.Struct, metaclass=_ModelMeta, frozen=True, rename=wire_name):
 
 
 class Spec(Part):
-    """What a person asks for. Subclass it with the fields of your resource."""
+    """The desired state. Subclass it with the fields of your resource."""
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class Status(msgspec.Struct, metaclass=_ModelMeta, rename=wire_name):
-    """What the operator found. Subclass it with more fields; every field needs a default.
+    """The observed state. Subclass it with more fields; each needs a default.
 
-    A resource that was read has a sealed status; `ctx.status` is a draft of it that can be changed.
+    The status of a resource that was read is sealed; `ctx.status` is a mutable draft of it.
     """
 
     __rules__: typing.ClassVar[tuple[Rule, ...]]
 
     observed_generation: Annotated[int, Field(ge=0)] | None = None
-    """The generation of the spec that this status is about."""
+    """The generation of the spec that this status describes."""
     conditions: Annotated[list[Condition], Field(map_keys=["type"])] = field(default_factory=list)
-    """What is true of the resource, since when, and why."""
+    """The state of the resource, one aspect each."""
 
     def condition(self, type: str) -> Condition | None:  # noqa: A002 - the condition's own name
-        """The condition of that type, if it was ever set."""
-        return next((known for known in self.conditions if known.type == type), None)
+        """Return the condition of this type, if it is set."""
+        return next((each for each in self.conditions if each.type == type), None)
 
     def is_true(self, type: str) -> bool:  # noqa: A002 - the condition's own name
-        """Whether the condition of that type is set and True."""
-        known = self.condition(type)
-        return known is not None and known.status == "True"
+        """Return whether the condition of this type is True."""
+        condition = self.condition(type)
+        return condition is not None and condition.status == "True"
 
     def set_condition(
         self,
@@ -297,7 +297,7 @@ class Status(msgspec.Struct, metaclass=_ModelMeta, rename=wire_name):
 
 @functools.cache
 def sealed(status: type[S]) -> type[S]:
-    """The subclass of a status class whose instances refuse changes."""
+    """Return the subclass of a status class whose instances reject changes."""
     namespace = {
         "__module__": status.__module__,
         "__qualname__": status.__qualname__,
@@ -312,7 +312,7 @@ _PLAIN = frozenset({str, int, float, bool, types.NoneType})
 
 
 def to_wire(value: Any) -> Any:
-    """`value` as plain JSON types, leaving out fields that are None because they are absent."""
+    """Return `value` as plain JSON types, without fields that are None because they are absent."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, msgspec.Struct):
@@ -340,7 +340,7 @@ def _struct_to_wire(value: msgspec.Struct) -> dict[str, Any]:
 
 @functools.cache
 def _wire_plan(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
-    """(attribute, wire name, whether None means absent) of each field."""
+    """Return attribute, wire name and whether None means absent, for each field."""
     hints = typing.get_type_hints(kind, include_extras=True)
     return tuple(
         (info.name, info.encode_name, info.default is None and not _is_nullable(hints[info.name]))

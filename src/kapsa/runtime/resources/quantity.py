@@ -26,7 +26,7 @@ _DECIMAL = {
     for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)
 }
 _LARGEST_EXPONENT = 100
-"""More is nonsense, and computing it could take forever."""
+"""A larger one makes no sense, and computing it could take forever."""
 
 
 @functools.total_ordering
@@ -52,16 +52,16 @@ class Quantity:
 
     @property
     def value(self) -> Fraction:
-        """The exact amount in base units: cores, bytes, pieces."""
+        """The exact amount in base units: cores, bytes, items."""
         return self._value
 
     @property
     def binary(self) -> bool:
-        """Whether it is written in powers of 1024."""
+        """True if the suffix is a power of 1024."""
         return self._binary
 
     def _of(self, value: Fraction, other: Quantity | str | float = 0) -> Quantity:
-        """A result keeps the family of suffixes of its left operand, or of the other one if that is zero."""
+        """Return a result with the suffixes of the left operand, or of the other one if the left one is zero."""
         family = self if self._value or not isinstance(other, Quantity) else other
         return Quantity(_format(value, binary=family.binary))
 
@@ -97,7 +97,7 @@ class Quantity:
         return hash(self._value)
 
     def __int__(self) -> int:
-        """The amount in base units, rounded up as Kubernetes does."""
+        """Return the amount in base units, rounded up as Kubernetes does."""
         return math.ceil(self._value)
 
     def __float__(self) -> float:
@@ -114,18 +114,18 @@ class Quantity:
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        """Read what a manifest holds: text or a number."""
+        """Parse the value of a manifest: a string or a number."""
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise ValueError(f"expected a quantity such as 500m or 2Gi, got {value!r}")  # noqa: TRY004 - msgspec reports ValueError with the field's path
         return cls(value)
 
     def to_wire(self) -> str:
-        """What a manifest holds: the text as it was written."""
+        """Return the value for a manifest: the original text."""
         return self._text
 
     @classmethod
     def openapi(cls) -> dict[str, Any]:
-        """Its schema in a CRD."""
+        """Return the schema for a CRD."""
         return {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "pattern": _PATTERN,
@@ -134,7 +134,7 @@ class Quantity:
 
 
 def _exact(number: float | Fraction) -> Fraction:
-    """The number as a person reads it: 0.1 is a tenth, not the nearest binary fraction."""
+    """Return the number as written: 0.1 is a tenth, not the nearest binary fraction."""
     return Fraction(str(number))
 
 
@@ -143,16 +143,16 @@ def _amount(value: Quantity | str | float) -> Fraction:
 
 
 def _parse(text: str) -> tuple[Fraction, bool]:
-    """The amount, and whether its suffix is a binary one."""
+    """Return the amount, and whether its suffix is a power of 1024."""
     parts = _PARTS.fullmatch(text)
     if parts is None:
         raise ValueError(
-            f"{text!r} is not a quantity; write a number with an optional suffix, such as 500m or 2Gi"
+            f"a quantity must be a number with an optional suffix, such as 500m or 2Gi; got {text!r}"
         )
     number, suffix, exponent = Fraction(parts[1]), parts[2] or "", parts[3]
     if exponent is not None:
         if abs(int(exponent)) > _LARGEST_EXPONENT:
-            raise ValueError(f"{text!r} has an exponent beyond {_LARGEST_EXPONENT}")
+            raise ValueError(f"the exponent of a quantity must be at most {_LARGEST_EXPONENT}; got {text!r}")
         return number * Fraction(10) ** int(exponent), False
     if suffix in _DECIMAL:
         return number * _DECIMAL[suffix], False
@@ -160,7 +160,7 @@ def _parse(text: str) -> tuple[Fraction, bool]:
 
 
 def _format(value: Fraction, *, binary: bool) -> str:
-    """The canonical form: no fraction, the largest suffix; below a nano it is rounded up, away from zero."""
+    """Return the canonical form: no fraction, the largest suffix; below a nano rounded away from zero."""
     nanos = math.ceil(abs(value) / _DECIMAL["n"])
     magnitude, sign = nanos * _DECIMAL["n"], "-" if value < 0 else ""
     if magnitude == 0:

@@ -3,9 +3,8 @@
     class MyApp(CustomResource[MyAppSpec, MyAppStatus], group="example.com", version="v1"):
         "An application served by a Deployment."
 
-A resource is read-only. It keeps spec and status as the server sent them and decodes each on first use: what a
-newer version of the model wrote is never lost, because it is never rewritten, and a resource nobody looks into
-costs nothing.
+A resource is read-only. It keeps spec and status as the server sent them, and decodes each on first use. Fields of a
+newer model are therefore never lost, because they are never rewritten, and a resource that is not read costs nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any, ClassVar, Generic, Never, Self, TypeVar
 
 import msgspec
 
+from kapsa.runtime.resources.attribute_names import reject_misspelt
 from kapsa.runtime.resources.definition import (
     PrinterColumn,
     ResourceDefinition,
@@ -27,7 +27,6 @@ from kapsa.runtime.resources.definition import (
 from kapsa.runtime.resources.merge_patch import merge_patch
 from kapsa.runtime.resources.metadata import GroupVersionKind, ObjectMeta, OwnerReference
 from kapsa.runtime.resources.mismatch import mismatch
-from kapsa.runtime.resources.misspelling import refuse_misspelt
 from kapsa.runtime.resources.model import (
     Rule,
     Spec,
@@ -53,14 +52,14 @@ class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
 
 _envelopes = msgspec.json.Decoder(_Envelope)
 Content = bytes | msgspec.Raw | Mapping[str, Any]
-"""Spec or status that is not decoded yet: JSON, or JSON's own types."""
+"""A spec or status that is not decoded yet: JSON, or plain JSON types."""
 
 
 class CustomResource(Generic[SpecT, StatusT]):
-    """A resource of your own kind: subclass it with a spec, a status, and the group and version.
+    """The base class of a resource of your own kind. Subclass it with a spec, a status, a group and a version.
 
-    Keyword arguments of the class: `group` and `version` make it concrete; `kind` defaults to the class's name,
-    `singular` to the kind in lower case and `plural` to that with an English plural ending.
+    Keyword arguments of the class: `group` and `version` make it concrete; `kind` defaults to the name of the class,
+    `singular` to the kind in lower case, and `plural` to its English plural.
     """
 
     __slots__ = ("_raw_spec", "_raw_status", "_spec", "_status", "metadata")
@@ -99,7 +98,7 @@ class CustomResource(Generic[SpecT, StatusT]):
         deprecated: str = "",
     ) -> None:
         super().__init_subclass__()
-        _refuse_body(cls)
+        _check_body(cls)
         _resolve_types(cls)
         if not group and not version:
             return
@@ -134,14 +133,14 @@ class CustomResource(Generic[SpecT, StatusT]):
     def from_parts(
         cls, *, metadata: ObjectMeta, spec: Content | None = None, status: Content | None = None
     ) -> Self:
-        """Wrap metadata and undecoded spec and status, as a cache keeps them."""
+        """Return a resource with metadata and undecoded spec and status, as a cache stores them."""
         resource = cls.__new__(cls)
         _fill(resource, metadata, spec or b"{}", status or b"{}", None, None)
         return resource
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read a resource from JSON. Spec and status are checked when they are first used."""
+        """Return a resource from JSON. Its spec and status are validated when they are first used."""
         try:
             envelope = _envelopes.decode(data)
         except msgspec.ValidationError as error:
@@ -150,7 +149,7 @@ class CustomResource(Generic[SpecT, StatusT]):
 
     @classmethod
     def from_dict(cls, manifest: Mapping[str, Any]) -> Self:
-        """Read a resource from JSON's own types. Spec and status are checked when they are first used."""
+        """Return a resource from plain JSON types. Its spec and status are validated when they are first used."""
         try:
             metadata = msgspec.convert(manifest.get("metadata") or {}, ObjectMeta)
         except msgspec.ValidationError as error:
@@ -163,12 +162,12 @@ class CustomResource(Generic[SpecT, StatusT]):
 
     @property
     def namespace(self) -> str:
-        """Empty for cluster-scoped resources."""
+        """The namespace; empty for cluster-scoped resources."""
         return self.metadata.namespace
 
     @property
     def spec(self) -> SpecT:
-        """What a person asked for."""
+        """The desired state."""
         if self._spec is None:
             self._put("_spec", self._decode("spec", self._raw_spec, self.spec_type))
             assert self._spec is not None
@@ -176,27 +175,27 @@ class CustomResource(Generic[SpecT, StatusT]):
 
     @property
     def status(self) -> StatusT:
-        """What was last written about it; all defaults if nothing was. It refuses changes."""
+        """The observed state that was last written; all defaults if there is none. Read-only."""
         if self._status is None:
             self._put("_status", self._decode("status", self._raw_status, sealed(self.status_type)))
             assert self._status is not None
         return self._status
 
     def draft_status(self) -> StatusT:
-        """A copy of the status that can be changed and shares nothing with this resource."""
+        """Return a mutable copy of the status, which shares nothing with this resource."""
         raw = to_wire(self._status) if self._raw_status is None else self._raw_status
         draft: StatusT = self._decode("status", raw, self.status_type)
         return draft
 
     def status_patch(self, draft: StatusT) -> dict[str, Any] | None:
-        """The JSON merge patch of the status from what was read to `draft`; None if they are the same.
+        """Return the JSON merge patch from the status that was read to `draft`; None if they are equal.
 
-        Fields that this model doesn't know are in neither, so a patch never touches them.
+        Fields that this model does not have are in neither, so a patch never changes them.
         """
         return merge_patch(to_wire(self.status), to_wire(draft)) or None
 
     def owner_reference(self, *, controller: bool = True) -> OwnerReference:
-        """What an object owned by this resource carries."""
+        """Return the owner reference for an object that this resource owns."""
         return OwnerReference(
             api_version=self.api_version,
             kind=self.kind,
@@ -207,7 +206,7 @@ class CustomResource(Generic[SpecT, StatusT]):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole resource in JSON's own types; parts that were read come out as they came in."""
+        """Return the whole resource as plain JSON types; parts that were read are unchanged."""
         manifest: dict[str, Any] = {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -221,7 +220,7 @@ class CustomResource(Generic[SpecT, StatusT]):
 
     def __setattr__(self, name: str, value: Any) -> Never:
         raise AttributeError(
-            f"{self} is read-only: change the status through ctx.status, the rest by a client"
+            f"{self} is read-only: change the status through ctx.status, and anything else with a client"
         )
 
     def __str__(self) -> str:
@@ -240,7 +239,7 @@ class CustomResource(Generic[SpecT, StatusT]):
             return msgspec.convert(content, kind, dec_hook=decode_scalar)
         except msgspec.ValidationError as error:
             if isinstance(content, (bytes, msgspec.Raw)) and bytes(content).strip() == b"null":
-                return self._decode(part, b"{}", kind)  # null is as good as absent
+                return self._decode(part, b"{}", kind)  # null means absent
             raise mismatch(str(self), part, error) from None
 
 
@@ -283,21 +282,21 @@ def _resolve_types(cls: type[CustomResource[Any, Any]]) -> None:
 _ARGUMENTS = frozenset(ResourceDefinition.__struct_fields__)
 
 
-def _refuse_body(cls: type[CustomResource[Any, Any]]) -> None:
-    """What a kind declares stands in the class's arguments; in its body nobody would read it."""
+def _check_body(cls: type[CustomResource[Any, Any]]) -> None:
+    """Raise TypeError for an argument of the class that is written in its body, where it would be ignored."""
     for name in vars(cls):
         if name in _ARGUMENTS:
             raise TypeError(
-                f"{cls.__name__}.{name} would be ignored: write it as an argument, class {cls.__name__}(..., {name}=...)"
+                f"{cls.__name__}.{name} would be ignored; write it as an argument: class {cls.__name__}(..., {name}=...)"
             )
-    refuse_misspelt(cls, _ARGUMENTS)
+    reject_misspelt(cls, _ARGUMENTS)
 
 
 def _check_declaration(cls: type[CustomResource[Any, Any]], group: str, version: str) -> None:
     if not group or not version:
-        raise TypeError(f"{cls.__name__} needs both group and version, it has {group!r} and {version!r}")
+        raise TypeError(f"{cls.__name__} needs both group and version, got {group!r} and {version!r}")
     if "." not in group:
-        raise TypeError(f"{cls.__name__}: group {group!r} must be a domain name such as 'example.com'")
+        raise TypeError(f"{cls.__name__}: group must be a domain name such as 'example.com', got {group!r}")
     if not hasattr(cls, "spec_type") or not hasattr(cls, "status_type"):
         raise TypeError(f"{cls.__name__} must derive from CustomResource[YourSpec, YourStatus]")
     for kind in (cls.spec_type, cls.status_type):
@@ -310,13 +309,13 @@ def _check_declaration(cls: type[CustomResource[Any, Any]], group: str, version:
 
 
 def _check_fields(cls: type[CustomResource[Any, Any]], kind: Any) -> None:
-    """Find out now, not at the first resource, that a field's type cannot be read."""
+    """Raise TypeError now, not at the first resource, for a field whose type cannot be decoded."""
     try:
         _decoder(kind)
     except NameError:
-        return  # a type that its module defines further down
+        return  # it refers to a type that its module defines later
     except TypeError as error:
         raise TypeError(
-            f"{cls.__name__}: {kind.__name__} cannot be read: {error}. "
-            "A constraint stands right at the type that it is about: Annotated[str, Field(max_length=9)] | None"
+            f"{cls.__name__}: {kind.__name__} cannot be decoded: {error}. "
+            "Write a constraint directly at its type: Annotated[str, Field(max_length=9)] | None"
         ) from None

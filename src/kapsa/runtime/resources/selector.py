@@ -1,4 +1,4 @@
-"""Label selectors, for choosing objects from the cache the way the API server chooses them."""
+"""Label selectors, which match cached objects as the API server would."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 __all__ = ["LabelSelector", "matcher", "selector_text"]
 
 LabelSelector: TypeAlias = str | Mapping[str, str] | None
-"""`"app=web,tier in (a,b),!legacy"`, or a mapping of labels that must all be equal."""
+"""`"app=web,tier in (a,b),!legacy"`, or a mapping of labels that must all match."""
 
 Labels: TypeAlias = Mapping[str, str]
 
@@ -27,7 +27,7 @@ _REQUIREMENT = re.compile(
 
 
 def selector_text(selector: LabelSelector) -> str:
-    """The selector as the API server takes it in a query."""
+    """Return the selector as a query parameter of the API server."""
     if selector is None:
         return ""
     if isinstance(selector, str):
@@ -36,7 +36,7 @@ def selector_text(selector: LabelSelector) -> str:
 
 
 def matcher(selector: LabelSelector) -> Callable[[Labels], bool] | None:
-    """A function that says whether labels match; None if every object does."""
+    """Return a function that returns whether labels match; None if all objects match."""
     text = selector_text(selector)
     return _parse(text) if text else None
 
@@ -46,28 +46,28 @@ def _parse(text: str) -> Callable[[Labels], bool]:
     requirements: list[Callable[[Labels], bool]] = []
     position = 0
     while position < len(text):
-        found = _REQUIREMENT.match(text, position)
-        if found is None or found.end() == position:
-            raise ValueError(f"not a label selector: {text!r} (cannot read it from {text[position:]!r} on)")
-        requirements.append(_requirement(found))
-        position = found.end()
+        match = _REQUIREMENT.match(text, position)
+        if match is None or match.end() == position:
+            raise ValueError(f"label selector {text!r} is invalid at {text[position:]!r}")
+        requirements.append(_requirement(match))
+        position = match.end()
     if len(requirements) == 1:
         return requirements[0]
     return lambda labels: all(holds(labels) for holds in requirements)
 
 
-def _requirement(found: re.Match[str]) -> Callable[[Labels], bool]:
-    absent, name = found["absent"], found["name"]
+def _requirement(match: re.Match[str]) -> Callable[[Labels], bool]:
+    absent, name = match["absent"], match["name"]
     if absent:
         return lambda labels: absent not in labels
-    if found["set"]:
-        values = frozenset(value.strip() for value in found["values"].split(","))
-        if found["set"] == "in":
+    if match["set"]:
+        values = frozenset(value.strip() for value in match["values"].split(","))
+        if match["set"] == "in":
             return lambda labels: labels.get(name) in values
         return lambda labels: labels.get(name) not in values
-    if found["operator"]:
-        value = found["value"]
-        if found["operator"] == "!=":
+    if match["operator"]:
+        value = match["value"]
+        if match["operator"] == "!=":
             return lambda labels: labels.get(name) != value
         return lambda labels: labels.get(name) == value
     return lambda labels: name in labels

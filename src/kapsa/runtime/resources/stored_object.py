@@ -1,6 +1,6 @@
-"""Objects as the cache keeps them: their own JSON without managedFields, beside the few fields that lookup needs.
+"""Objects as the cache stores them: their JSON without managedFields, and the few fields that lookups need.
 
-Decoding happens on read, into a frozen struct or a dict, so ten thousand objects cost little more than their text.
+They are decoded on read, into a frozen struct or a dict, so ten thousand objects cost little more than their JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Key(NamedTuple):
-    """Where an object lives: its namespace ("" for cluster-scoped kinds) and its name."""
+    """The namespace (empty for cluster-scoped kinds) and the name of an object."""
 
     namespace: str
     name: str
@@ -43,7 +43,7 @@ class Key(NamedTuple):
 
 
 class StoredObject(msgspec.Struct, frozen=True, gc=False):
-    """One object of the cache: typed metadata for lookup, everything as JSON."""
+    """One object of the cache: typed metadata for lookups, and the whole object as JSON."""
 
     key: Key
     uid: str
@@ -56,7 +56,7 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
     finalizers: tuple[str, ...] = ()
     deletion_timestamp: str | None = None
     owned_fields: bytes = b""
-    """The fieldsV1 of the manager whose ownership the store follows (see `ObjectParser`)."""
+    """The fieldsV1 of the manager that the store follows (see `ObjectParser`)."""
 
     @property
     def name(self) -> str:
@@ -68,7 +68,7 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def version(self) -> int:
-        """The resourceVersion as a number, to tell the older from the newer."""
+        """The resourceVersion as a number, for comparisons."""
         return version_number(self.resource_version)
 
     @property
@@ -80,11 +80,11 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
         return None
 
     def annotations(self) -> dict[str, str]:
-        """The annotations, read from the JSON: they are too large to keep twice."""
+        """Return the annotations, decoded from the JSON because they are too large to store twice."""
         return _ANNOTATED.decode(self.raw).metadata.annotations or {}
 
     def fingerprint(self) -> tuple[object, ...]:
-        """What people can change of it: everything but its status."""
+        """Return a value that changes with anything but the status."""
         return (
             self.uid,
             self.generation,
@@ -94,29 +94,29 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """A fresh dict of the whole object; change it as you like."""
+        """Return the whole object as a new dict, which the caller may change."""
         decoded: dict[str, Any] = msgspec.json.decode(self.raw)
         return decoded
 
     def decode(self, into: type[T]) -> T:
-        """The object as this type. Raises msgspec.ValidationError if it does not fit."""
+        """Return the object as this type. Raises msgspec.ValidationError if it does not fit."""
         return msgspec.json.decode(self.raw, type=into)
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """What happened to one object: it appeared (no old), changed, or went away (no new)."""
+    """A change of one object: added (no old), updated, or deleted (no new)."""
 
     old: StoredObject | None
     new: StoredObject | None
     initial: bool = False
-    """Part of the first list, a relist or a resync, not of the live stream."""
+    """True if it comes from a list, a relist or a resync rather than from the watch."""
 
     @property
     def object(self) -> StoredObject:
-        """The newest known state."""
-        found = self.new or self.old
-        assert found is not None
-        return found
+        """The newest state."""
+        newest = self.new or self.old
+        assert newest is not None
+        return newest
 
     @property
     def event(self) -> str:
@@ -141,9 +141,9 @@ def read_as(stored: StoredObject, kind: Kind) -> Any:
 
 
 def version_number(resource_version: str) -> int:
-    """A resourceVersion as a number; -1 for one that is none.
+    """Return a resourceVersion as a number; -1 if it is not one.
 
-    Kubernetes promises since 1.35 that resource versions of one kind compare as whole numbers.
+    Kubernetes guarantees since 1.35 that the resource versions of one kind compare as integers.
     """
     try:
         return int(resource_version)
@@ -151,10 +151,10 @@ def version_number(resource_version: str) -> int:
         return -1
 
 
-# -- reading what the server sends -----------------------------------------------------------------------------
+# -- parsing ---------------------------------------------------------------------------------------------------
 
 Transform = Callable[[dict[str, Any]], dict[str, Any]]
-"""Makes an object smaller before it is stored, by dropping what nobody reads. If it fails, the object is kept whole."""
+"""Reduces an object before it is stored to the fields that are read. If it fails, the whole object is stored."""
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -201,19 +201,19 @@ _METADATA = msgspec.json.Decoder(_Metadata)
 _MANAGED = msgspec.json.Decoder(list[_ManagedEntry])
 _ENCODER = msgspec.json.Encoder()
 
-# Objects of one kind share namespaces, the kinds of their owners and the shape of what their operator owns: each is
-# kept once. The bound only matters to a kind where nothing is shared.
-_KEPT_ONCE = 4096
+# Objects of one kind share namespaces, the kinds of their owners and the fields that their operator owns: each is
+# stored once. The limit only matters for a kind whose objects share nothing.
+_INTERNED = 4096
 
 
 def identified(raw: bytes) -> tuple[Key, str]:
-    """Which object the JSON is about, and in which version."""
+    """Return the key and the resourceVersion of an object in JSON."""
     metadata = _IDENTIFIED.decode(raw).metadata
     return Key(metadata.namespace, metadata.name), metadata.resource_version
 
 
 def owned_fields(raw: bytes, manager: str) -> bytes:
-    """The fieldsV1 that a manager owns of an object by server-side apply; empty if none."""
+    """Return the fieldsV1 that a manager owns by server-side apply; empty if none."""
     managed = _FIELDS.decode(_FIELDS.decode(raw)["metadata"]).get("managedFields")
     return b"" if managed is None else _fields_of(managed, manager)
 
@@ -225,19 +225,19 @@ def _fields_of(managed: msgspec.Raw, manager: str) -> bytes:
     return b""
 
 
-def _made_of(text: bytes, transform: Transform) -> bytes:
-    made = _ENCODER.encode(transform(msgspec.json.decode(text)))
-    if not made.startswith(b"{"):
-        raise TypeError(f"it returned no object, but {made[:20].decode('utf-8', 'replace')}")
-    return made
+def _apply(transform: Transform, text: bytes) -> bytes:
+    result = _ENCODER.encode(transform(msgspec.json.decode(text)))
+    if not result.startswith(b"{"):
+        raise TypeError(f"the transform must return an object, got {result[:20].decode('utf-8', 'replace')}")
+    return result
 
 
 class ObjectParser:
-    """Turns the JSON of one kind's objects into `StoredObject`s.
+    """Parses the JSON of one kind's objects into `StoredObject`s.
 
-    The items of a list of built-in kinds carry no apiVersion and kind, and bare metadata carries those of another kind;
-    the parser puts in the right ones. It takes managedFields out, and keeps the fields that `follow_manager` owns by
-    server-side apply: they tell whether what an operator applied is still all there, without a request.
+    The items of a list of built-in kinds have no apiVersion and kind, and PartialObjectMetadata has those of another
+    kind; the parser sets the right ones. It removes managedFields, and stores the fields that `follow_manager` owns by
+    server-side apply: they show without a request whether what an operator applied is unchanged.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class ObjectParser:
         self._follow_manager = follow_manager
         self._transform = transform
         self._metadata_only = metadata_only
-        self._failures_told: set[type[Exception]] = set()
+        self._failures_logged: set[type[Exception]] = set()
         self._shapes: dict[bytes, bytes] = {}
         self._strings: dict[str, str] = {}
 
@@ -269,7 +269,7 @@ class ObjectParser:
             fields["metadata"] = msgspec.Raw(_ENCODER.encode(inner))
             if self._follow_manager:
                 owned = self._owned_fields(managed)
-        if self._metadata_only:  # the answer to a write of ours has more than the watch asks for
+        if self._metadata_only:  # the response to a write contains more than the watch requests
             fields = {"metadata": fields["metadata"]}
         if "kind" not in fields:
             fields = {"apiVersion": self._api_version, "kind": self._kind, **fields}
@@ -277,10 +277,10 @@ class ObjectParser:
         if self._transform is not None:
             text = self._transformed(text, self._transform, metadata)
         return StoredObject(
-            key=Key(self._once(metadata.namespace), metadata.name),
+            key=Key(self._interned(metadata.namespace), metadata.name),
             uid=metadata.uid,
             resource_version=metadata.resource_version,
-            raw=bytes(memoryview(text)),  # the encoder's own buffer is up to a third larger than its text
+            raw=bytes(memoryview(text)),  # the encoder's buffer is up to a third larger than its content
             generation=metadata.generation or 0,
             labels=metadata.labels or _NO_LABELS,
             owners=self._owners(metadata.owner_references) if metadata.owner_references else (),
@@ -290,14 +290,17 @@ class ObjectParser:
         )
 
     def _transformed(self, text: bytes, transform: Transform, metadata: _Metadata) -> bytes:
-        """An object left out would be one that nobody hears of, and whose deletion a relist would invent."""
+        """Return the transformed object, or the whole one if the transform fails.
+
+        An object that is left out would never be reconciled, and a relist would report it as deleted.
+        """
         try:
-            return _made_of(text, transform)
+            return _apply(transform, text)
         except Exception as error:
-            if type(error) not in self._failures_told:
-                self._failures_told.add(type(error))
+            if type(error) not in self._failures_logged:
+                self._failures_logged.add(type(error))
                 _log.exception(
-                    "transform failed, object kept whole",
+                    "transform failed; the whole object is stored",
                     kind=msgspec.json.decode(self._kind),
                     object=str(Key(metadata.namespace, metadata.name)),
                     error=str(error),
@@ -306,15 +309,15 @@ class ObjectParser:
 
     def _owned_fields(self, managed: msgspec.Raw) -> bytes:
         shape = _fields_of(managed, self._follow_manager)
-        if len(self._shapes) >= _KEPT_ONCE:
+        if len(self._shapes) >= _INTERNED:
             self._shapes.clear()
         return self._shapes.setdefault(shape, shape)
 
     def _owners(self, owners: tuple[OwnerReference, ...]) -> tuple[OwnerReference, ...]:
         return tuple(
             OwnerReference(
-                api_version=self._once(each.api_version),
-                kind=self._once(each.kind),
+                api_version=self._interned(each.api_version),
+                kind=self._interned(each.kind),
                 name=each.name,
                 uid=each.uid,
                 controller=each.controller,
@@ -323,8 +326,8 @@ class ObjectParser:
             for each in owners
         )
 
-    def _once(self, text: str) -> str:
-        if len(self._strings) >= _KEPT_ONCE:
+    def _interned(self, text: str) -> str:
+        if len(self._strings) >= _INTERNED:
             self._strings.clear()
         return self._strings.setdefault(text, text)
 

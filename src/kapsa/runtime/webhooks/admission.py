@@ -20,10 +20,10 @@ import msgspec
 
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.generate.rbac import GroupResource
+from kapsa.runtime.resources.attribute_names import reject_misspelt
 from kapsa.runtime.resources.kind import Kind, Manifest, decoder_for, kind_of
 from kapsa.runtime.resources.merge_patch import merge_patch
 from kapsa.runtime.resources.metadata import GroupVersionKind
-from kapsa.runtime.resources.misspelling import refuse_misspelt
 from kapsa.runtime.resources.model import Spec, to_wire
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.webhooks._json_patch import difference
@@ -192,7 +192,7 @@ class Webhook(Generic[T]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        refuse_misspelt(cls, (*Webhook.__annotations__, "name", "validate", "mutate"))
+        reject_misspelt(cls, (*Webhook.__annotations__, "name", "validate", "mutate"))
         for base in cls.__dict__.get("__orig_bases__", ()):
             origin, arguments = typing.get_origin(base), typing.get_args(base)
             if not (isinstance(origin, type) and issubclass(origin, Webhook)):

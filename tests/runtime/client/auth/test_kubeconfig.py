@@ -77,7 +77,7 @@ def test_a_missing_file_among_several_is_skipped_and_an_empty_one_is_fine(tmp_pa
 
 
 def test_no_file_at_all_is_an_error_that_names_where_we_looked(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no kubeconfig: .*missing does not exist"):
+    with pytest.raises(ConfigError, match=r"kubeconfig not found: .*missing; set KUBECONFIG"):
         Kubeconfig.load([tmp_path / "missing"])
 
 
@@ -100,17 +100,17 @@ async def test_relative_paths_start_at_the_file_they_are_written_in(tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("clusters: [", "it is not YAML"),
-        ("- a\n- b", "it is a list, not a mapping"),
+        ("clusters: [", "is not YAML"),
+        ("- a\n- b", "must be a mapping, got list"),
         (
             {"clusters": [{"name": "c", "cluster": {"server": 7}}]},
             r"Expected `str`, got `int` - at `\$.clusters",
         ),
-        ({**config(), "current-context": ""}, "current-context is not set; name one of: dev"),
-        ({**config(), "current-context": "prod"}, "there is no context 'prod'; there is: dev"),
+        ({**config(), "current-context": ""}, "current-context is not set; choose one of: dev"),
+        ({**config(), "current-context": "prod"}, "context 'prod' does not exist; choose one of: dev"),
         ({**config(), "clusters": []}, "context 'dev', cluster: 'c' is not defined"),
         ({**config(), "users": []}, "context 'dev', user: 'u' is not defined"),
-        (config(cluster={"server": ""}), "cluster 'c', server: it is missing"),
+        (config(cluster={"server": ""}), "cluster 'c': server is missing"),
         (config(cluster={"server": "api:6443"}), "cluster.server: 'api:6443' is not an http"),
         (
             config(cluster={"server": "https://api:99999"}),
@@ -125,24 +125,27 @@ async def test_relative_paths_start_at_the_file_they_are_written_in(tmp_path: Pa
         (config(cluster={"proxy-url": "socks5://me:pw@proxy"}), "cluster.proxy-url: 'proxy' is not an http"),
         (
             config(cluster={"certificate-authority-data": "%%"}),
-            "certificate-authority-data: it is not base64",
+            "certificate-authority-data is not base64",
         ),
         (
             config(cluster={"certificate-authority": "no.pem"}),
-            "cluster.certificate-authority: there is no file",
+            "cluster.certificate-authority: file .* does not exist",
         ),
         (
             config(cluster={"certificate-authority-data": b64(b"x"), "insecure-skip-tls-verify": True}),
-            "insecure-skip-tls-verify: it contradicts",
+            "insecure-skip-tls-verify and certificate-authority exclude",
         ),
-        (config(user={"client-certificate-data": b64(b"x")}), "user.client-key: it is missing"),
-        (config(user={"as-groups": ["g"]}), "user.as: groups, uid and extra need a user"),
+        (config(user={"client-certificate-data": b64(b"x")}), "user.client-key is missing"),
+        (config(user={"as-groups": ["g"]}), "user.as is missing: as-groups"),
         (config(cluster={"proxy-url": "socks5://p"}), "cluster.proxy-url: 'socks5://p' is not an http"),
-        (config(user={"auth-provider": {"name": "gcp"}}), "user.auth-provider: 'gcp' no longer exists"),
-        (config(user=oidc(issuer="")), "user.auth-provider.config.idp-issuer-url: it is missing"),
+        (
+            config(user={"auth-provider": {"name": "gcp"}}),
+            "user.auth-provider: 'gcp' is not supported any more",
+        ),
+        (config(user=oidc(issuer="")), "user.auth-provider.config.idp-issuer-url is missing"),
         (
             config(user=oidc(**{"idp-certificate-authority": "no.pem"})),
-            "user.auth-provider.config.idp-certificate-authority: there is no file .*no.pem",
+            "user.auth-provider.config.idp-certificate-authority: file .*no.pem does not exist",
         ),
         (
             config(user=oidc(**{"idp-certificate-authority-data": b64(b"x")})),
@@ -162,7 +165,7 @@ async def test_relative_paths_start_at_the_file_they_are_written_in(tmp_path: Pa
                     }
                 }
             ),
-            "user.exec.interactiveMode: the plugin needs a terminal",
+            "user.exec.interactiveMode is Always, but an operator has no terminal",
         ),
     ],
 )
@@ -227,7 +230,9 @@ def test_a_certificate_that_is_none_is_named_at_once_with_file_and_context(tmp_p
 def test_a_key_that_belongs_to_another_certificate_is_told_at_once(tmp_path: Path) -> None:
     user = {"client-certificate-data": b64(PAIR.certificate), "client-key-data": b64(AUTHORITY.key)}
     path = write(tmp_path / "config", config(user=user))
-    with pytest.raises(ConfigError, match="config, context 'dev': the client's key does not belong to its"):
+    with pytest.raises(
+        ConfigError, match="config, context 'dev': the private key does not match the certificate"
+    ):
         from_kubeconfig([path], environment={})
 
 

@@ -127,8 +127,8 @@ async def test_closing_at_any_moment_ends_what_is_under_way_with_a_clear_error(
             async with asyncio.timeout(3):
                 for end in await asyncio.gather(*tasks, return_exceptions=True):
                     ends.add(str(end).rpartition(": ")[2] if type(end) is errors.TransportError else end)
-        assert ends <= {"this client was closed", b"{}"}
-        assert "this client was closed" in ends
+        assert ends <= {"the client was closed", b"{}"}
+        assert "the client was closed" in ends
 
 
 async def test_closing_does_not_wait_for_a_server_that_does_not_answer_the_handshake(
@@ -168,7 +168,7 @@ async def test_a_connection_that_comes_about_while_the_client_is_closed_is_close
         connection = await connected
         go_on.set()
         await transport.close()  # in the same turn
-        with pytest.raises(errors.TransportError, match="this client was closed") as caught:
+        with pytest.raises(errors.TransportError, match="the client was closed") as caught:
             await under_way
         assert caught.value.sent is False
         await asyncio.wait_for(connection.ended, 2)
@@ -179,7 +179,7 @@ async def test_a_closed_client_says_that_it_is_closed() -> None:
         assert await exchange(transport, "request") == b"{}"
         await transport.close()
         for how in ("request", "stream"):
-            with pytest.raises(errors.TransportError, match="this client was closed") as caught:
+            with pytest.raises(errors.TransportError, match="the client was closed") as caught:
                 await exchange(transport, how)
             assert caught.value.sent is False
 
@@ -194,7 +194,7 @@ async def test_an_answer_without_a_length_is_not_taken_for_whole_when_the_client
         request = asyncio.create_task(transport.request("GET", "/x"))
         await asyncio.sleep(0.1)
         await transport.close()
-        with pytest.raises(errors.TransportError, match="this client was closed"):
+        with pytest.raises(errors.TransportError, match="the client was closed"):
             await request
 
 

@@ -19,14 +19,14 @@ from kapsa.runtime.errors import ConfigError
 __all__ = ["AddressGuard", "Authorization", "ClusterAccess", "RotatingAccess", "StaticAccess"]
 
 AddressGuard = Callable[[str], None]
-"""Told each IP address right before a connection to it; raises to forbid it."""
+"""Called with each IP address before a connection to it; raises to forbid the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authorization:
-    """What one request carries: headers that say who asks, and the TLS context it travels in.
+    """The headers and the TLS context that authenticate one request.
 
-    The context is the same object for as long as nothing changed, so that connections are shared.
+    The context is the same object until something changes, so that requests share connections.
     """
 
     headers: Headers = ()
@@ -35,34 +35,34 @@ class Authorization:
 
 
 class ClusterAccess(Protocol):
-    """The way to one cluster."""
+    """Access to one cluster."""
 
     @property
     def server(self) -> str:
-        """Where the API server is, such as `https://10.0.0.1:6443`, without a trailing slash."""
+        """The URL of the API server, such as `https://10.0.0.1:6443`, without a trailing slash."""
         ...
 
     @property
     def server_name(self) -> str | None:
-        """The name its certificate must carry, when it is not the one in `server`."""
+        """The name that its certificate must carry, if it is not the one in `server`."""
         ...
 
     @property
     def proxy(self) -> str | None:
-        """The proxy to go through."""
+        """The URL of the proxy in front of the server, if any."""
         ...
 
     @property
     def address_guard(self) -> AddressGuard | None:
-        """What judges each address we connect to, when `server` comes from someone we do not trust."""
+        """The check of each address to connect to, if `server` comes from an untrusted source."""
         ...
 
     async def authorize(self) -> Authorization:
-        """What the next request carries; renews what has expired."""
+        """Return the authorization of the next request, renewing what has expired."""
         ...
 
     async def rejected(self, used: Authorization) -> bool:
-        """Told that the server answered 401 to `used`. True if `authorize` may now give something better."""
+        """Record that the server rejected `used` with 401; return whether `authorize` may now return another."""
         ...
 
 
@@ -84,7 +84,7 @@ class StaticAccess:
 
 
 class RotatingAccess:
-    """Access whose parts may change: rotated tokens, certificates and authorities are picked up as they change."""
+    """Access whose credentials rotate: new tokens, certificates and authorities take effect as they appear."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class RotatingAccess:
     ) -> None:
         if insecure and authority is not None:
             raise ConfigError(
-                "insecure-skip-tls-verify and a certificate authority contradict each other; remove one"
+                "insecure-skip-tls-verify and a certificate authority exclude each other; remove one of them"
             )
         self.server = server.rstrip("/")
         self.server_name = server_name
@@ -112,11 +112,11 @@ class RotatingAccess:
         self._insecure = insecure
         self._impersonate = impersonate
         self._origin = origin
-        """Where all this was written down, for errors: file and context."""
+        """The kubeconfig and the context, for errors."""
         self._made: tuple[Credential, bytes | None, Authorization] | None = None
 
     def check(self) -> None:
-        """Raise now what would fail at every request: an authority, or a certificate and key, that are none."""
+        """Raise `ConfigError` now if the authority, or the client certificate and its key, cannot be used."""
         declared = self._credentials if isinstance(self._credentials, DeclaredCredentials) else None
         certificate, key = declared.pair() if declared is not None else (None, None)
         if self._authority is not None or certificate is not None:
@@ -135,12 +135,12 @@ class RotatingAccess:
 
     async def rejected(self, used: Authorization) -> bool:
         if self._made is None or self._made[2] is not used:
-            return True  # someone else has renewed it meanwhile
+            return True  # another request has renewed it in the meantime
         return await self._credentials.rejected(self._made[0])
 
     def _tls(self, credential: Credential, authority: bytes | None) -> ssl.SSLContext | bool:
         if self.server.startswith("http://"):
-            return True  # no TLS, so no trust store to load
+            return True  # without TLS, loading a trust store is a waste
         if self._made is not None:
             before, trusted, authorization = self._made
             unchanged = (before.certificate, before.key, trusted) == (
@@ -149,7 +149,7 @@ class RotatingAccess:
                 authority,
             )
             if unchanged and isinstance(authorization.tls, ssl.SSLContext):
-                return authorization.tls  # only a header changed: keep the connections
+                return authorization.tls  # only a header changed, so the connections stay
         try:
             return client_context(
                 ca=authority, certificate=credential.certificate, key=credential.key, insecure=self._insecure

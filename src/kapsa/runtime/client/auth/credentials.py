@@ -1,4 +1,4 @@
-"""Who we are to a cluster, and whom we trust: what a transport asks before each request."""
+"""Credentials that are written down, as values or as files that may change."""
 
 import base64
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from kapsa.runtime.errors import CredentialError
 __all__ = ["Credential", "CredentialSource", "DeclaredCredentials", "Headers", "RereadFile"]
 
 Headers = tuple[tuple[str, str], ...]
-"""Pairs, because one header may come several times: each group someone impersonates is one."""
+"""Pairs rather than a mapping: a header may occur several times, as Impersonate-Group does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What proves who we are: a header, a client certificate, or both."""
+    """One credential: a header, a client certificate, or both."""
 
     headers: Headers = ()
     certificate: bytes | None = None
@@ -24,46 +24,46 @@ class Credential:
 
 
 class CredentialSource(Protocol):
-    """Where credentials come from."""
+    """A source of credentials."""
 
     async def current(self) -> Credential:
-        """The credential to use now: the very same object while nothing changed."""
+        """Return the current credential: the same object until it changes."""
         ...
 
     async def rejected(self, used: Credential) -> bool:
-        """Told that the server did not accept `used`. True if `current` may now give another."""
+        """Record that the server rejected `used`; return whether `current` may now return another."""
         ...
 
 
 class RereadFile:
-    """A file whose content may change under us, looked at again at most once a minute.
+    """A file whose content may change, read again at most once a minute.
 
-    If it can't be read later on, the last content stays in use: a kubelet that swaps a projected volume must not
-    take the operator down.
+    If a later read fails, the last content stays in use: a kubelet that swaps a projected volume must not take the
+    operator down.
     """
 
-    def __init__(self, path: Path, *, what: str, clock: Clock, every: float = 60.0) -> None:
+    def __init__(self, path: Path, *, what: str, clock: Clock, interval: float = 60.0) -> None:
         self.path = path
         self._what = what
         self._clock = clock
-        self._every = every
+        self._interval = interval
         self._content: bytes | None = None
         self._read_at = 0.0
 
     def read(self) -> bytes:
-        """The content; the very same object while it has not changed."""
-        if self._content is None or self._clock.monotonic() - self._read_at >= self._every:
+        """Return the content: the same object until it changes."""
+        if self._content is None or self._clock.monotonic() - self._read_at >= self._interval:
             return self.read_now()
         return self._content
 
     def read_now(self) -> bytes:
-        """The content as it is on disk at this moment."""
+        """Return the content that is on disk now."""
         self._read_at = self._clock.monotonic()
         try:
             content = self.path.read_bytes()
         except OSError as error:
             if self._content is None:
-                raise CredentialError(f"{self._what} can't be read: {error.strerror}: {self.path}") from error
+                raise CredentialError(f"{self._what}: cannot read {self.path}: {error.strerror}") from error
             return self._content
         if content != self._content:
             self._content = content
@@ -71,7 +71,7 @@ class RereadFile:
 
 
 class DeclaredCredentials:
-    """Credentials written down: a token, a certificate and its key, a user and password; as values or as files."""
+    """A token, a client certificate with its key, or a user and password, as values or as files."""
 
     def __init__(
         self,
@@ -114,11 +114,11 @@ class DeclaredCredentials:
         return Credential(headers, *self.pair())
 
     def pair(self) -> tuple[bytes | None, bytes | None]:
-        """The client certificate and its key, if that is how we prove who we are."""
+        """Return the client certificate and its key, if there are any."""
         return content_of(self._certificate), content_of(self._key)
 
     def _read_token(self) -> str | None:
-        """The file's token goes before the written one, which stands in until the file can be read."""
+        """Return the token of the file; until the file can be read, the one given as a value."""
         if self._token_file is None:
             return self._token
         try:
@@ -130,18 +130,20 @@ class DeclaredCredentials:
 
 
 def content_of(part: bytes | RereadFile | None) -> bytes | None:
-    """What was given as a value or as a file."""
+    """Return a content that was given as a value or as a file."""
     return part.read() if isinstance(part, RereadFile) else part
 
 
 def bearer_header(token: str) -> tuple[str, str]:
-    """The header of a bearer token. A token with a line break would smuggle headers in."""
+    """Return the header of a bearer token. A token with a line break could inject headers."""
     if not token.isascii() or not token.isprintable():
-        raise CredentialError("the token holds characters that no token has (a line break in the middle?)")
+        raise CredentialError(
+            "the token contains characters that are not allowed in a token; check it for a line break"
+        )
     return ("Authorization", f"Bearer {token}")
 
 
 def basic_header(username: str, password: str) -> tuple[str, str]:
-    """The header of a user and password."""
+    """Return the header of a user and password."""
     pair = base64.b64encode(f"{username}:{password}".encode()).decode()
     return ("Authorization", f"Basic {pair}")

@@ -50,17 +50,17 @@ class _Status(msgspec.Struct, frozen=True):
     expires: datetime | None = msgspec.field(name="expirationTimestamp", default=None)
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _ExecCredential(msgspec.Struct, frozen=True):
     kind: str = ""
     api_version: str = msgspec.field(name="apiVersion", default="")
     status: _Status | None = None
 
 
 class ExecPlugin:
-    """Runs the command when a credential is needed, keeps what it gave until it expires.
+    """Runs the command to get a credential, and keeps the credential until it expires.
 
-    However many callers need a credential at once, the command runs once; none of them blocks the event loop,
-    and one that gives up waiting does not stop it for the others.
+    The command runs once for all callers that wait at the same time. It never blocks the event loop, and a caller
+    that is cancelled does not stop it for the others.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class ExecPlugin:
     ) -> None:
         self._config = config
         self._directory = directory
-        """Where a relative command is looked up: the directory of the kubeconfig."""
+        """The directory of the kubeconfig, which a relative path of the command starts at."""
         self._cluster = cluster
-        """Handed to the command if it asks for it (`provideClusterInfo`)."""
+        """The cluster as the command gets it, with `provideClusterInfo`."""
         self._clock = clock
         self._timeout = timeout
         self._current: tuple[Credential, datetime | None] | None = None
@@ -103,20 +103,20 @@ class ExecPlugin:
     def _finished(self, task: "asyncio.Task[Credential]") -> None:
         self._running = None
         if not task.cancelled():
-            task.exception()  # it was told to everyone who waited; nobody may be left
+            task.exception()  # marks it as retrieved: all callers that waited may have been cancelled
 
     async def _run(self) -> Credential:
-        answer = self._parse(await self._output())
+        printed = self._parse(await self._output())
         now = self._clock.now()
         renew_at = None
-        if answer.expires is not None:
-            # Renewed a little early, so that no request leaves with a token that expires on the way; but a token
-            # that lives for seconds only is used for most of its life.
-            renew_at = answer.expires - min(_MARGIN, max(answer.expires - now, timedelta()) / 10)
+        if printed.expires is not None:
+            # Renewed a little early, so that the token does not expire while a request is on its way. A token that is
+            # valid for only seconds is still used for most of that time.
+            renew_at = printed.expires - min(_MARGIN, max(printed.expires - now, timedelta()) / 10)
         credential = Credential(
-            headers=(bearer_header(answer.token),) if answer.token else (),
-            certificate=answer.certificate.encode() or None,
-            key=answer.key.encode() or None,
+            headers=(bearer_header(printed.token),) if printed.token else (),
+            certificate=printed.certificate.encode() or None,
+            key=printed.key.encode() or None,
         )
         self._current = (credential, renew_at)
         return credential
@@ -127,26 +127,26 @@ class ExecPlugin:
         assert process.stderr is not None
         try:
             async with asyncio.timeout(self._timeout):
-                output, complaint = await asyncio.gather(_read(process.stdout), _read(process.stderr))
+                output, errors = await asyncio.gather(_read(process.stdout), _read(process.stderr))
                 code = await process.wait()
         except TimeoutError:
             raise CredentialError(
-                f"exec plugin {self._config.command!r} gave no credential within {self._timeout:g} s"
+                f"exec plugin {self._config.command!r} did not return a credential within {self._timeout:g} s"
             ) from None
         finally:
             await _end(process)
         if code != 0:
-            said = complaint.decode("utf-8", "replace").strip()[-_SHOWN_OF_STDERR:]
+            output_tail = errors.decode("utf-8", "replace").strip()[-_SHOWN_OF_STDERR:]
             raise CredentialError(
                 f"exec plugin {self._config.command!r} failed with exit code {code}"
-                + (f": {said}" if said else " and said nothing")
+                + (f": {output_tail}" if output_tail else " and printed nothing to stderr")
             )
         if len(output) > _OUTPUT_LIMIT:
             raise CredentialError(f"exec plugin {self._config.command!r} printed more than 1 MB")
         return output
 
     async def _start(self) -> asyncio.subprocess.Process:
-        command = self._find()
+        command = self._executable()
         environment = {**os.environ, **{variable.name: variable.value for variable in self._config.env or ()}}
         environment["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(self._info()).decode()
         try:
@@ -157,21 +157,21 @@ class ExecPlugin:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env=environment,
-                start_new_session=True,  # so that a time-out also ends what the command started
+                start_new_session=True,  # so that a timeout also ends the processes that the command started
             )
         except OSError as error:
             raise CredentialError(
-                f"exec plugin {command!r} can't be started: {error.strerror}{self._hint()}"
+                f"cannot start exec plugin {command!r}: {error.strerror}{self._hint()}"
             ) from error
 
-    def _find(self) -> str:
+    def _executable(self) -> str:
         command = self._config.command
         if os.sep in command:
             return command if Path(command).is_absolute() else str(self._directory / command)
-        found = shutil.which(command)
-        if found is None:
+        path = shutil.which(command)
+        if path is None:
             raise CredentialError(f"exec plugin {command!r} is not installed{self._hint()}")
-        return found
+        return path
 
     def _hint(self) -> str:
         return f". {self._config.install_hint.strip()}" if self._config.install_hint else ""
@@ -183,26 +183,30 @@ class ExecPlugin:
         return {"apiVersion": self._config.api_version, "kind": "ExecCredential", "spec": spec}
 
     def _parse(self, output: bytes) -> _Status:
-        where = f"exec plugin {self._config.command!r}"
+        plugin = f"exec plugin {self._config.command!r}"
         try:
-            answer = msgspec.json.decode(output, type=_Answer)
+            credential = msgspec.json.decode(output, type=_ExecCredential)
         except msgspec.DecodeError as error:
-            raise CredentialError(f"{where} did not print an ExecCredential: {error}") from error
-        if answer.kind != "ExecCredential" or answer.api_version != self._config.api_version:
+            raise CredentialError(f"{plugin} did not print an ExecCredential: {error}") from error
+        if credential.kind != "ExecCredential" or credential.api_version != self._config.api_version:
             raise CredentialError(
-                f"{where} printed a {answer.kind or 'nothing'} of {answer.api_version or 'no version'}, "
-                f"asked for was an ExecCredential of {self._config.api_version}"
+                f"{plugin} printed kind {credential.kind!r} of apiVersion {credential.api_version!r}; "
+                f"expected ExecCredential of {self._config.api_version}"
             )
-        status = answer.status
+        status = credential.status
         if status is None or not (status.token or status.certificate):
-            raise CredentialError(f"{where} printed an ExecCredential with neither a token nor a certificate")
+            raise CredentialError(
+                f"{plugin} printed an ExecCredential without a token and without a certificate"
+            )
         if bool(status.certificate) != bool(status.key):
-            raise CredentialError(f"{where} printed a certificate without its key, or the reverse")
+            raise CredentialError(
+                f"{plugin} printed a certificate without its key, or a key without its certificate"
+            )
         return status
 
 
 async def _read(stream: asyncio.StreamReader) -> bytes:
-    """All that is written to it, of which a little more than the limit is kept."""
+    """Read to the end, keeping little more than the limit."""
     content = bytearray()
     while chunk := await stream.read(65536):
         if len(content) <= _OUTPUT_LIMIT:
@@ -211,7 +215,7 @@ async def _read(stream: asyncio.StreamReader) -> bytes:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Make sure that nothing of the command is left, whatever happened."""
+    """Kill the command, and everything that it started, if it still runs."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

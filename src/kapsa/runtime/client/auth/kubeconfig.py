@@ -1,4 +1,4 @@
-"""Kubeconfig files: several of them merged as client-go merges them, each error naming file, context and field."""
+"""Kubeconfig files, merged as client-go merges them. Each error names file, context and field."""
 
 import base64
 import binascii
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class KubeconfigCluster(msgspec.Struct, frozen=True, rename="kebab"):
-    """Where a cluster is and how to know it."""
+    """A `cluster` of a kubeconfig: the address of the API server and its certificate authority."""
 
     server: str = ""
     tls_server_name: str = ""
@@ -30,14 +30,14 @@ class KubeconfigCluster(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class AuthProvider(msgspec.Struct, frozen=True):
-    """A built-in way to get tokens; only `oidc` is left of them."""
+    """A built-in source of tokens; only `oidc` still exists."""
 
     name: str
     config: dict[str, str] | None = None
 
 
 class KubeconfigUser(msgspec.Struct, frozen=True, rename="kebab"):
-    """Who to be."""
+    """A `user` of a kubeconfig: the credentials, and the user to impersonate."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -56,7 +56,7 @@ class KubeconfigUser(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class KubeconfigContext(msgspec.Struct, frozen=True):
-    """A cluster, a user and a namespace that go together."""
+    """A `context` of a kubeconfig: the names of a cluster and a user, and a namespace."""
 
     cluster: str = ""
     user: str = ""
@@ -86,7 +86,7 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class SelectedContext(msgspec.Struct, frozen=True):
-    """One context with everything it names, and the file each part comes from."""
+    """One context with the cluster and the user that it names, and the file that defines each."""
 
     context: str
     namespace: str
@@ -97,13 +97,13 @@ class SelectedContext(msgspec.Struct, frozen=True):
     user_file: Path
 
     def describe(self, field: str = "") -> str:
-        """How errors call this: file, context and field."""
-        place = f"kubeconfig {self.user_file if field.startswith('user') else self.cluster_file}"
-        return f"{place}, context {self.context!r}" + (f", {field}" if field else "")
+        """Return file, context and field as error messages name them."""
+        file = self.user_file if field.startswith("user") else self.cluster_file
+        return f"kubeconfig {file}, context {self.context!r}" + (f", {field}" if field else "")
 
 
 class Kubeconfig:
-    """The merge of one or more kubeconfig files: the first to define a name, or the current context, wins."""
+    """One or more kubeconfig files merged: the first file that defines a name or the current context wins."""
 
     def __init__(self, files: Iterable[tuple[Path, _File]]) -> None:
         self._clusters: dict[str, tuple[Path, KubeconfigCluster]] = {}
@@ -123,28 +123,27 @@ class Kubeconfig:
 
     @classmethod
     def load(cls, paths: Iterable[Path]) -> "Kubeconfig":
-        """Read the files. One that does not exist is skipped, as long as another does."""
+        """Read the files, skipping those that do not exist unless none does."""
         paths = list(dict.fromkeys(paths))
-        found = [(path, _read(path)) for path in paths if path.exists()]
-        if not found:
+        files = [(path, _read(path)) for path in paths if path.exists()]
+        if not files:
             raise ConfigError(
-                f"no kubeconfig: {', '.join(map(str, paths)) or 'nothing'} does not exist; set KUBECONFIG, or name "
-                "another file"
+                f"kubeconfig not found: {', '.join(map(str, paths))}; set KUBECONFIG, or pass the path of a kubeconfig"
             )
-        return cls(found)
+        return cls(files)
 
     @property
     def contexts(self) -> list[str]:
         return list(self._contexts)
 
     def select(self, context: str | None = None) -> SelectedContext:
-        """The context of that name, or the current one, with what it names."""
+        """Return the context with this name, or the current one, with its cluster and its user."""
         where = f"kubeconfig {', '.join(map(str, self._paths))}"
         name = context or self.current_context
         if not name:
-            raise ConfigError(f"{where}: current-context is not set; name one of: {self._known()}")
+            raise ConfigError(f"{where}: current-context is not set; choose one of: {self._names()}")
         if name not in self._contexts:
-            raise ConfigError(f"{where}: there is no context {name!r}; there is: {self._known()}")
+            raise ConfigError(f"{where}: context {name!r} does not exist; choose one of: {self._names()}")
         path, chosen = self._contexts[name]
         where = f"kubeconfig {path}, context {name!r}"
         if chosen.cluster not in self._clusters:
@@ -154,7 +153,7 @@ class Kubeconfig:
             raise ConfigError(f"{where}, user: {chosen.user!r} is not defined")
         user_file, user = self._users.get(chosen.user, (path, KubeconfigUser()))
         if not cluster.server:
-            raise ConfigError(f"kubeconfig {cluster_file}, cluster {chosen.cluster!r}, server: it is missing")
+            raise ConfigError(f"kubeconfig {cluster_file}, cluster {chosen.cluster!r}: server is missing")
         return SelectedContext(
             context=name,
             namespace=chosen.namespace,
@@ -165,27 +164,27 @@ class Kubeconfig:
             user_file=user_file,
         )
 
-    def _known(self) -> str:
+    def _names(self) -> str:
         return ", ".join(sorted(self._contexts)) or "none"
 
 
 def default_paths(environment: Mapping[str, str] | None = None) -> list[Path]:
-    """Where kubeconfig files are looked for: `KUBECONFIG`, several files joined as in PATH; else the home's."""
+    """Return the files that `KUBECONFIG` lists, separated as in PATH; `~/.kube/config` if it is not set."""
     environment = os.environ if environment is None else environment
-    named = [Path(part) for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
-    return named or [Path(environment.get("HOME", "~")).expanduser() / ".kube" / "config"]
+    listed = [Path(part) for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
+    return listed or [Path(environment.get("HOME", "~")).expanduser() / ".kube" / "config"]
 
 
 def decode_data(text: str, where: str) -> bytes:
-    """The content of a `-data` field."""
+    """Decode a `-data` field."""
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except binascii.Error as error:
-        raise ConfigError(f"{where}: it is not base64: {error}") from error
+        raise ConfigError(f"{where} is not base64: {error}") from error
 
 
 def convert(data: Any, kind: type[T], where: str) -> T:
-    """Plain data as a struct, with an error that names the field."""
+    """Convert plain data to a struct. Raises `ConfigError` that names the field."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
@@ -193,14 +192,14 @@ def convert(data: Any, kind: type[T], where: str) -> T:
 
 
 def update_auth_provider(path: Path, user: str, changes: Mapping[str, str]) -> None:
-    """Write renewed tokens back to the user's auth-provider, atomically, readable by the owner alone."""
+    """Write renewed tokens back to the user's auth-provider, atomically and readable only by the owner."""
     import yaml
 
     document = yaml.safe_load(path.read_bytes())
     for entry in document.get("users") or ():
         if entry.get("name") == user:
             entry["user"]["auth-provider"]["config"].update(changes)
-    # The name of a symlinked kubeconfig must keep pointing where it points.
+    # A kubeconfig that is a symlink must remain one.
     target = path.resolve()
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     fresh.touch(mode=0o600)
@@ -217,11 +216,11 @@ def _read(path: Path) -> _File:
     try:
         document = yaml.safe_load(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"kubeconfig {path}: it can't be read: {error.strerror}") from error
+        raise ConfigError(f"cannot read kubeconfig {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"kubeconfig {path}: it is not YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"kubeconfig {path} is not YAML: {' '.join(str(error).split())}") from error
     if document is None:
         return _File()
     if not isinstance(document, dict):
-        raise ConfigError(f"kubeconfig {path}: it is a {type(document).__name__}, not a mapping")
+        raise ConfigError(f"kubeconfig {path} must be a mapping, got {type(document).__name__}")
     return convert(document, _File, f"kubeconfig {path}")

@@ -30,10 +30,10 @@ _log = structlog.get_logger(__name__)
 
 _MARGIN = timedelta(seconds=10)
 _TIMEOUT = 20.0
-_ANSWER_LIMIT = 1024 * 1024
+_RESPONSE_LIMIT = 1024 * 1024
 
 Persist = Callable[[Mapping[str, str]], None]
-"""Keeps the new `id-token` and `refresh-token`: an issuer that rotates refresh tokens takes the old one back."""
+"""Saves the new `id-token` and `refresh-token`: an issuer that rotates refresh tokens revokes the old one."""
 
 
 class _Claims(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class _Tokens(msgspec.Struct, frozen=True):
 
 
 class OidcProvider:
-    """Uses the id-token until it expires, then trades the refresh-token for a new one, once for all callers."""
+    """Uses the id-token until it expires, then exchanges the refresh-token for a new one, once for all callers."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class OidcProvider:
         clock: Clock,
         persist: Persist | None = None,
     ) -> None:
-        """`origin` is where the config was written down, for errors; `authority` is whom to trust as the issuer."""
+        """Take the config of a kubeconfig; `origin` names it in errors, `authority` verifies the issuer."""
         for required in ("idp-issuer-url", "client-id"):
             if not config.get(required):
-                raise ConfigError(f"{origin}.{required}: it is missing")
+                raise ConfigError(f"{origin}.{required} is missing")
         self._origin = origin
         self._issuer = config["idp-issuer-url"].rstrip("/")
         self._client = config["client-id"]
@@ -76,11 +76,11 @@ class OidcProvider:
         self._authority = authority
         self._clock = clock
         self._persist = persist
-        self._told_of_loss = False
+        self._reported_loss = False
         self._current: Credential | None = None
         self._expires = expiry(self._id_token)
         self._lock = asyncio.Lock()
-        self._tls()  # an authority that is none is said now, not at the first request
+        self._tls()  # reports an invalid authority now, not at the first request
 
     async def current(self) -> Credential:
         if self._usable():
@@ -110,33 +110,33 @@ class OidcProvider:
     async def _refresh(self) -> None:
         if not self._refresh_token:
             raise CredentialError(
-                f"the id-token of {self._issuer} has expired and there is no refresh-token: log in again"
+                f"the id-token of {self._issuer} has expired and there is no refresh-token; log in again"
             )
         tokens = await self._exchange()
         if not tokens.id_token:
-            why = tokens.error_description or tokens.error or "its answer holds no id_token"
-            raise CredentialError(f"{self._issuer} did not renew the token: {why}. Log in again")
+            reason = tokens.error_description or tokens.error or "the response has no id_token"
+            raise CredentialError(f"{self._issuer} did not renew the token: {reason}; log in again")
         self._id_token = tokens.id_token
         self._refresh_token = tokens.refresh_token or self._refresh_token
         self._expires = expiry(self._id_token)
-        self._keep()
+        self._save()
 
-    def _keep(self) -> None:
-        """Write the new tokens back. They are good even where that fails, as on a read-only volume."""
+    def _save(self) -> None:
+        """Write the new tokens back. They are used even if that fails, as on a read-only volume."""
         if self._persist is None:
             return
         try:
             self._persist({"id-token": self._id_token, "refresh-token": self._refresh_token})
         except Exception as error:
-            if not self._told_of_loss:
-                # Only the system's own words are safe to log: others may quote the file, and so the tokens in it.
-                why = str(error) if isinstance(error, OSError) else type(error).__name__
+            if not self._reported_loss:
+                # Only the system's own messages are safe to log: others may quote the file, and so the tokens in it.
+                reason = str(error) if isinstance(error, OSError) else type(error).__name__
                 _log.warning(
-                    "renewed token not written back: after a restart a new login may be needed",
-                    place=self._origin,
-                    error=why,
+                    "cannot write the renewed token back; you may need to log in again after a restart",
+                    field=self._origin,
+                    error=reason,
                 )
-            self._told_of_loss = True
+            self._reported_loss = True
 
     def _tls(self) -> ssl.SSLContext | bool:
         authority = content_of(self._authority)
@@ -153,10 +153,10 @@ class OidcProvider:
         try:
             async with aiohttp.ClientSession(timeout=limits) as session:
                 document = f"{self._issuer}/.well-known/openid-configuration"
-                async with session.get(document, ssl=tls, allow_redirects=False) as answer:
-                    if answer.status != 200:
-                        raise CredentialError(f"{document} answered {answer.status}")
-                    endpoints = await _read(answer, _Endpoints)
+                async with session.get(document, ssl=tls, allow_redirects=False) as response:
+                    if response.status != 200:
+                        raise CredentialError(f"{document} returned status {response.status}")
+                    endpoints = await _read(response, _Endpoints)
                 form = {
                     "grant_type": "refresh_token",
                     "refresh_token": self._refresh_token,
@@ -165,23 +165,23 @@ class OidcProvider:
                 headers = dict([basic_header(self._client, self._secret)]) if self._secret else {}
                 async with session.post(
                     endpoints.token_endpoint, data=form, headers=headers, ssl=tls, allow_redirects=False
-                ) as answer:
-                    return await _read(answer, _Tokens)
+                ) as response:
+                    return await _read(response, _Tokens)
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
-            raise CredentialError(f"{self._issuer} can't be asked for a token: {error}") from error
+            raise CredentialError(f"cannot get a token from {self._issuer}: {error}") from error
 
 
-async def _read(answer: aiohttp.ClientResponse, kind: type[T]) -> T:
+async def _read(response: aiohttp.ClientResponse, kind: type[T]) -> T:
     content = bytearray()
-    async for chunk in answer.content.iter_any():
+    async for chunk in response.content.iter_any():
         content += chunk
-        if len(content) > _ANSWER_LIMIT:
-            raise CredentialError(f"{answer.url} answered with more than 1 MB")
+        if len(content) > _RESPONSE_LIMIT:
+            raise CredentialError(f"{response.url} returned more than 1 MB")
     return msgspec.json.decode(content, type=kind)
 
 
 def expiry(token: str) -> datetime:
-    """When a token says it expires. Read without checking the signature, which is the API server's business."""
+    """Return the expiry that a token claims. The API server checks the signature, not we."""
     try:
         payload = token.split(".")[1]
         padded = payload + "=" * (-len(payload) % 4)

@@ -1,4 +1,4 @@
-"""TLS contexts for talking to clusters."""
+"""TLS contexts of clients."""
 
 import ssl
 import tempfile
@@ -10,7 +10,7 @@ from kapsa.runtime.errors import ConfigError
 __all__ = ["client_context", "present"]
 
 _NOT_A_PAIR = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
-"""What OpenSSL calls a key and a certificate that do not belong together."""
+"""OpenSSL's reasons for a key that does not match its certificate."""
 
 
 def client_context(
@@ -20,9 +20,9 @@ def client_context(
     key: bytes | None = None,
     insecure: bool = False,
 ) -> ssl.SSLContext:
-    """A context that trusts `ca` alone (the system's store without it) and shows our certificate if we have one.
+    """Return a context that trusts `ca` (without it, the system's store) and presents a client certificate, if given.
 
-    All arguments are PEM. `insecure` trusts anyone, and is only ever set by someone who asked for it.
+    All arguments are PEM. `insecure` turns verification off; only a user's explicit setting may set it.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -35,7 +35,9 @@ def client_context(
         _trust(context, ca)
     if certificate is not None or key is not None:
         if certificate is None or key is None:
-            raise ConfigError("a client certificate and its key come together; one of them is missing")
+            raise ConfigError(
+                "a client certificate needs its key, and a key its certificate; one of them is missing"
+            )
         present(context, certificate, key)
     return context
 
@@ -48,22 +50,22 @@ def _trust(context: ssl.SSLContext, ca: bytes) -> None:
 
 
 def present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Have the context show this certificate from the next handshake on."""
-    # OpenSSL takes the chain from files only. They live, readable by us alone, for the length of this call.
+    """Make a context present this certificate from the next handshake on."""
+    # OpenSSL reads the chain only from files. They exist, readable only by this user, during this call.
     with tempfile.TemporaryDirectory(prefix="kapsa-tls-") as directory:
         chain, private = Path(directory, "chain.pem"), Path(directory, "key.pem")
         for path, content in ((chain, certificate), (private, key)):
             path.touch(mode=0o600)
             path.write_bytes(content)
         try:
-            context.load_cert_chain(chain, private, password=_refuse_passphrase)
+            context.load_cert_chain(chain, private, password=_reject_passphrase)
         except ssl.SSLError as error:
             if error.reason in _NOT_A_PAIR:
-                raise ConfigError("the client's key does not belong to its certificate") from error
-            raise ConfigError(f"the certificate and key can't be used: {error}") from error
+                raise ConfigError("the private key does not match the certificate") from error
+            raise ConfigError(f"cannot use the certificate and its key: {error}") from error
         except (ValueError, OSError) as error:
-            raise ConfigError(f"the certificate and key can't be used: {error}") from error
+            raise ConfigError(f"cannot use the certificate and its key: {error}") from error
 
 
-def _refuse_passphrase() -> NoReturn:
+def _reject_passphrase() -> NoReturn:
     raise ConfigError("the private key is encrypted; store it without a passphrase")

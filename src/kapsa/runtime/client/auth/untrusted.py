@@ -1,8 +1,8 @@
-"""Kubeconfigs from people we do not trust: an allow-list, everything else refused by name.
+"""Kubeconfigs from untrusted sources: an allow-list of fields; any other field is rejected by name.
 
-A kubeconfig can run commands (exec), read files of the machine, send requests through a proxy and turn TLS off.
-A manager that takes kubeconfigs from its users must take only what describes a cluster: where it is, its
-certificate authority, and a token or a client certificate; all of it as values.
+A kubeconfig can run commands (exec), read local files, send requests through a proxy and turn TLS verification off.
+A manager that accepts kubeconfigs from its users must accept only what describes a cluster: its address, its
+certificate authority, and a token or a client certificate, all of them as values.
 """
 
 import ipaddress
@@ -32,15 +32,15 @@ _METADATA_NETWORKS = [ipaddress.ip_network(text) for text in ("fd00:ec2::254/128
 
 
 def load_untrusted(content: bytes, *, allow_loopback: bool = False) -> RotatingAccess:
-    """The access that an untrusted kubeconfig describes; `ConfigError` names what it may not hold.
+    """Return the access that an untrusted kubeconfig describes. Raises `ConfigError` that names a rejected field.
 
-    The server's address is judged here and again at every connection, since a name can change where it leads.
-    `allow_loopback` is for tests and for a manager that runs beside its clusters.
+    The server's address is checked here, and again at each connection because a name can resolve to another address
+    later. `allow_loopback` is for tests, and for a manager on the same machine as its clusters.
     """
     document = _parse(content)
     _allow(document, _TOP, "")
     if document.get("preferences"):
-        raise _refused("preferences", "it must be empty")
+        raise _rejected("preferences", "must be empty")
     cluster = _only(document, "clusters", "cluster", _CLUSTER)
     user = _only(document, "users", "user", _USER)
     context = _only(document, "contexts", "context", _CONTEXT)
@@ -51,24 +51,29 @@ def load_untrusted(content: bytes, *, allow_loopback: bool = False) -> RotatingA
     key = _data(user, "client-key-data", "user")
     token = _token(user.get("token"))
     if (certificate is None) != (key is None):
-        raise _refused("user", "client-certificate-data and client-key-data come together")
+        raise _rejected("user", "must set client-certificate-data and client-key-data together")
     if token is None and certificate is None:
-        raise _refused("user", "it needs a token, or client-certificate-data and client-key-data")
+        raise _rejected("user", "needs a token, or client-certificate-data and client-key-data")
     try:
-        client_context(ca=authority, certificate=certificate, key=key)  # judged now, not at the first request
+        client_context(
+            ca=authority, certificate=certificate, key=key
+        )  # checked now, not at the first request
     except ConfigError as error:
-        raise _refused("certificates", str(error)) from error
+        raise _rejected("certificates", f"cannot be used: {error}") from error
 
     def guard(address: str) -> None:
         if not public_address(address, allow_loopback=allow_loopback):
-            raise ForbiddenAddress(f"{server} leads to {address}, where no cluster may be", sent=False)
+            raise ForbiddenAddress(
+                f"{server} resolves to {address}, which is not allowed as the address of a cluster",
+                sent=False,
+            )
 
     credentials = DeclaredCredentials(token=token, certificate=certificate, key=key)
     return RotatingAccess(server, credentials, authority=authority, address_guard=guard)
 
 
 def public_address(address: str, *, allow_loopback: bool = False) -> bool:
-    """Whether a user's cluster may be at this address. Private networks are fine; this host and metadata are not."""
+    """Return whether a user's cluster may have this address: private networks yes; this host and metadata no."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
@@ -79,35 +84,35 @@ def public_address(address: str, *, allow_loopback: bool = False) -> bool:
     return not any(parsed in network for network in _METADATA_NETWORKS)
 
 
-def _refused(field: str, why: str) -> ConfigError:
-    return ConfigError(f"untrusted kubeconfig, {field}: {why}")
+def _rejected(field: str, reason: str) -> ConfigError:
+    return ConfigError(f"untrusted kubeconfig: {field} {reason}")
 
 
 def _parse(content: bytes) -> dict[str, Any]:
     import yaml
 
     if len(content) > _SIZE_LIMIT:
-        raise _refused("file", f"it is larger than {_SIZE_LIMIT // 1024} KB")
+        raise _rejected("file", f"is larger than {_SIZE_LIMIT // 1024} KB")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        # Judged as events first: building an alias bomb is what it wants.
+        # Checked event by event before anything is built: an alias bomb grows when it is built.
         depth = 0
         for event in yaml.parse(content, Loader=loader):
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                raise _refused("file", "anchors and aliases are not allowed")
+                raise _rejected("file", "contains anchors or aliases, which are not allowed")
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
             if depth > _DEPTH_LIMIT:
-                raise _refused("file", "it is nested too deeply")
+                raise _rejected("file", "is nested too deeply")
         root = yaml.compose(content, Loader=loader)
         _no_duplicates(root)
         document = yaml.load(content, Loader=loader)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        raise _refused("file", f"it is not YAML: {' '.join(str(error).split())}") from error
+        raise _rejected("file", f"is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(document, dict):
-        raise _refused("file", "it is not a mapping")
+        raise _rejected("file", "is not a mapping")
     return document
 
 
@@ -118,8 +123,8 @@ def _no_duplicates(node: Any) -> None:
         seen: set[str] = set()
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.value in seen:
-                raise _refused(
-                    "file", f"the key {getattr(key, 'value', '?')!r} is there twice, or is no name"
+                raise _rejected(
+                    "file", f"contains the key {getattr(key, 'value', '?')!r} twice, or it is not a string"
                 )
             seen.add(key.value)
             _no_duplicates(value)
@@ -131,57 +136,59 @@ def _no_duplicates(node: Any) -> None:
 def _allow(section: dict[str, Any], allowed: set[str], where: str) -> None:
     for field in section:
         if field not in allowed:
-            raise _refused(f"{where}{field}", f"it is not allowed; allowed is: {', '.join(sorted(allowed))}")
+            raise _rejected(
+                f"{where}{field}", f"is not allowed; allowed fields: {', '.join(sorted(allowed))}"
+            )
 
 
 def _only(document: dict[str, Any], plural: str, singular: str, allowed: set[str]) -> dict[str, Any]:
     entries = document.get(plural)
     if not isinstance(entries, list) or len(entries) != 1:
-        raise _refused(plural, "there must be exactly one")
+        raise _rejected(plural, "must have exactly one entry")
     entry = entries[0]
     if not isinstance(entry, dict) or not isinstance(entry.get(singular), dict):
-        raise _refused(plural, f"its entry must hold a name and a {singular}")
+        raise _rejected(plural, f"must hold an entry with a name and a {singular}")
     _allow(entry, {"name", singular}, f"{singular}.")
     section: dict[str, Any] = entry[singular]
     _allow(section, allowed, f"{singular}.")
     for field, value in section.items():
         if not isinstance(value, str):
-            raise _refused(f"{singular}.{field}", "it must be text")
+            raise _rejected(f"{singular}.{field}", "must be a string")
     return section
 
 
 def _check_names(document: dict[str, Any], context: dict[str, Any]) -> None:
     name = document["contexts"][0].get("name")
     if document.get("current-context") not in (None, "", name):
-        raise _refused("current-context", "it names no context of this file")
+        raise _rejected("current-context", "must name the context of this file")
     for plural, singular in (("clusters", "cluster"), ("users", "user")):
         if context.get(singular) != document[plural][0].get("name"):
-            raise _refused(f"context.{singular}", f"it is not the name of the {singular} of this file")
+            raise _rejected(f"context.{singular}", f"must be the name of the {singular} in this file")
 
 
 def _server(server: str | None, allow_loopback: bool) -> str:
     if not server:
-        raise _refused("cluster.server", "it is missing")
+        raise _rejected("cluster.server", "is missing")
     try:
         parts = urlsplit(server)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise _refused("cluster.server", f"it is not a URL: {error}") from error
+        raise _rejected("cluster.server", f"is not a URL: {error}") from error
     if parts.scheme != "https" or not host or not server.isprintable():
-        raise _refused("cluster.server", "it must be an https URL")
+        raise _rejected("cluster.server", "must be an https URL")
     if parts.username is not None or parts.query or parts.fragment or ".." in parts.path or port == 0:
-        raise _refused("cluster.server", "only a host, a port and a path are allowed")
+        raise _rejected("cluster.server", "may only have a host, a port and a path")
     name = host.rstrip(".").lower()
     if name in _METADATA_NAMES or (
         not allow_loopback and (name == "localhost" or name.endswith(".localhost"))
     ):
-        raise _refused("cluster.server", f"{host} is not a cluster")
+        raise _rejected("cluster.server", f"host {host} is not allowed")
     if _is_address(host):
         if not public_address(host, allow_loopback=allow_loopback):
-            raise _refused("cluster.server", f"no cluster may be at {host}")
+            raise _rejected("cluster.server", f"address {host} is not allowed")
     elif name.replace(".", "").isdigit() or name.startswith("0x"):
         # Resolvers read 2852039166, 0xa9fea9fe and 169.254.43518 as addresses.
-        raise _refused("cluster.server", f"{host} is an address in disguise")
+        raise _rejected("cluster.server", f"host {host} is an encoded IP address, which is not allowed")
     return server.rstrip("/")
 
 
@@ -195,7 +202,7 @@ def _is_address(host: str) -> bool:
 
 def _data(section: dict[str, Any], field: str, where: str) -> bytes | None:
     text = section.get(field)
-    return decode_data(text, f"untrusted kubeconfig, {where}.{field}") if text else None
+    return decode_data(text, f"untrusted kubeconfig: {where}.{field}") if text else None
 
 
 def _token(token: str | None) -> str | None:
@@ -208,5 +215,5 @@ def _token(token: str | None) -> str | None:
         or not token.isprintable()
         or " " in token
     ):
-        raise _refused("user.token", "it is not a token")
+        raise _rejected("user.token", "is not a valid token")
     return token

@@ -1,4 +1,4 @@
-"""The connections to one server: so many for requests, used again and again, and one for each stream."""
+"""The connections to one server: a limited number for requests, which are reused, and one for each stream."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from kapsa.runtime.client.http._connector import Connector
 __all__ = ["ConnectionPool", "PoolExhaustedError"]
 
 _KEEP_ALIVE = 30.0
-"""Seconds. The API server closes idle connections after 90 s; closing ours earlier means never writing a request into
-one that is just being closed."""
+"""Seconds that an idle connection is kept. The API server closes idle connections after 90 s; closing them earlier
+avoids writing a request to a connection that is just being closed."""
 
 
-_CLOSED = "this client was closed"
+_CLOSED = "the client was closed"
 
 
 class PoolExhaustedError(Exception):
-    """All connections stayed in use until it was too late."""
+    """All connections remained in use until the deadline."""
 
 
 class ConnectionPool:
-    """Lends connections. One is shared by all requests that travel in the same TLS context, one at a time."""
+    """Lends connections to requests, one request at a time. Requests with the same TLS context share connections."""
 
     def __init__(self, connector: Connector, *, limit: int, connect_timeout: float) -> None:
         self._connector = connector
@@ -36,7 +36,7 @@ class ConnectionPool:
         self._closed = False
 
     async def borrow(self, tls: ssl.SSLContext | bool, deadline: float) -> HttpConnection:
-        """A connection for one exchange; `give_back` it in any case, also if the exchange has not come to its end."""
+        """Return a connection for one request; `give_back` must follow, even if the request fails."""
         if self._slots.locked():
             await self._wait(deadline)
         else:
@@ -48,7 +48,7 @@ class ConnectionPool:
             raise
 
     def give_back(self, connection: HttpConnection, tls: ssl.SSLContext | bool) -> None:
-        """Leave it to the next; one that something may still come from is closed."""
+        """Take a connection back for the next request; close it if its response is incomplete."""
         self._slots.release()
         if self._closed or not connection.reusable:
             connection.abort()
@@ -60,7 +60,7 @@ class ConnectionPool:
             self._sweeping = loop.call_later(_KEEP_ALIVE, self._sweep)
 
     async def connect(self, tls: ssl.SSLContext | bool, deadline: float | None = None) -> HttpConnection:
-        """A new connection, beside the limit."""
+        """Open a connection that does not count towards the limit."""
         limit = self._connect_timeout
         if deadline is not None:
             limit = min(limit, deadline - asyncio.get_running_loop().time())
@@ -77,15 +77,15 @@ class ConnectionPool:
             raise
         self._open.add(connection)
         connection.ended.add_done_callback(lambda _: self._open.discard(connection))
-        if self._closed:  # in the very turn in which it came about: `close` did not find it
+        if self._closed:  # `close` ran in the same turn of the event loop, and missed this connection
             connection.abort()
             raise ConnectionAbortedError(_CLOSED)
         if not connection.reusable:
-            raise ConnectionResetError("the server closed it at once")
+            raise ConnectionResetError("the server closed the connection at once")
         return connection
 
     async def close(self) -> None:
-        """Close all connections; returns once their sockets are. Whoever waits for one, or for an answer, is told."""
+        """Close all connections and wait for their sockets. Requests that are under way fail."""
         self._closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -94,10 +94,10 @@ class ConnectionPool:
         for attempt in self._connecting:
             if not attempt.expired():
                 attempt.reschedule(asyncio.get_running_loop().time())
-        ending = list(self._open)
-        for connection in ending:
+        closing = list(self._open)
+        for connection in closing:
             connection.fail(ConnectionAbortedError(_CLOSED))
-        await asyncio.gather(*(connection.ended for connection in ending))
+        await asyncio.gather(*(connection.ended for connection in closing))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -111,23 +111,23 @@ class ConnectionPool:
             raise PoolExhaustedError from None
 
     def _take(self, tls: ssl.SSLContext | bool) -> HttpConnection | None:
-        waiting = self._idle.get(tls)
-        while waiting:
-            connection = waiting.pop()
+        idle = self._idle.get(tls)
+        while idle:
+            connection = idle.pop()
             if connection.reusable:
                 return connection
         return None
 
     def _sweep(self) -> None:
-        """Close what nobody has needed for a while."""
+        """Close connections that have been idle for too long."""
         loop = asyncio.get_running_loop()
         oldest = loop.time() - _KEEP_ALIVE
-        for tls, waiting in list(self._idle.items()):
-            for connection in waiting:
+        for tls, idle in list(self._idle.items()):
+            for connection in idle:
                 if connection.idle_since <= oldest:
                     connection.close()
-            self._idle[tls] = [each for each in waiting if each.reusable]
+            self._idle[tls] = [each for each in idle if each.reusable]
             if not self._idle[tls]:
                 del self._idle[tls]
-        next_one = min((each.idle_since for kept in self._idle.values() for each in kept), default=None)
-        self._sweeping = None if next_one is None else loop.call_at(next_one + _KEEP_ALIVE, self._sweep)
+        oldest_left = min((each.idle_since for kept in self._idle.values() for each in kept), default=None)
+        self._sweeping = None if oldest_left is None else loop.call_at(oldest_left + _KEEP_ALIVE, self._sweep)

@@ -1,7 +1,7 @@
-"""How requests reach a cluster: the `Transport` protocol, and `HttpTransport` with its pool of connections.
+"""The transport of requests to a cluster: the `Transport` protocol, and `HttpTransport` with its connection pool.
 
-Everything that talks to a cluster goes through one `Transport`. That is what lets a test run without sockets
-and cut any request in half.
+All requests to a cluster go through one `Transport`. A test can replace it, to run without sockets and to fail any
+request half-way.
 """
 
 import asyncio
@@ -30,27 +30,27 @@ Query = Sequence[tuple[str, str]]
 
 _NO_HEADERS: Mapping[str, str] = {}
 # OpenSSL's X509_V_ERR_ numbers.
-_OTHER_NAME = (62, 64)
-_OTHER_AUTHORITY = (2, 7, 18, 19, 20, 21)
-_OTHER_TIME = (9, 10)
+_NAME_MISMATCH = (62, 64)
+_UNKNOWN_AUTHORITY = (2, 7, 18, 19, 20, 21)
+_NOT_VALID_NOW = (9, 10)
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
-"""What OpenSSL calls an answer that is no TLS."""
-_OUR_CERTIFICATE = ("CERTIFICATE", "UNKNOWN_CA")
-"""What OpenSSL calls a server's refusal of who we are. In TLS 1.3 it comes after our first request."""
+"""OpenSSL's reasons for a response that is not TLS."""
+_CLIENT_CERTIFICATE = ("CERTIFICATE", "UNKNOWN_CA")
+"""OpenSSL's reasons for a rejected client certificate. In TLS 1.3 the rejection arrives after the first request."""
 _UNSAFE = re.compile(r"[\r\n\0]")
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     headers: Mapping[str, str]
-    """By their names in lower case."""
+    """The headers, by their names in lower case."""
     body: bytes
 
 
 class StreamResponse(Protocol):
-    """An answer that is still arriving. Iterate it for raw chunks of bytes, cut anywhere."""
+    """A response that is still arriving. Iterating yields chunks of bytes, split anywhere."""
 
     @property
     def status(self) -> int: ...
@@ -60,7 +60,7 @@ class StreamResponse(Protocol):
 
 
 class Transport(Protocol):
-    """Carries requests to one cluster. It raises `TransportError` when no answer came; it judges no answer."""
+    """Sends requests to one cluster. Raises `TransportError` if no response arrives; any status is a response."""
 
     async def request(
         self,
@@ -72,13 +72,13 @@ class Transport(Protocol):
         body: bytes = b"",
         timeout: float | None = None,
     ) -> Response:
-        """Send one request and read the whole answer."""
+        """Send one request and read the whole response."""
         ...
 
     def stream(
         self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] = _NO_HEADERS
     ) -> AbstractAsyncContextManager[StreamResponse]:
-        """Send one request and read the answer as it comes: watches and followed logs."""
+        """Send one request and read the response as it arrives, as for watches and followed logs."""
         ...
 
     async def close(self) -> None:
@@ -87,11 +87,11 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """HTTP to a real API server.
+    """Sends requests to an API server over HTTP.
 
-    Requests share a limited pool of connections. Watches have connections of their own without a limit: a process
-    that watches more kinds than a pool has room for would otherwise wait for itself forever.
-    Redirects are never followed: they would carry the credentials elsewhere.
+    Requests share a limited pool of connections. Each watch has a connection of its own, outside that limit: a process
+    that watches more kinds than the pool has connections would otherwise wait for itself forever.
+    Redirects are never followed, because they would send the credentials to another server.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class HttpTransport:
         self._max_response_bytes = max_response_bytes
         self._common: Pairs = (("Host", self._server.authority), ("User-Agent", user_agent))
         self._target = self._server.path
-        if self._proxy is not None and not self._server.secure:  # it needs to be told where to
+        if self._proxy is not None and not self._server.secure:  # a plain proxy needs the whole URL
             self._target = f"http://{self._server.authority}{self._server.path}"
             self._common = (*self._common, *proxy_headers(self._proxy).items())
         self._head = functools.lru_cache(maxsize=256)(self._write_head)
@@ -145,15 +145,15 @@ class HttpTransport:
     ) -> AsyncIterator[StreamResponse]:
         target = self._target_of(path, query)
         authorization = await self._access.authorize()
-        connection, answer = await self._open_stream(method, target, headers, authorization)
+        connection, receiver = await self._open_stream(method, target, headers, authorization)
         try:
-            if answer.status == 401 and await self._access.rejected(authorization):
+            if receiver.status == 401 and await self._access.rejected(authorization):
                 connection.abort()
                 authorization = await self._access.authorize()
-                connection, answer = await self._open_stream(method, target, headers, authorization)
-            yield _HttpStream(answer, self._what(method, target))
+                connection, receiver = await self._open_stream(method, target, headers, authorization)
+            yield _HttpStream(receiver, self._action(method, target))
         finally:
-            # The rest of a watch is endless, so the connection can't be used again.
+            # A watch has no end, so its connection cannot be reused.
             connection.abort()
 
     async def close(self) -> None:
@@ -170,25 +170,27 @@ class HttpTransport:
     ) -> Response:
         loop = asyncio.get_running_loop()
         request = self._request(method, target, headers, authorization.headers, body)
-        # Getting credentials may have taken its time, and a write must not leave after its deadline.
+        # Getting credentials may have taken a while, and a write must not be sent after its deadline.
         if deadline <= loop.time():
-            raise NoResponse(f"{self._what(method, target)}: no credentials in time", sent=False)
-        answer = BufferedReceiver(loop, limit=self._max_response_bytes)
+            raise NoResponse(
+                f"{self._action(method, target)}: timed out while getting credentials", sent=False
+            )
+        receiver = BufferedReceiver(loop, limit=self._max_response_bytes)
         connection = await self._borrow(authorization.tls, deadline, method, target)
-        timer = loop.call_at(deadline, answer.fail, TimeoutError())
+        timer = loop.call_at(deadline, receiver.fail, TimeoutError())
         try:
             if deadline <= loop.time():  # something kept the event loop busy
-                raise NoResponse(f"{self._what(method, target)}: could not connect in time", sent=False)
-            connection.send(request, answer)
-            content = await answer.done
+                raise NoResponse(f"{self._action(method, target)}: timed out while connecting", sent=False)
+            connection.send(request, receiver)
+            content = await receiver.done
         except ResponseTooLarge as error:
-            raise ResponseTooLarge(f"{self._what(method, target)}: {error}") from None
+            raise ResponseTooLarge(f"{self._action(method, target)}: {error}") from None
         except OSError as error:
-            raise _broken(error, self._what(method, target)) from error
+            raise _exchange_error(error, self._action(method, target)) from error
         finally:
             timer.cancel()
             self._pool.give_back(connection, authorization.tls)
-        return Response(answer.status, answer.headers, content)
+        return Response(receiver.status, receiver.headers, content)
 
     async def _borrow(
         self, tls: ssl.SSLContext | bool, deadline: float, method: str, target: str
@@ -196,10 +198,10 @@ class HttpTransport:
         try:
             return await self._pool.borrow(tls, deadline)
         except PoolExhaustedError:
-            told = "all connections were in use until it was too late"
-            raise NoResponse(f"{self._what(method, target)}: {told}", sent=False) from None
+            reason = "timed out because all connections were in use"
+            raise NoResponse(f"{self._action(method, target)}: {reason}", sent=False) from None
         except OSError as error:
-            raise _unconnected(error, self._what(method, target)) from error
+            raise _connect_error(error, self._action(method, target)) from error
 
     async def _open_stream(
         self, method: str, target: str, headers: Mapping[str, str], authorization: Authorization
@@ -208,33 +210,33 @@ class HttpTransport:
         try:
             connection = await self._pool.connect(authorization.tls)
         except OSError as error:
-            raise _unconnected(error, self._what(method, target)) from error
-        answer = StreamReceiver(asyncio.get_running_loop(), connection)
+            raise _connect_error(error, self._action(method, target)) from error
+        receiver = StreamReceiver(asyncio.get_running_loop(), connection)
         try:
-            connection.send(request, answer)
-            # Only its head: what follows may take as long as it likes.
+            connection.send(request, receiver)
+            # The timeout is for the head only: the body may take any time.
             async with asyncio.timeout(self._timeout):
-                await answer.begun
+                await receiver.begun
         except OSError as error:
             connection.abort()
-            raise _broken(error, self._what(method, target)) from error
+            raise _exchange_error(error, self._action(method, target)) from error
         except BaseException:
             connection.abort()
             raise
-        return connection, answer
+        return connection, receiver
 
     # -- requests ----------------------------------------------------------------------------------------------
 
     def _target_of(self, path: str, query: Query) -> str:
         target = f"{self._target}{path}?{_encode(tuple(query))}" if query else self._target + path
         if not target.isascii() or " " in target or _UNSAFE.search(target):
-            raise ValueError(f"{path!r} is no path of a URL: quote it")
+            raise ValueError(f"{path!r} is not a valid path of a URL; quote it")
         return target
 
     def _request(
-        self, method: str, target: str, headers: Mapping[str, str], who: Pairs, body: bytes
+        self, method: str, target: str, headers: Mapping[str, str], identity: Pairs, body: bytes
     ) -> bytes:
-        head = self._head(tuple(headers.items()), who)
+        head = self._head(tuple(headers.items()), identity)
         if not body and method in ("GET", "DELETE"):
             return b"%b %b HTTP/1.1\r\n%b\r\n" % (method.encode(), target.encode(), head)
         return b"%b %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (
@@ -245,38 +247,38 @@ class HttpTransport:
             body,
         )
 
-    def _write_head(self, headers: Pairs, who: Pairs) -> bytes:
-        """The lines that nearly all requests of a kind share."""
-        given = {name.lower() for name, _ in headers}
+    def _write_head(self, headers: Pairs, identity: Pairs) -> bytes:
+        """Return the header lines, which most requests of a kind share."""
+        names = {name.lower() for name, _ in headers}
         common = self._common
-        if "accept-encoding" not in given:
+        if "accept-encoding" not in names:
             common = (*common, ("Accept-Encoding", "identity"))
-        lines = [f"{name}: {value}" for name, value in (*common, *headers, *who)]
+        lines = [f"{name}: {value}" for name, value in (*common, *headers, *identity)]
         for line in lines:
             if _UNSAFE.search(line):
-                raise ValueError(f"a header must be one line: {line.partition(':')[0]!r}")
+                raise ValueError(f"header {line.partition(':')[0]!r} must not contain a line break")
         return "".join(f"{line}\r\n" for line in lines).encode()
 
-    def _what(self, method: str, target: str) -> str:
+    def _action(self, method: str, target: str) -> str:
         path = target.removeprefix(self._target).partition("?")[0]
         return f"{method} {self._server.path}{path} at {self._server}"
 
 
 class _HttpStream:
-    """A streamed answer whose failures are ours."""
+    """A streamed response that raises `TransportError`."""
 
-    def __init__(self, answer: StreamReceiver, what: str) -> None:
-        self._answer = answer
-        self._what = what
-        self.status = answer.status
-        self.headers: Mapping[str, str] = answer.headers
+    def __init__(self, receiver: StreamReceiver, action: str) -> None:
+        self._receiver = receiver
+        self._action = action
+        self.status = receiver.status
+        self.headers: Mapping[str, str] = receiver.headers
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for chunk in self._answer:
+            async for chunk in self._receiver:
                 yield chunk
         except OSError as error:
-            raise _broken(error, self._what) from error
+            raise _exchange_error(error, self._action) from error
 
 
 @functools.lru_cache(maxsize=1024)
@@ -284,46 +286,46 @@ def _encode(query: tuple[tuple[str, str], ...]) -> str:
     return urlencode(query)
 
 
-def _unconnected(error: OSError, what: str) -> TransportError:
-    """Our error for a connection that did not come about: the server has not seen the request."""
+def _connect_error(error: OSError, action: str) -> TransportError:
+    """Return the error for a connection that failed to open: the server has not received the request."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return CertificateError(
-            f"{what}: the server's certificate is not trusted: {_distrust(error)}", sent=False
+            f"{action}: the server's certificate is not trusted: {_distrust(error)}", sent=False
         )
     if isinstance(error, ssl.SSLError):
         hint = (
-            "; it does not seem to speak TLS: is its address an http:// one?"
+            "; the server does not seem to use TLS: check whether its URL must start with http://"
             if error.reason in _NOT_TLS
             else ""
         )
-        return CertificateError(f"{what}: TLS failed: {_told(error)}{hint}", sent=False)
+        return CertificateError(f"{action}: TLS failed: {_reason(error)}{hint}", sent=False)
     if isinstance(error, TimeoutError) and error.errno is None:
-        return NoResponse(f"{what}: could not connect in time", sent=False)
-    return TransportError(f"{what}: could not connect: {_told(error)}", sent=False)
+        return NoResponse(f"{action}: timed out while connecting", sent=False)
+    return TransportError(f"{action}: cannot connect: {_reason(error)}", sent=False)
 
 
-def _broken(error: OSError, what: str) -> TransportError:
-    """Our error for an exchange that failed on the way: the server may have seen the request."""
-    if isinstance(error, ssl.SSLError) and any(each in (error.reason or "") for each in _OUR_CERTIFICATE):
-        return CertificateError(f"{what}: TLS failed: {_told(error)}", sent=False)
+def _exchange_error(error: OSError, action: str) -> TransportError:
+    """Return the error for an exchange that failed under way: the server may have received the request."""
+    if isinstance(error, ssl.SSLError) and any(each in (error.reason or "") for each in _CLIENT_CERTIFICATE):
+        return CertificateError(f"{action}: TLS failed: {_reason(error)}", sent=False)
     if isinstance(error, TimeoutError) and error.errno is None:
-        return NoResponse(f"{what}: no answer in time")
-    return TransportError(f"{what}: the connection failed: {_told(error)}")
+        return NoResponse(f"{action}: no response in time")
+    return TransportError(f"{action}: the connection failed: {_reason(error)}")
 
 
-def _distrust(refusal: ssl.SSLCertVerificationError) -> str:
-    """What is wrong with a certificate, and what to look at."""
-    words = refusal.verify_message.rstrip(".")
-    if refusal.verify_code in _OTHER_NAME:
-        return f"{words}; reach it by a name that is in it, or say the name to expect with tls-server-name"
-    if refusal.verify_code in _OTHER_AUTHORITY:
-        return f"{words}; it was not signed by the certificate-authority we are to trust: is this the right cluster?"
-    if refusal.verify_code in _OTHER_TIME:
-        return f"{words}; renew it, and compare the clocks of both machines"
-    return words
+def _distrust(error: ssl.SSLCertVerificationError) -> str:
+    """Return why a certificate is not trusted, and what to check."""
+    reason = error.verify_message.rstrip(".")
+    if error.verify_code in _NAME_MISMATCH:
+        return f"{reason}; connect by a name that the certificate contains, or set tls-server-name to such a name"
+    if error.verify_code in _UNKNOWN_AUTHORITY:
+        return f"{reason}; it was not issued by the configured certificate-authority: check that this is the right cluster"
+    if error.verify_code in _NOT_VALID_NOW:
+        return f"{reason}; renew it, and compare the clocks of both machines"
+    return reason
 
 
-def _told(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     if not isinstance(error, ssl.SSLError) and error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)  # asyncio's own words are a call, not a reason
+        return os.strerror(error.errno)  # asyncio's own message is a call, not a reason
     return error.strerror or str(error) or type(error).__name__
