@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+from kapsa.adapters.helm.chart import RELEASE_LIMIT
+
 __all__ = [
     "APPROVED_COMMIT",
     "BRANCH",
@@ -22,7 +24,6 @@ __all__ = [
     "OWNER",
     "OWNER_UID",
     "PROJECT",
-    "RELEASE_LIMIT",
     "TEAM",
     "bounded",
     "host_label",
@@ -55,7 +56,6 @@ LABEL_LIMIT = 63
 HOST_LIMIT = 253
 COMMON_NAME_LIMIT = 64
 """Of a certificate, which some authorities put the host into."""
-RELEASE_LIMIT = 53
 
 _HASH_DIGITS = 5
 _LEAST_ROOM = _HASH_DIGITS + 2

@@ -14,7 +14,7 @@ from kapsa.adapters.process.tools import find_tool
 from kapsa.environments.ports import Rendered
 from kapsa.environments.render import FilterRules, Injected, Renderer, filter_objects
 from kapsa.environments.resources import Deployment
-from tests.environments.render.conftest import Writes
+from tests.adapters.checkouts import WriteCheckout
 
 IMAGE = ImageReference.parse("registry.example.com/team/app:v1@sha256:" + "a" * 64)
 ACCOUNT = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: runner}\n"
@@ -25,7 +25,7 @@ POD = (
 )
 
 
-async def render(renderer: Renderer, checkout: Writes, text: str, **more: Any) -> Rendered:
+async def render(renderer: Renderer, checkout: WriteCheckout, text: str, **more: Any) -> Rendered:
     made = checkout({"deploy/a.yaml": text})
     brought = Injected(release="app", namespace="x", **more)
     return await renderer.render(made, Deployment(type="manifest", path="deploy"), brought)
@@ -40,14 +40,16 @@ async def render(renderer: Renderer, checkout: Writes, text: str, **more: Any) -
     ],
 )
 async def test_no_token_of_an_account_is_mounted(
-    renderer: Renderer, checkout: Writes, said: str, told: tuple[str, ...]
+    renderer: Renderer, checkout: WriteCheckout, said: str, told: tuple[str, ...]
 ) -> None:
     rendered = await render(renderer, checkout, ACCOUNT + said)
     assert rendered.objects[0]["automountServiceAccountToken"] is False
     assert rendered.warnings == told
 
 
-async def test_no_token_is_mounted_in_pods_that_ask_for_it(renderer: Renderer, checkout: Writes) -> None:
+async def test_no_token_is_mounted_in_pods_that_ask_for_it(
+    renderer: Renderer, checkout: WriteCheckout
+) -> None:
     text = POD.replace("MORE", "automountServiceAccountToken: true,")
     rendered = await render(renderer, checkout, text)
     assert rendered.objects[0]["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
@@ -64,26 +66,28 @@ async def test_no_token_is_mounted_in_pods_that_ask_for_it(renderer: Renderer, c
     ],
 )
 async def test_pods_of_any_account_can_pull_the_projects_images(
-    renderer: Renderer, checkout: Writes, more: str, secrets: list[dict[str, str]]
+    renderer: Renderer, checkout: WriteCheckout, more: str, secrets: list[dict[str, str]]
 ) -> None:
     rendered = await render(renderer, checkout, POD.replace("MORE", more), pull_secret="pull")
     assert rendered.objects[0]["spec"]["template"]["spec"]["imagePullSecrets"] == secrets
 
 
-async def test_without_a_pull_secret_pods_are_left_as_they_are(renderer: Renderer, checkout: Writes) -> None:
+async def test_without_a_pull_secret_pods_are_left_as_they_are(
+    renderer: Renderer, checkout: WriteCheckout
+) -> None:
     rendered = await render(renderer, checkout, POD.replace("MORE", ""))
     assert "imagePullSecrets" not in rendered.objects[0]["spec"]["template"]["spec"]
 
 
 async def test_a_job_that_removes_itself_stays_or_it_would_run_again_and_again(
-    renderer: Renderer, checkout: Writes
+    renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     rendered = await render(renderer, checkout, JOB)
     assert rendered.objects[0]["spec"] == {"suspend": False}
     assert rendered.warnings == ("Job migrate stays when it is done: ttlSecondsAfterFinished is left out",)
 
 
-async def test_what_helm_create_makes_can_be_deployed(renderer: Renderer, checkout: Writes) -> None:
+async def test_what_helm_create_makes_can_be_deployed(renderer: Renderer, checkout: WriteCheckout) -> None:
     made: Checkout = checkout({})
     command = [str(find_tool("helm").path), "create", "app"]
     await asyncio.to_thread(subprocess.run, command, cwd=made.root, check=True, capture_output=True)

@@ -263,7 +263,7 @@ async def test_what_somebody_should_know_is_told_every_time(
         rendered = await environments.render(request(git_repository, commit, type="helm", path="chart"))
         assert rendered.warnings == (
             "Job migrate is a Helm hook, which is not run",
-            "no container of the chart has MODE: it should use env",
+            "no container of the chart sets MODE: use .Values.env in its templates",
         )
 
 

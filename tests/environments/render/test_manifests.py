@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.errors import ExternalNotFound, LimitExceeded, Refused
+from kapsa.adapters.errors import ExternalNotFound, Refused
 from kapsa.adapters.git.checkout import Checkout
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.ports import Rendered
 from kapsa.environments.render import Injected, Renderer, RenderFailed
 from kapsa.environments.resources import Deployment, EnvVar
-from tests.environments.render.conftest import Writes
+from tests.adapters.checkouts import WriteCheckout
 
 IMAGE = ImageReference.parse("registry.example.com/team/app:v1@sha256:" + "a" * 64)
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
@@ -37,7 +37,7 @@ def ingress(*hosts: str) -> str:
 
 
 async def render(
-    renderer: Renderer, checkout: Writes, files: Mapping[str, str], path: str = "deploy", **more: Any
+    renderer: Renderer, checkout: WriteCheckout, files: Mapping[str, str], path: str = "deploy", **more: Any
 ) -> Rendered:
     brought = Injected(release="app", namespace="team-app-pr-7", **more)
     return await renderer.render(checkout(files), Deployment(type="manifest", path=path), brought)
@@ -46,28 +46,6 @@ async def render(
 def containers(rendered: Rendered, number: int = 0) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = rendered.objects[number]["spec"]["template"]["spec"]["containers"]
     return found
-
-
-async def test_the_files_of_a_directory_are_read_in_the_order_of_their_names(
-    renderer: Renderer, checkout: Writes
-) -> None:
-    rendered = await render(
-        renderer,
-        checkout,
-        {
-            "deploy/b.yml": CONFIG_MAP.replace("NAME", "two") + "---\n" + CONFIG_MAP.replace("NAME", "three"),
-            "deploy/a.yaml": CONFIG_MAP.replace("NAME", "one"),
-            "deploy/c.json": '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "four"}}',
-            "deploy/README.md": "not a manifest",
-            "deploy/below/d.yaml": CONFIG_MAP.replace("NAME", "not-read"),
-        },
-    )
-    assert [each["metadata"]["name"] for each in rendered.objects] == ["one", "two", "three", "four"]
-
-
-async def test_one_file_is_enough(renderer: Renderer, checkout: Writes) -> None:
-    rendered = await render(renderer, checkout, {"app.yaml": CONFIG_MAP.replace("NAME", "one")}, "app.yaml")
-    assert [each["metadata"]["name"] for each in rendered.objects] == ["one"]
 
 
 @pytest.mark.parametrize(
@@ -83,14 +61,14 @@ async def test_one_file_is_enough(renderer: Renderer, checkout: Writes) -> None:
     ],
 )  # fmt: skip
 async def test_what_is_wrong_is_told_with_the_file(
-    renderer: Renderer, checkout: Writes, files: Mapping[str, str], words: str
+    renderer: Renderer, checkout: WriteCheckout, files: Mapping[str, str], words: str
 ) -> None:
     with pytest.raises(RenderFailed, match=words):
         await render(renderer, checkout, files)
 
 
 async def test_a_path_that_does_not_exist_or_leaves_the_repository_is_refused(
-    renderer: Renderer, checkout: Writes
+    renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     with pytest.raises(ExternalNotFound, match="'deploy'"):
         await render(renderer, checkout, {"a": "b"})
@@ -100,7 +78,7 @@ async def test_a_path_that_does_not_exist_or_leaves_the_repository_is_refused(
 
 
 async def test_a_directory_with_a_link_to_elsewhere_is_refused_with_its_name(
-    renderer: Renderer, checkout: Writes, tmp_path: Path
+    renderer: Renderer, checkout: WriteCheckout, tmp_path: Path
 ) -> None:
     made = checkout({"deploy/a.yaml": CONFIG_MAP.replace("NAME", "one")})
     omitted = Checkout(made.commit, made.root, {"deploy/b.yaml": "is a symbolic link to '/etc/passwd'"})
@@ -109,25 +87,19 @@ async def test_a_directory_with_a_link_to_elsewhere_is_refused_with_its_name(
         await renderer.render(omitted, Deployment(type="manifest", path="deploy"), brought)
 
 
-async def test_more_than_the_limit_is_refused_before_it_is_read(renderer: Renderer, checkout: Writes) -> None:
-    with pytest.raises(LimitExceeded, match="KB of them"):
-        await render(renderer, checkout, {"deploy/a.yaml": "#" * 9_000_000})
-    many = {f"deploy/{number}.yaml": "" for number in range(501)}
-    with pytest.raises(LimitExceeded, match="500 manifests"):
-        await render(renderer, checkout, many)
-
-
 # -- what an environment puts in ----------------------------------------------------------------------------------
 
 
-async def test_the_only_container_gets_the_image_by_digest(renderer: Renderer, checkout: Writes) -> None:
+async def test_the_only_container_gets_the_image_by_digest(
+    renderer: Renderer, checkout: WriteCheckout
+) -> None:
     rendered = await render(renderer, checkout, {"deploy/a.yaml": workload("whatever:1")}, image=IMAGE)
     assert containers(rendered)[0]["image"] == IMAGE.pinned
 
 
 @pytest.mark.parametrize("named", ["registry.example.com/team/app", "team/app:old", "app:latest"])
 async def test_of_several_containers_the_one_that_names_the_image_gets_it(
-    renderer: Renderer, checkout: Writes, named: str
+    renderer: Renderer, checkout: WriteCheckout, named: str
 ) -> None:
     files = {
         "deploy/a.yaml": workload("envoy:1", named, prepares=named),
@@ -148,7 +120,7 @@ async def test_of_several_containers_the_one_that_names_the_image_gets_it(
 
 
 async def test_an_image_that_could_be_meant_for_several_containers_is_not_guessed(
-    renderer: Renderer, checkout: Writes
+    renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     with pytest.raises(RenderFailed, match=r"not clear which container runs.*Deployment web") as error:
         await render(renderer, checkout, {"deploy/a.yaml": workload("envoy:1", "redis:7")}, image=IMAGE)
@@ -156,7 +128,9 @@ async def test_an_image_that_could_be_meant_for_several_containers_is_not_guesse
     assert "app" in error.value.hint
 
 
-async def test_an_image_that_nothing_runs_is_remarked_upon(renderer: Renderer, checkout: Writes) -> None:
+async def test_an_image_that_nothing_runs_is_remarked_upon(
+    renderer: Renderer, checkout: WriteCheckout
+) -> None:
     rendered = await render(
         renderer, checkout, {"deploy/a.yaml": CONFIG_MAP.replace("NAME", "one")}, image=IMAGE
     )
@@ -166,7 +140,7 @@ async def test_an_image_that_nothing_runs_is_remarked_upon(renderer: Renderer, c
 
 
 async def test_a_variable_takes_the_place_of_one_of_the_same_name(
-    renderer: Renderer, checkout: Writes
+    renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     text = workload("app:1").replace(
         "image: 'app:1'", "image: 'app:1', env: [{name: A, value: old}, {name: B, value: kept}]"
@@ -179,14 +153,14 @@ async def test_a_variable_takes_the_place_of_one_of_the_same_name(
 
 @pytest.mark.parametrize("hosts", [("app.example.com",), ("",), ("app.example.com", "app.example.com")])
 async def test_an_ingress_of_one_host_or_none_gets_the_environments(
-    renderer: Renderer, checkout: Writes, hosts: tuple[str, ...]
+    renderer: Renderer, checkout: WriteCheckout, hosts: tuple[str, ...]
 ) -> None:
     rendered = await render(renderer, checkout, {"deploy/a.yaml": ingress(*hosts)}, host="pr-7.example.com")
     assert {rule["host"] for rule in rendered.objects[0]["spec"]["rules"]} == {"pr-7.example.com"}
 
 
 async def test_an_ingress_of_several_hosts_means_something_by_them(
-    renderer: Renderer, checkout: Writes
+    renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     files = {"deploy/a.yaml": ingress("a.example.com", "b.example.com")}
     rendered = await render(renderer, checkout, files, host="pr-7.example.com")
@@ -196,7 +170,9 @@ async def test_an_ingress_of_several_hosts_means_something_by_them(
     ]
 
 
-async def test_nonsense_where_containers_should_be_does_no_harm(renderer: Renderer, checkout: Writes) -> None:
+async def test_nonsense_where_containers_should_be_does_no_harm(
+    renderer: Renderer, checkout: WriteCheckout
+) -> None:
     text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: x}}}\n"
     rendered = await render(
         renderer, checkout, {"deploy/a.yaml": text + "---\n" + workload("app:1")}, image=IMAGE

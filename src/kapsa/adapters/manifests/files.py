@@ -7,7 +7,6 @@ from pathlib import Path
 from kapsa.adapters.errors import LimitExceeded, RenderFailed
 from kapsa.adapters.manifests.manifest import Manifest
 from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
-from kapsa.environments.render.kustomize import kustomization_file
 
 __all__ = ["read_manifests"]
 
@@ -16,39 +15,24 @@ _MOST_FILES = 500
 
 
 def read_manifests(root: Path, path: Path, *, limits: YamlLimits | None = None) -> list[Manifest]:
-    """The objects in a file, or in the files of a directory (not of those below it), of the checkout at `root`.
+    """Read the objects in a file, or in the files directly in a directory, of the checkout at `root`.
 
-    :raises RenderFailed: a file is not what it should be; the message names it.
-    :raises LimitExceeded: there is more than the limits allow.
+    Raises `RenderFailed` when a file does not hold objects, and `LimitExceeded` when there are too many or too large ones.
     """
     limits = limits or YamlLimits()
     if path.is_dir():
-        if kustomization_file(path) is not None:
-            raise RenderFailed(
-                f"{path.name!r} is a kustomization",
-                hint="Set deployment.type to kustomize",
-                reason="WrongType",
-            )
-        if (path / "Chart.yaml").is_file():
-            raise RenderFailed(
-                f"{path.name!r} is a Helm chart", hint="Set deployment.type to helm", reason="WrongType"
-            )
         files = sorted(each for each in path.iterdir() if each.suffix in _SUFFIXES and each.is_file())
     else:
         files = [path]
     if not files:
-        raise RenderFailed(
-            f"there are no YAML files in {path.name!r}", hint="Check deployment.path", reason="NoManifests"
-        )
+        raise RenderFailed(f"there are no YAML files in {path.name!r}", reason="NoManifests")
     if len(files) > _MOST_FILES or sum(each.stat().st_size for each in files) > limits.bytes:
         raise LimitExceeded(
-            f"{path.name!r} holds more than {_MOST_FILES} manifests, or {limits.bytes // 1024} KB of them"
+            f"{path.name!r} holds more than {_MOST_FILES} manifests, or more than {limits.bytes // 1024} KB of them"
         )
     objects = [each for file in files for each in load_objects(file.read_bytes(), _name(root, file), limits)]
     if not objects:
-        raise RenderFailed(
-            f"the files in {path.name!r} hold no objects", hint="Check deployment.path", reason="NoManifests"
-        )
+        raise RenderFailed(f"the files in {path.name!r} hold no objects", reason="NoManifests")
     return objects
 
 
