@@ -1,4 +1,4 @@
-"""A small language for tests of controllers: objects in, settled state out."""
+"""A client for tests of controllers, and the specs they use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _GROUPS = {
 
 
 class ObjectClient:
-    """One embedded cluster as a test sees it: its objects by plural name, in namespace `default`."""
+    """A client of an embedded cluster: objects by plural name, in namespace `default`."""
 
     def __init__(self, cluster: DevCluster) -> None:
         self.cluster = cluster
@@ -86,18 +86,18 @@ class ObjectClient:
         await self._verbs.delete(info, namespace if info.namespaced else "", name, propagation=propagation)
 
     async def settle(self, seconds: float = 0.001) -> None:
-        """Let time pass. On virtual time everything that can run does so before the clock moves."""
+        """Let time pass. On virtual time, all pending work runs before the clock moves."""
         await asyncio.sleep(seconds)
 
     def events(self, about: str) -> list[tuple[str, str]]:
-        """Reasons and messages of the Events about an object, oldest first."""
+        """Return the reasons and messages of the Events about an object, oldest first."""
         events = [e for e in self.list("events") if e["involvedObject"]["name"] == about]
         events.sort(key=lambda e: int(e["metadata"]["resourceVersion"]))
         return [(e["reason"], e["message"]) for e in events]
 
 
 def condition(obj: Object, type_: str) -> Object:
-    """A condition of an object's status; an empty one when it has none of that type."""
+    """Return a condition of an object's status; an empty dict if there is none of that type."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return next((c for c in conditions if c["type"] == type_), {})
 
@@ -110,7 +110,7 @@ def template(image: str = "app:1", **spec: Any) -> Object:
 
 
 def workload(replicas: int = 3, image: str = "app:1", **more: Any) -> Object:
-    """The spec of anything that keeps replicas of pods."""
+    """Return the spec of a workload with replicas."""
     return {
         "replicas": replicas,
         "selector": {"matchLabels": {"app": "web"}},

@@ -1,4 +1,4 @@
-"""The world these tests play in."""
+"""Fixtures for the tests of controllers."""
 
 from __future__ import annotations
 

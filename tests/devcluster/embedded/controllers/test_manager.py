@@ -1,4 +1,4 @@
-"""All controllers together: their cost when nothing happens, switching them off, logs."""
+"""All controllers: their cost while idle, a cluster without them, logs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_without_controllers_nothing_happens_by_itself() -> None:
             _ = cluster.workloads
 
 
-async def test_logs_are_what_the_test_said(client: ObjectClient) -> None:
+async def test_logs_are_the_text_that_the_test_set(client: ObjectClient) -> None:
     client.workloads.logs("lone", "one\ntwo\nthree\n")
     await client.create("pods", "lone", template()["spec"])
     await client.settle(1)

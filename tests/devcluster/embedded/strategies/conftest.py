@@ -1,4 +1,4 @@
-"""A server without controllers, asked in process: what is stored is what the strategies made of it."""
+"""A server without controllers: it stores the objects as the strategies leave them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GROUPS = {
 
 
 class ApiServer:
-    """Takes objects in, as any client's request would bring them."""
+    """An API server that is called in process."""
 
     def __init__(self) -> None:
         self.server = Server()
@@ -53,10 +53,10 @@ class ApiServer:
         await self.server.client.delete(info, "default" if info.namespaced else "", name)
 
     async def rejection(self, resource: str, name: str, **content: Any) -> str:
-        """The message a bad object is refused with."""
-        with pytest.raises(StatusError) as refused:
+        """Return the message with which the server rejects an object."""
+        with pytest.raises(StatusError) as rejected:
             await self.create(resource, name, **content)
-        return refused.value.message
+        return rejected.value.message
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many evictions they allow."""
+"""PodDisruptionBudgets: the number of evictions they allow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_a_budget_follows_the_health_of_its_pods(client: ObjectClient) -> 
     assert condition(stored, "DisruptionAllowed")["reason"] == "InsufficientPods"
 
 
-async def test_a_least_number_counts_the_pods_there_are(client: ObjectClient) -> None:
+async def test_min_available_as_a_number_counts_the_existing_pods(client: ObjectClient) -> None:
     budget = {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}
     await client.create("poddisruptionbudgets", "web", budget)
     await client.create("replicasets", "web", workload(5))

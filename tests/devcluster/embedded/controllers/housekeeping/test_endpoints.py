@@ -29,7 +29,7 @@ async def test_ready_pods_are_the_addresses_of_a_service(client: ObjectClient) -
     assert sorted(a["ip"] for a in client.get("endpoints", "web")["subsets"][0]["addresses"]) == ips
 
 
-async def test_unready_and_terminating_pods_are_told_apart(client: ObjectClient) -> None:
+async def test_unready_and_terminating_pods_have_different_conditions(client: ObjectClient) -> None:
     await client.create("services", "web", {"selector": {"app": "web"}, "ports": [{"port": 80}]})
     await client.create("deployments", "web", workload(1))
     await client.settle()
@@ -49,7 +49,7 @@ async def test_unready_and_terminating_pods_are_told_apart(client: ObjectClient)
     assert not client.list("endpointslices")[0].get("endpoints")
 
 
-async def test_a_named_target_port_is_looked_up_in_each_pod(client: ObjectClient) -> None:
+async def test_a_named_target_port_is_resolved_in_each_pod(client: ObjectClient) -> None:
     pod = template()
     pod["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 9000}]
     await client.create("pods", "lone", pod["spec"], metadata={"labels": {"app": "web"}})
@@ -60,7 +60,7 @@ async def test_a_named_target_port_is_looked_up_in_each_pod(client: ObjectClient
     assert client.list("endpointslices")[0]["ports"][0]["port"] == 9000
 
 
-async def test_a_deleted_service_takes_its_endpoints_along(client: ObjectClient) -> None:
+async def test_deleting_a_service_deletes_its_endpoints(client: ObjectClient) -> None:
     await client.create("services", "web", {"selector": {"app": "web"}, "ports": [{"port": 80}]})
     await client.settle()
     await client.delete("services", "web")

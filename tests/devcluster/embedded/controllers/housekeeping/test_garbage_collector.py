@@ -1,4 +1,4 @@
-"""Owner references: background, foreground, orphan, and owners that never were."""
+"""Owner references: background, foreground and orphan deletion, and owners that never existed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def owned_by(owner: dict[str, Any], *, kind: str = "ConfigMap", block: bool = Fa
     return {"ownerReferences": [reference]}
 
 
-async def test_dependents_go_with_their_owner_in_the_background(client: ObjectClient) -> None:
+async def test_background_deletion_deletes_dependents_after_their_owner(client: ObjectClient) -> None:
     owner = await client.create("configmaps", "owner")
     child = await client.create("configmaps", "child", metadata=owned_by(owner))
     await client.create("secrets", "grandchild", metadata=owned_by(child))
@@ -34,7 +34,7 @@ async def test_dependents_go_with_their_owner_in_the_background(client: ObjectCl
     assert client.find("secrets", "grandchild") is None
 
 
-async def test_an_owner_in_foreground_deletion_waits_for_what_blocks_it(client: ObjectClient) -> None:
+async def test_an_owner_in_foreground_deletion_waits_for_blocking_dependents(client: ObjectClient) -> None:
     owner = await client.create("configmaps", "owner")
     child = {**owned_by(owner, block=True), "finalizers": ["example.com/hold"]}
     await client.create("configmaps", "child", metadata=child)
@@ -51,7 +51,7 @@ async def test_an_owner_in_foreground_deletion_waits_for_what_blocks_it(client: 
     assert client.find("configmaps", "owner") is None
 
 
-async def test_a_dependent_that_does_not_block_does_not_hold_up_a_foreground_deletion(
+async def test_a_foreground_deletion_does_not_wait_for_dependents_that_do_not_block(
     client: ObjectClient,
 ) -> None:
     owner = await client.create("configmaps", "owner")
@@ -74,7 +74,7 @@ async def test_orphaned_dependents_lose_the_reference_and_stay(client: ObjectCli
     assert "ownerReferences" not in client.get("configmaps", "child")["metadata"]
 
 
-async def test_an_owner_that_never_was_means_deletion(client: ObjectClient) -> None:
+async def test_a_dependent_of_an_owner_that_never_existed_is_deleted(client: ObjectClient) -> None:
     ghost = {"metadata": {"name": "ghost", "uid": "11111111-2222-3333-4444-555555555555"}}
     await client.create("configmaps", "child", metadata=owned_by(ghost))
     await client.settle()
@@ -113,14 +113,14 @@ async def test_a_dependent_with_one_owner_left_stays_and_loses_the_other_referen
     assert [r["name"] for r in left] == ["second"]
 
 
-async def test_an_owner_of_an_unknown_kind_is_nobodys_business(client: ObjectClient) -> None:
+async def test_a_dependent_of_an_unknown_kind_is_never_collected(client: ObjectClient) -> None:
     ghost = {"metadata": {"name": "ghost", "uid": "11111111-2222-3333-4444-555555555555"}}
     await client.create("configmaps", "child", metadata=owned_by(ghost, kind="Widget"))
     await client.settle(60)
     assert client.find("configmaps", "child") is not None
 
 
-async def test_a_deployment_deleted_in_the_foreground_takes_its_pods_along_first(
+async def test_a_deployment_deleted_in_the_foreground_deletes_its_pods_first(
     client: ObjectClient,
 ) -> None:
     client.workloads.delay(terminate=10)

@@ -1,4 +1,4 @@
-"""Namespaces: what they are given, and how they end."""
+"""Namespaces: their initial objects, and their termination."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.devcluster.embedded.controllers.client import ObjectClient, condition
 pytestmark = pytest.mark.virtual_time
 
 
-async def test_every_namespace_has_a_service_account_and_the_root_certificate(client: ObjectClient) -> None:
+async def test_each_namespace_has_a_service_account_and_the_root_certificate(client: ObjectClient) -> None:
     await client.create("namespaces", "fresh")
     await client.settle()
     for namespace in ("default", "kube-system", "fresh"):
@@ -21,7 +21,7 @@ async def test_every_namespace_has_a_service_account_and_the_root_certificate(cl
     assert client.find("serviceaccounts", "default", "fresh") is not None
 
 
-async def test_a_deleted_namespace_takes_everything_with_it(client: ObjectClient) -> None:
+async def test_deleting_a_namespace_deletes_its_content(client: ObjectClient) -> None:
     await client.create("namespaces", "doomed")
     await client.create("deployments", "web", workload(2), metadata={"namespace": "doomed"})
     await client.create("configmaps", "settings", metadata={"namespace": "doomed"})
@@ -33,7 +33,7 @@ async def test_a_deleted_namespace_takes_everything_with_it(client: ObjectClient
         assert client.names(resource, "doomed") == []
 
 
-async def test_a_namespace_that_cannot_end_says_what_holds_it(client: ObjectClient) -> None:
+async def test_a_namespace_that_cannot_terminate_reports_its_remaining_content(client: ObjectClient) -> None:
     await client.create("namespaces", "stuck")
     await client.settle()
     await client.create(
@@ -77,6 +77,6 @@ async def test_nothing_new_is_created_in_a_terminating_namespace(client: ObjectC
     )
     await client.delete("namespaces", "stuck")
     await client.settle()
-    with pytest.raises(StatusError, match="because it is being terminated") as refused:
+    with pytest.raises(StatusError, match="because it is being terminated") as rejected:
         await client.create("configmaps", "late", metadata={"namespace": "stuck"})
-    assert refused.value.code == 403
+    assert rejected.value.code == 403

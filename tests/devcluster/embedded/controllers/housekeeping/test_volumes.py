@@ -46,7 +46,7 @@ async def test_a_claim_in_use_stays_until_its_pod_is_gone(client: ObjectClient) 
     assert client.names("persistentvolumes") == []
 
 
-async def test_a_volume_made_by_hand_is_bound_to_the_claim_it_fits(client: ObjectClient) -> None:
+async def test_a_manually_created_volume_is_bound_to_a_matching_claim(client: ObjectClient) -> None:
     for name, size in (("small", "1Gi"), ("fitting", "5Gi"), ("huge", "50Gi")):
         spec = {
             "capacity": {"storage": size},
@@ -65,14 +65,14 @@ async def test_a_volume_made_by_hand_is_bound_to_the_claim_it_fits(client: Objec
     assert client.get("persistentvolumes", "fitting")["status"]["phase"] == "Released"
 
 
-async def test_a_claim_of_an_unknown_class_stays_pending_and_says_why(client: ObjectClient) -> None:
+async def test_a_claim_of_an_unknown_class_stays_pending_and_reports_the_reason(client: ObjectClient) -> None:
     await client.create("persistentvolumeclaims", "data", claim(storageClassName="gold"))
     await client.settle()
     assert client.get("persistentvolumeclaims", "data")["status"]["phase"] == "Pending"
     assert client.events("data") == [("ProvisioningFailed", 'storageclass.storage.k8s.io "gold" not found')]
 
 
-async def test_a_bound_claim_that_asks_for_more_grows(client: ObjectClient) -> None:
+async def test_a_bound_claim_that_requests_more_storage_is_expanded(client: ObjectClient) -> None:
     await client.create("persistentvolumeclaims", "data", claim())
     await client.settle()
     await client.change("persistentvolumeclaims", "data", resources={"requests": {"storage": "4Gi"}})

@@ -1,4 +1,4 @@
-"""Pods on nodes: starting, crashing, failing to pull, ending, being evicted."""
+"""Pods on nodes: start, crash, failed image pull, end, eviction."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ pytestmark = pytest.mark.virtual_time
 
 
 def state(pod: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = pod["status"]["containerStatuses"][0]
-    return found
+    status: dict[str, Any] = pod["status"]["containerStatuses"][0]
+    return status
 
 
 async def test_a_pod_is_scheduled_starts_and_becomes_ready_with_its_delays(client: ObjectClient) -> None:
@@ -59,7 +59,7 @@ async def test_a_crashing_container_backs_off_longer_each_time(client: ObjectCli
     assert condition(pod, "Ready")["status"] == "False"
 
 
-async def test_a_container_that_crashes_a_few_times_stays_up_then(client: ObjectClient) -> None:
+async def test_a_container_keeps_running_after_its_last_crash(client: ObjectClient) -> None:
     client.workloads.crash("lone", times=2)
     await client.create("pods", "lone", template()["spec"])
     await client.settle(60)
@@ -79,7 +79,7 @@ async def test_a_pod_that_is_never_restarted_fails(client: ObjectClient) -> None
     assert state(pod)["state"]["terminated"]["exitCode"] == 9
 
 
-async def test_a_broken_image_alternates_to_back_off_and_heals(client: ObjectClient) -> None:
+async def test_a_broken_image_backs_off_and_recovers(client: ObjectClient) -> None:
     client.workloads.fail_image("broken:*")
     await client.create("pods", "lone", template("broken:1")["spec"])
     await client.settle(1)
@@ -95,7 +95,7 @@ async def test_a_broken_image_alternates_to_back_off_and_heals(client: ObjectCli
     assert condition(client.get("pods", "lone"), "Ready")["status"] == "True"
 
 
-async def test_a_deleted_pod_stays_for_its_containers_to_end(client: ObjectClient) -> None:
+async def test_a_deleted_pod_stays_until_its_containers_end(client: ObjectClient) -> None:
     client.workloads.delay(terminate=10)
     await client.create("pods", "lone", template()["spec"])
     await client.settle(1)
@@ -106,7 +106,7 @@ async def test_a_deleted_pod_stays_for_its_containers_to_end(client: ObjectClien
     assert client.find("pods", "lone") is None
 
 
-async def test_a_pod_that_fits_nowhere_says_so_until_a_node_fits(client: ObjectClient) -> None:
+async def test_an_unschedulable_pod_reports_the_reason_until_a_node_fits(client: ObjectClient) -> None:
     await client.create("pods", "lone", template(nodeSelector={"disk": "ssd"})["spec"])
     await client.settle(1)
     scheduled = condition(client.get("pods", "lone"), "PodScheduled")
@@ -121,7 +121,7 @@ async def test_a_pod_that_fits_nowhere_says_so_until_a_node_fits(client: ObjectC
     assert condition(client.get("pods", "lone"), "Ready")["status"] == "True"
 
 
-async def test_a_pod_too_big_for_its_node_waits_for_room(client: ObjectClient) -> None:
+async def test_a_pod_too_large_for_its_node_waits_for_free_resources(client: ObjectClient) -> None:
     big = template()["spec"]
     big["containers"][0]["resources"] = {"requests": {"cpu": "40"}}
     await client.create("pods", "first", big)
@@ -134,7 +134,7 @@ async def test_a_pod_too_big_for_its_node_waits_for_room(client: ObjectClient) -
     assert condition(client.get("pods", "second"), "Ready")["status"] == "True"
 
 
-async def test_pods_of_a_vanished_node_are_evicted_after_their_toleration(client: ObjectClient) -> None:
+async def test_pods_of_a_lost_node_are_evicted_after_their_toleration(client: ObjectClient) -> None:
     await client.create("nodes", "node-2")
     await client.create("deployments", "web", workload(2))
     await client.settle(1)
@@ -175,7 +175,7 @@ async def test_a_node_that_comes_back_in_time_keeps_its_pods(client: ObjectClien
     assert condition(client.get("pods", before), "Ready")["status"] == "True"
 
 
-async def test_a_cordoned_node_takes_no_more_pods(client: ObjectClient) -> None:
+async def test_a_cordoned_node_gets_no_more_pods(client: ObjectClient) -> None:
     await client.change("nodes", "node-1", unschedulable=True)
     await client.create("pods", "lone", template()["spec"])
     await client.settle(1)

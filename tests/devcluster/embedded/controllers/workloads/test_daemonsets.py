@@ -1,4 +1,4 @@
-"""DaemonSets: a pod on each node that takes it."""
+"""DaemonSets: a pod on each eligible node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def nodes(client: ObjectClient) -> list[str]:
     return sorted(p["spec"]["nodeName"] for p in client.list("pods"))
 
 
-async def test_every_node_gets_a_pod_also_one_that_comes_later(client: ObjectClient) -> None:
+async def test_each_node_gets_a_pod_including_one_added_later(client: ObjectClient) -> None:
     await client.create("nodes", "node-2")
     await client.create("daemonsets", "agent", daemon())
     await client.settle(1)
@@ -39,7 +39,7 @@ async def test_every_node_gets_a_pod_also_one_that_comes_later(client: ObjectCli
     }
 
 
-async def test_a_node_that_does_not_match_or_repels_is_left_out(client: ObjectClient) -> None:
+async def test_a_node_that_does_not_match_or_has_a_taint_gets_no_pod(client: ObjectClient) -> None:
     await client.create("nodes", "tainted", {"taints": [{"key": "gpu", "effect": "NoSchedule"}]})
     await client.create("nodes", "labelled", metadata={"labels": {"role": "edge"}})
     await client.create("daemonsets", "agent", daemon())

@@ -12,7 +12,7 @@ REVISION = "deployment.kubernetes.io/revision"
 
 
 def sizes(client: ObjectClient) -> dict[str, int]:
-    """Replicas by image."""
+    """Return the replicas by image."""
     return {
         rs["spec"]["template"]["spec"]["containers"][0]["image"]: rs["spec"]["replicas"]
         for rs in client.list("replicasets")
@@ -53,7 +53,7 @@ async def test_a_deployment_gets_a_replica_set_and_its_pods_become_ready(client:
     assert [reason for reason, _ in client.events(name)] == ["SuccessfulCreate"] * 3
 
 
-async def test_a_rolling_update_never_leaves_its_surge_and_availability_limits(client: ObjectClient) -> None:
+async def test_a_rolling_update_stays_within_its_surge_and_availability_limits(client: ObjectClient) -> None:
     client.workloads.delay(start=5, ready=5)
     await client.create("deployments", "web", workload(4))
     await client.settle(60)

@@ -80,7 +80,7 @@ async def test_on_failure_restarts_in_place_and_counts_restarts(client: ObjectCl
     assert condition(client.get("jobs", "work"), "Complete")["status"] == "True"
 
 
-async def test_parallelism_bounds_the_pods_at_work(client: ObjectClient) -> None:
+async def test_parallelism_limits_the_running_pods(client: ObjectClient) -> None:
     client.workloads.delay(finish=10)
     await client.create("jobs", "work", job(parallelism=2, completions=5))
     most = 0
@@ -91,7 +91,7 @@ async def test_parallelism_bounds_the_pods_at_work(client: ObjectClient) -> None
     assert client.get("jobs", "work")["status"]["succeeded"] == 5
 
 
-async def test_an_indexed_job_gives_every_pod_its_index(client: ObjectClient) -> None:
+async def test_an_indexed_job_gives_each_pod_its_index(client: ObjectClient) -> None:
     await client.create("jobs", "work", job(completions=4, parallelism=4, completionMode="Indexed"))
     await client.settle(5)
     done = client.get("jobs", "work")
@@ -130,7 +130,7 @@ async def test_a_suspended_job_has_no_pods_until_it_is_resumed(client: ObjectCli
     assert condition(resumed, "Complete")["status"] == "True"
 
 
-async def test_a_finished_job_goes_after_its_time_to_live(client: ObjectClient) -> None:
+async def test_a_finished_job_is_deleted_after_its_time_to_live(client: ObjectClient) -> None:
     await client.create("jobs", "work", job(ttlSecondsAfterFinished=100))
     await client.settle(90)
     assert client.names("jobs") == ["work"]
@@ -159,7 +159,7 @@ def cron(schedule: str = "*/5 * * * *", **more: Any) -> dict[str, Any]:
     return {"schedule": schedule, "jobTemplate": {"spec": job()}, **more}
 
 
-async def test_a_cron_job_fires_on_schedule_and_keeps_its_history_short(client: ObjectClient) -> None:
+async def test_a_cron_job_runs_on_schedule_and_limits_its_history(client: ObjectClient) -> None:
     await client.create("cronjobs", "tick", cron(successfulJobsHistoryLimit=2))
     await client.settle(60 * 22)
     status = client.get("cronjobs", "tick")["status"]
@@ -186,19 +186,19 @@ async def test_concurrency_policy(client: ObjectClient, policy: str, running: in
     assert first == ("2026-01-01T00:15:00Z" if policy == "Replace" else "2026-01-01T00:05:00Z")
 
 
-async def test_a_suspended_cron_job_does_not_fire(client: ObjectClient) -> None:
+async def test_a_suspended_cron_job_does_not_run(client: ObjectClient) -> None:
     await client.create("cronjobs", "tick", cron(suspend=True))
     await client.settle(3600)
     assert client.names("jobs") == []
 
 
-async def test_a_time_zone_moves_the_schedule(client: ObjectClient) -> None:
+async def test_a_time_zone_shifts_the_schedule(client: ObjectClient) -> None:
     await client.create("cronjobs", "tick", cron("30 3 * * *", timeZone="Europe/Helsinki"))
     await client.settle(3600 * 24)
     assert client.get("cronjobs", "tick")["status"]["lastScheduleTime"] == "2026-01-01T01:30:00Z"
 
 
-async def test_a_missed_time_within_the_starting_deadline_is_made_up_for(client: ObjectClient) -> None:
+async def test_a_missed_run_within_the_starting_deadline_is_started_late(client: ObjectClient) -> None:
     await client.create("cronjobs", "tick", cron(suspend=True, startingDeadlineSeconds=120))
     await client.settle(60 * 6)
     await client.change("cronjobs", "tick", suspend=False)

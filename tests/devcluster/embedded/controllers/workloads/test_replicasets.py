@@ -1,4 +1,4 @@
-"""ReplicaSets and ReplicationControllers: as many pods as asked for, and no more."""
+"""ReplicaSets and ReplicationControllers: the specified number of pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def test_a_deleted_pod_is_replaced(client: ObjectClient) -> None:
     assert before[1] in after
 
 
-async def test_scaling_down_takes_pods_that_are_not_ready_first(client: ObjectClient) -> None:
+async def test_scaling_down_deletes_unready_pods_first(client: ObjectClient) -> None:
     await client.create("replicasets", "web", workload(2))
     await client.settle()
     good = set(client.names("pods"))
@@ -54,7 +54,7 @@ async def test_a_bare_pod_that_matches_is_adopted(client: ObjectClient) -> None:
     assert reference["uid"] == owner["metadata"]["uid"]
 
 
-async def test_a_refused_pod_shows_in_a_condition_and_an_event(client: ObjectClient) -> None:
+async def test_a_rejected_pod_is_reported_in_a_condition_and_an_event(client: ObjectClient) -> None:
     spec = workload(1)
     spec["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
     spec["template"]["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
@@ -64,7 +64,7 @@ async def test_a_refused_pod_shows_in_a_condition_and_an_event(client: ObjectCli
     assert client.get("replicasets", "web")["status"]["readyReplicas"] == 1
 
 
-async def test_a_replication_controller_keeps_its_pods(client: ObjectClient) -> None:
+async def test_a_replication_controller_creates_its_pods(client: ObjectClient) -> None:
     await client.create("replicationcontrollers", "old", {"replicas": 2, "template": template()})
     await client.settle()
     status = client.get("replicationcontrollers", "old")["status"]

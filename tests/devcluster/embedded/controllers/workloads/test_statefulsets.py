@@ -19,7 +19,7 @@ def claims(**more: Any) -> dict[str, Any]:
     return {"serviceName": "db", "volumeClaimTemplates": [claim], **more}
 
 
-async def test_pods_come_one_after_the_other_each_after_the_last_is_ready(client: ObjectClient) -> None:
+async def test_each_pod_starts_after_the_previous_one_is_ready(client: ObjectClient) -> None:
     client.workloads.delay(ready=10)
     await client.create("statefulsets", "db", workload(3, serviceName="db"))
     order = []
@@ -40,7 +40,7 @@ async def test_parallel_management_starts_all_at_once(client: ObjectClient) -> N
     assert client.names("pods") == ["db-0", "db-1", "db-2"]
 
 
-async def test_scaling_down_goes_from_the_highest_ordinal_one_at_a_time(client: ObjectClient) -> None:
+async def test_scaling_down_deletes_one_pod_at_a_time_from_the_highest_ordinal(client: ObjectClient) -> None:
     await client.create("statefulsets", "db", workload(3))
     await client.settle()
     client.workloads.delay(terminate=10)
@@ -69,7 +69,7 @@ async def test_an_update_replaces_pods_from_the_highest_ordinal_down(client: Obj
     assert (status["updatedReplicas"], status["readyReplicas"]) == (3, 3)
 
 
-async def test_a_partition_holds_the_lower_ordinals_back(client: ObjectClient) -> None:
+async def test_a_partition_keeps_lower_ordinals_at_the_old_revision(client: ObjectClient) -> None:
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
     await client.create("statefulsets", "db", workload(3, updateStrategy=rolling))
     await client.settle()
@@ -82,7 +82,7 @@ async def test_a_partition_holds_the_lower_ordinals_back(client: ObjectClient) -
     assert client.get("pods", "db-0")["spec"]["containers"][0]["image"] == "app:1"
 
 
-async def test_on_delete_waits_for_someone_to_delete_the_pods(client: ObjectClient) -> None:
+async def test_on_delete_updates_only_deleted_pods(client: ObjectClient) -> None:
     await client.create("statefulsets", "db", workload(2, updateStrategy={"type": "OnDelete"}))
     await client.settle()
     await client.change("statefulsets", "db", template=template("app:2"))
@@ -93,7 +93,7 @@ async def test_on_delete_waits_for_someone_to_delete_the_pods(client: ObjectClie
     assert client.get("pods", "db-1")["spec"]["containers"][0]["image"] == "app:2"
 
 
-async def test_a_broken_pod_holds_up_the_whole_line(client: ObjectClient) -> None:
+async def test_a_broken_pod_blocks_the_pods_after_it(client: ObjectClient) -> None:
     client.workloads.crash("db-1")
     await client.create("statefulsets", "db", workload(3))
     await client.settle(600)
@@ -114,7 +114,7 @@ async def test_each_pod_gets_its_own_claim_which_outlives_it(client: ObjectClien
     assert client.names("persistentvolumeclaims") == ["data-db-0", "data-db-1"]
 
 
-async def test_the_retention_policy_deletes_claims_with_the_set_and_when_it_shrinks(
+async def test_the_retention_policy_deletes_claims_when_the_set_is_deleted_or_scaled_down(
     client: ObjectClient,
 ) -> None:
     policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}

@@ -1,4 +1,4 @@
-"""Services, and the addresses they hold."""
+"""Services and their addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def ports(*numbers: int, **more: Any) -> dict[str, Any]:
     return {"selector": {"app": "web"}, "ports": [{"name": f"p{n}", "port": n} for n in numbers], **more}
 
 
-async def test_a_service_is_given_an_address_of_its_own(api: ApiServer) -> None:
+async def test_a_service_gets_a_cluster_ip(api: ApiServer) -> None:
     first = await api.create("services", "one", spec={"ports": [{"port": 80}]})
     second = await api.create("services", "two", spec={"ports": [{"port": 80}]})
     spec = first["spec"]
@@ -30,7 +30,7 @@ async def test_a_service_is_given_an_address_of_its_own(api: ApiServer) -> None:
     assert first["status"] == {"loadBalancer": {}}
 
 
-async def test_node_ports_are_given_and_kept_and_taken_back(api: ApiServer) -> None:
+async def test_node_ports_are_allocated_kept_and_released(api: ApiServer) -> None:
     stored = await api.create("services", "web", spec=ports(80, 443, type="NodePort"))
     held = [port["nodePort"] for port in stored["spec"]["ports"]]
     assert len(set(held)) == 2
@@ -47,7 +47,7 @@ async def test_node_ports_are_given_and_kept_and_taken_back(api: ApiServer) -> N
     assert (await api.update("services", again))["spec"]["ports"][0]["nodePort"] == held[0]
 
 
-async def test_an_address_in_use_or_out_of_range_is_refused(api: ApiServer) -> None:
+async def test_an_address_in_use_or_out_of_range_is_rejected(api: ApiServer) -> None:
     first = await api.create("services", "one", spec=ports(80))
     taken = first["spec"]["clusterIP"]
     message = await api.rejection("services", "two", spec=ports(80, clusterIP=taken))
@@ -62,19 +62,19 @@ async def test_an_address_in_use_or_out_of_range_is_refused(api: ApiServer) -> N
     )
 
 
-async def test_an_address_is_free_again_when_its_service_is_gone(api: ApiServer) -> None:
+async def test_deleting_a_service_releases_its_address(api: ApiServer) -> None:
     first = await api.create("services", "one", spec=ports(80))
     await api.delete("services", "one")
     second = await api.create("services", "two", spec=ports(80, clusterIP=first["spec"]["clusterIP"]))
     assert second["spec"]["clusterIP"] == first["spec"]["clusterIP"]
 
 
-async def test_a_headless_service_has_no_address(api: ApiServer) -> None:
+async def test_a_headless_service_has_no_cluster_ip(api: ApiServer) -> None:
     stored = await api.create("services", "db", spec=ports(5432, clusterIP="None"))
     assert (stored["spec"]["clusterIP"], stored["spec"]["clusterIPs"]) == ("None", ["None"])
 
 
-async def test_an_external_name_has_nothing_of_this(api: ApiServer) -> None:
+async def test_an_external_name_service_has_no_addresses(api: ApiServer) -> None:
     stored = await api.create(
         "services", "db", spec={"type": "ExternalName", "externalName": "db.example.com"}
     )
@@ -85,16 +85,16 @@ async def test_an_external_name_has_nothing_of_this(api: ApiServer) -> None:
     }
 
 
-async def test_a_cluster_ip_does_not_change(api: ApiServer) -> None:
+async def test_a_cluster_ip_is_immutable(api: ApiServer) -> None:
     stored = await api.create("services", "web", spec=ports(80))
     stored["spec"]["clusterIP"] = "10.0.0.200"
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(StatusError) as rejected:
         await api.update("services", stored)
-    assert refused.value.message == (
+    assert rejected.value.message == (
         'Service "web" is invalid: spec.clusterIPs[0]: Invalid value: ["10.0.0.200"]: may not change once set'
     )
 
 
-async def test_a_service_without_ports_is_refused(api: ApiServer) -> None:
+async def test_a_service_without_ports_is_rejected(api: ApiServer) -> None:
     message = await api.rejection("services", "web", spec={"selector": {"app": "web"}})
     assert message == 'Service "web" is invalid: spec.ports: Required value'

@@ -1,4 +1,4 @@
-"""Defaults, fixed fields and rules of workloads and pods."""
+"""Defaults, immutable fields and validation of workloads and pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": POD}
 SPEC: dict[str, Any] = {"selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
 
 
-async def test_a_deployment_is_filled_in(api: ApiServer) -> None:
+async def test_a_deployment_is_defaulted(api: ApiServer) -> None:
     stored = await api.create("deployments", "web", spec=SPEC, status={"replicas": 7})
     assert stored["spec"] == {
         "replicas": 1,
@@ -47,7 +47,7 @@ async def test_a_deployment_is_filled_in(api: ApiServer) -> None:
     assert stored["metadata"]["generation"] == 1
 
 
-async def test_a_change_of_the_spec_counts_and_the_status_is_kept(api: ApiServer) -> None:
+async def test_a_change_of_the_spec_raises_the_generation_and_keeps_the_status(api: ApiServer) -> None:
     stored = await api.create("deployments", "web", spec=SPEC)
     seen = await api.update_status("deployments", {**stored, "status": {"observedGeneration": 1}})
     assert seen["metadata"]["generation"] == 1
@@ -70,19 +70,19 @@ async def test_the_status_subresource_changes_annotations_of_a_deployment_but_no
     assert seen["spec"]["replicas"] == 1
 
 
-async def test_a_selector_cannot_change(api: ApiServer) -> None:
+async def test_a_selector_is_immutable(api: ApiServer) -> None:
     stored = await api.create("deployments", "web", spec=SPEC)
     stored["spec"]["selector"] = {"matchLabels": {"app": "web", "tier": "x"}}
     stored["spec"]["template"]["metadata"]["labels"]["tier"] = "x"
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(StatusError) as rejected:
         await api.update("deployments", stored)
-    assert refused.value.message == (
+    assert rejected.value.message == (
         'Deployment.apps "web" is invalid: spec.selector: Invalid value: '
         '{"matchLabels":{"app":"web","tier":"x"}}: field is immutable'
     )
 
 
-async def test_all_faults_of_a_deployment_are_named_at_once(api: ApiServer) -> None:
+async def test_all_errors_of_a_deployment_are_reported_at_once(api: ApiServer) -> None:
     spec = {
         "replicas": -1,
         "selector": {"matchLabels": {"app": "api"}},
@@ -91,13 +91,13 @@ async def test_all_faults_of_a_deployment_are_named_at_once(api: ApiServer) -> N
     }
     message = await api.rejection("deployments", "web", spec=spec)
     assert message.startswith('Deployment.apps "web" is invalid: [')
-    for fault in (
+    for error in (
         "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
         'spec.template.metadata.labels: Invalid value: {"app":"web"}: `selector` does not match template `labels`',
         "spec.template.spec.containers[0].image: Required value",
         "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0",
     ):
-        assert fault in message
+        assert error in message
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ async def test_a_pod_gets_tolerations_priority_account_and_token(api: ApiServer)
     assert spec["volumes"][-1]["name"] == mount["name"]
 
 
-async def test_a_pod_of_an_account_that_does_not_exist_is_refused(api: ApiServer) -> None:
+async def test_a_pod_of_an_account_that_does_not_exist_is_rejected(api: ApiServer) -> None:
     message = await api.rejection("pods", "lone", spec={**POD, "serviceAccountName": "ghost"})
     assert message == (
         'pods "lone" is forbidden: error looking up service account default/ghost: serviceaccount "ghost" not found'
@@ -159,7 +159,7 @@ async def test_only_the_image_of_a_pods_containers_can_change(api: ApiServer) ->
 
 
 @pytest.mark.parametrize(
-    ("spec", "fault"),
+    ("spec", "error"),
     [
         ({}, "spec.containers: Required value"),
         (
@@ -184,8 +184,8 @@ async def test_only_the_image_of_a_pods_containers_can_change(api: ApiServer) ->
         ),
     ],
 )
-async def test_what_is_wrong_with_a_pod(api: ApiServer, spec: dict[str, Any], fault: str) -> None:
-    assert await api.rejection("pods", "lone", spec=spec) == f'Pod "lone" is invalid: {fault}'
+async def test_an_invalid_pod_is_rejected(api: ApiServer, spec: dict[str, Any], error: str) -> None:
+    assert await api.rejection("pods", "lone", spec=spec) == f'Pod "lone" is invalid: {error}'
 
 
 async def test_a_stateful_set_allows_few_changes(api: ApiServer) -> None:
@@ -211,7 +211,7 @@ async def test_a_daemon_set_counts_the_generations_of_its_template(api: ApiServe
     assert (await api.update("daemonsets", stored))["metadata"]["annotations"][annotation] == "2"
 
 
-async def test_a_job_gets_a_selector_of_its_own_and_keeps_its_template(api: ApiServer) -> None:
+async def test_a_job_gets_a_generated_selector_and_its_template_is_immutable(api: ApiServer) -> None:
     template = {"spec": {**POD, "restartPolicy": "Never"}}
     stored = await api.create("jobs", "work", spec={"template": template})
     uid = stored["metadata"]["uid"]
@@ -236,7 +236,7 @@ async def test_a_job_gets_a_selector_of_its_own_and_keeps_its_template(api: ApiS
         await api.update("jobs", stored)
 
 
-async def test_a_job_must_say_what_happens_when_its_pod_fails(api: ApiServer) -> None:
+async def test_a_job_requires_a_restart_policy(api: ApiServer) -> None:
     message = await api.rejection("jobs", "work", spec={"template": {"spec": POD}})
     assert message == (
         'Job.batch "work" is invalid: spec.template.spec.restartPolicy: '
@@ -245,14 +245,16 @@ async def test_a_job_must_say_what_happens_when_its_pod_fails(api: ApiServer) ->
 
 
 @pytest.mark.parametrize(
-    ("schedule", "fault"),
+    ("schedule", "error"),
     [
         ("61 * * * *", "end of range (61) above maximum (59): 61"),
         ("* * *", "expected exactly 5 fields, found 3: [* * *]"),
         ("TZ=UTC * * * * *", "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"),
     ],
 )
-async def test_a_cron_jobs_schedule_is_read(api: ApiServer, schedule: str, fault: str) -> None:
+async def test_an_invalid_schedule_of_a_cron_job_is_rejected(
+    api: ApiServer, schedule: str, error: str
+) -> None:
     job = {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}
     message = await api.rejection("cronjobs", "tick", spec={"schedule": schedule, "jobTemplate": job})
-    assert message == f'CronJob.batch "tick" is invalid: spec.schedule: Invalid value: "{schedule}": {fault}'
+    assert message == f'CronJob.batch "tick" is invalid: spec.schedule: Invalid value: "{schedule}": {error}'

@@ -1,0 +1,26 @@
+"""RoleBindings and ResourceQuotas."""
+
+from __future__ import annotations
+
+import pytest
+
+from kapsa.devcluster.wire.status_errors import StatusError
+from tests.devcluster.embedded.strategies.conftest import ApiServer
+
+
+async def test_the_role_of_a_binding_is_immutable(api: ApiServer) -> None:
+    stored = await api.create("rolebindings", "rb", roleRef={"kind": "Role", "name": "a"})
+    assert stored["roleRef"]["apiGroup"] == "rbac.authorization.k8s.io"
+    stored["roleRef"]["name"] = "b"
+    with pytest.raises(StatusError, match="cannot change roleRef"):
+        await api.update("rolebindings", stored)
+
+
+async def test_a_quota_rejects_unknown_resources(api: ApiServer) -> None:
+    message = await api.rejection("resourcequotas", "q", spec={"hard": {"nonsense": "1", "pods": "1500m"}})
+    assert message == (
+        'ResourceQuota "q" is invalid: [spec.hard[nonsense]: Invalid value: "nonsense": '
+        "must be a standard resource type or fully qualified, "
+        'spec.hard[nonsense]: Invalid value: "nonsense": must be a standard resource for quota, '
+        'spec.hard[pods]: Invalid value: "1500m": must be an integer]'
+    )
