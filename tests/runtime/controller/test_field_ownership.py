@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.runtime.controller.field_ownership import digest, drifted_paths, holds, projection, who_changed
+from kapsa.runtime.controller._field_ownership import digest, drifted_paths, holds, projection, who_changed
 
 FIELDS = {
     "f:metadata": {"f:labels": {"f:app": {}}, "f:ownerReferences": {'k:{"uid":"u"}': {}}},

@@ -18,7 +18,7 @@ import structlog
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.store import Change, Key, StoredObject
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.controller.field_ownership import (
+from kapsa.runtime.controller._field_ownership import (
     digest,
     drifted_paths,
     held_by_others,

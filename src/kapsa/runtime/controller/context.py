@@ -15,7 +15,7 @@ import structlog
 
 from kapsa.runtime.cache.store import Key, StoredObject
 from kapsa.runtime.client.client import Client, PatchType, Propagation
-from kapsa.runtime.controller.child import manifest_of, owner_reference, uid_of
+from kapsa.runtime.controller._child_manifest import manifest_of, owner_reference, uid_of
 from kapsa.runtime.controller.controller import TerminalError
 from kapsa.runtime.controller.events import ObjectReference
 from kapsa.runtime.controller.workqueue import Reason

@@ -21,8 +21,8 @@ from kapsa.runtime.controller.applier import Applier
 from kapsa.runtime.controller.context import Context, OutdatedError
 from kapsa.runtime.controller.controller import Controller, TerminalError
 from kapsa.runtime.controller.events import EventRecorder, ObjectReference
-from kapsa.runtime.controller.run import NonsenseError, Run
-from kapsa.runtime.controller.triggers import Triggers
+from kapsa.runtime.controller._runner import NonsenseError, Run
+from kapsa.runtime.controller._triggers import Triggers
 from kapsa.runtime.controller.workqueue import Item, Priority, QueueShutDownError, Reason, WorkQueue
 from kapsa.runtime.errors import ClientError, Conflict, WriteRefused
 from kapsa.runtime.resources.api_resource import resource_of

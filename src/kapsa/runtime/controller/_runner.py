@@ -18,7 +18,7 @@ from kapsa.runtime.cancellation import await_user_code
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.controller.context import Context, OutdatedError
 from kapsa.runtime.controller.controller import Controller, Requeue, TerminalError
-from kapsa.runtime.controller.finalizers import patch_to_add, patch_to_remove
+from kapsa.runtime.controller._primary import patch_to_add, patch_to_remove
 from kapsa.runtime.errors import ClientError, Conflict, Invalid, NotFound, WriteRefused
 from kapsa.runtime.resources.resource import CustomResource
 
