@@ -21,7 +21,7 @@ from kapsa.runtime.telemetry import logs
 # isort: split
 from kapsa.runtime.cache.cache import Cache, NotWatchedError
 from kapsa.runtime.cache.informer import Informer, WatchScope
-from kapsa.runtime.cache.store import Change, Index, Key, StoredObject, Transform, by_label
+from kapsa.runtime.cache.store import Index, by_label
 from kapsa.runtime.client.auth.access import AddressGuard, Authorization, ClusterAccess, StaticAccess
 from kapsa.runtime.client.auth.untrusted import load_untrusted, public_address
 from kapsa.runtime.client.client import Client, DeleteOptions, PatchType, Propagation, WriteOptions
@@ -32,9 +32,11 @@ from kapsa.runtime.client.reader import GetOptions, ListOptions, LogOptions, Wat
 from kapsa.runtime.client.retry import RetryPolicy
 from kapsa.runtime.client.watch import Bookmark, WatchEvent
 from kapsa.runtime.clock import Clock, SystemClock
-from kapsa.runtime.controller.context import Context, NotOursError, OutdatedError
-from kapsa.runtime.controller.controller import Controller, Mapper, Owns, Reads, Requeue, TerminalError, Watch
+from kapsa.runtime.controller.context import Context
+from kapsa.runtime.controller.controller import Controller
+from kapsa.runtime.controller.declarations import Mapper, Owns, Reads, Watch
 from kapsa.runtime.controller.events import EventRecorder, ObjectReference
+from kapsa.runtime.controller.outcomes import NotOursError, OutdatedError, Requeue, TerminalError
 from kapsa.runtime.controller.predicates import (
     Predicate,
     all_of,
@@ -114,6 +116,7 @@ from kapsa.runtime.resources.quantity import IntOrString, Quantity
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.resource_list import ResourceList
 from kapsa.runtime.resources.selector import LabelSelector
+from kapsa.runtime.resources.stored_object import Change, Key, StoredObject, Transform
 from kapsa.runtime.telemetry.health import PortTakenError
 from kapsa.runtime.webhooks.admission import (
     AdmissionRequest,

@@ -204,4 +204,4 @@ async def test_a_child_that_is_none_of_the_known_forms_is_told_with_what_it_is(
     await start(harness, Recorder(nothing))
     await harness.apply(app("bad"))
     await harness.clock.sleep(1)
-    assert "a child is a dict, YAML text, a resource or a struct, not NoneType" in told(capsys)
+    assert "child must be a dict, YAML text, a resource or a struct, got NoneType" in told(capsys)

@@ -124,7 +124,7 @@ async def test_a_change_by_hand_is_put_back_and_the_event_names_who(
     if meanwhile == "away":
         await real.start(operator(namespace), name="second")
     told = await eventually(lambda: drift_events(real, namespace))
-    assert told == ["ConfigMap web: kubectl-edit changed .data.image; put back"]
+    assert told == ["ConfigMap web: kubectl-edit changed .data.image; reverted"]
     assert (await real.get("v1/ConfigMap", "web", namespace=namespace))["data"] == {"image": "nginx"}
 
 

@@ -145,4 +145,4 @@ async def test_tasks_and_memory_of_keys_return_to_where_they_were(harness: Harne
     leftovers: list[Any] = [reconciler.queue.delayed, list(reconciler.queue.in_flight), len(reconciler.queue)]
     assert leftovers == [{}, [], 0]
     assert all(informer.store.ahead == 0 for informer in reconciler.informers)
-    assert len(reconciler.applier) <= 30, "the traces that clean-up leaves on purpose"
+    assert len(reconciler.services.applier) <= 30, "the traces that clean-up leaves on purpose"

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from kapsa.runtime.cache.store import Change, Key, ObjectParser, Store, StoredObject, by_label
+from kapsa.runtime.cache.store import Store, by_label
+from kapsa.runtime.resources.stored_object import Change, Key, ObjectParser, StoredObject
 
 parse = ObjectParser("example.com/v1", "MyApp", follow_manager="my-operator")
 

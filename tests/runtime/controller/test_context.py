@@ -114,7 +114,7 @@ async def test_an_owned_object_changed_by_hand_is_put_back_and_the_event_names_w
     await harness.settle()
     assert (await harness.get("v1/ConfigMap", "a"))["data"] == {"image": "nginx"}
     event = await harness.assert_event("DriftCorrected", name="a")
-    assert event["note"] == "ConfigMap a: kubectl-edit changed .data.image; put back"
+    assert event["note"] == "ConfigMap a: kubectl-edit changed .data.image; reverted"
     metrics = harness.running["operator"].metrics.render().decode()
     assert 'controller_drift_total{controller="app",kind="ConfigMap"} 1.0' in metrics
 
@@ -133,7 +133,7 @@ async def test_what_was_changed_while_no_operator_ran_is_put_back_and_the_event_
     await harness.settle()
     assert (await harness.get("v1/ConfigMap", "a"))["data"] == {"image": "nginx"}
     notes = [event["note"] for event in await harness.events(reason="DriftCorrected")]
-    assert notes == ["ConfigMap a: kubectl-edit changed .data.image; put back"]
+    assert notes == ["ConfigMap a: kubectl-edit changed .data.image; reverted"]
 
 
 async def test_a_wish_that_changed_with_a_restart_is_no_drift_and_costs_no_read(harness: Harness) -> None:
@@ -505,7 +505,7 @@ async def test_what_was_applied_is_forgotten_with_the_object(harness: Harness) -
     await start(harness, owner(make_child))
     await harness.apply(*(app(f"a{number}") for number in range(20)))
     await harness.settle()
-    applier = harness.running["operator"].reconcilers[0].applier
+    applier = harness.running["operator"].reconcilers[0].services.applier
     assert len(applier) == 20
     for number in range(20):
         await harness.client.delete(App, f"a{number}", namespace="default")
@@ -552,7 +552,7 @@ async def test_a_controller_that_does_not_declare_to_delete_a_kind_has_no_right_
     await harness.apply(app("web"))
     await harness.settle()
     assert caught == [
-        "Recorder declares that it deletes no ConfigMap: write Owns('v1/ConfigMap', deletes=True) in its owns"
+        "Recorder declares that it does not delete ConfigMap: write Owns('v1/ConfigMap', deletes=True) in its owns"
     ]
     assert await harness.get("v1/ConfigMap", "web") is not None
 

@@ -44,7 +44,7 @@ async def test_an_event_tells_who_did_what_to_which_object(harness: Harness) -> 
     await harness.install(App)
 
     async def tell(resource: App, ctx: Context[App]) -> None:
-        await ctx.event("Normal", "Created", "made it", action="Create")
+        ctx.event("Normal", "Created", "made it", action="Create")
 
     await harness.start(Operator(controllers=[Recorder(tell)], name="my-operator"))
     await harness.apply(app("a"))
@@ -138,7 +138,7 @@ async def test_an_event_may_name_a_second_object(harness: Harness) -> None:
     pod = ObjectReference(api_version="v1", kind="Pod", name="web-0", namespace="default", uid="u-7")
 
     async def tell(resource: App, ctx: Context[App]) -> None:
-        await ctx.event("Normal", "Moved", "moved its pod", related=pod)
+        ctx.event("Normal", "Moved", "moved its pod", related=pod)
 
     await harness.start(Operator(controllers=[Recorder(tell)]))
     await harness.apply(app("a"))
@@ -174,7 +174,7 @@ async def test_an_event_never_fails_or_delays_a_reconcile(harness: Harness, faul
 
     async def tell(resource: App, ctx: Context[App]) -> None:
         started = harness.clock.monotonic()
-        await ctx.event("Normal", "Created", "made it")
+        ctx.event("Normal", "Created", "made it")
         took.append(harness.clock.monotonic() - started)
 
     await harness.install(App)

@@ -62,23 +62,91 @@ async def test_an_event_during_a_run_causes_exactly_one_more_run() -> None:
     assert queue.idle
 
 
-async def test_news_of_a_change_that_the_run_made_itself_causes_no_further_run() -> None:
+async def test_an_echo_during_the_run_that_made_the_change_causes_no_further_run() -> None:
+    queue, _ = queue_by_hand()
+    queue.add("a", CHANGED)
+    item = await take(queue)
+    item.wrote("v7")
+    queue.add("a", CHANGED, change="v7")
+    assert queue.done("a") is False
+
+
+async def test_an_echo_that_arrives_before_the_response_causes_no_further_run() -> None:
+    queue, _ = queue_by_hand()
+    queue.add("a", CHANGED)
+    item = await take(queue)
+    queue.add("a", CHANGED, change="v7")
+    item.wrote("v7")
+    assert queue.done("a") is False
+
+
+async def test_an_echo_after_the_run_causes_no_run_and_is_expected_once() -> None:
+    queue, _ = queue_by_hand()
+    queue.add("a", CHANGED)
+    item = await take(queue)
+    item.wrote("v7")
+    queue.done("a")
+    queue.add("a", CHANGED, change="v7")
+    assert queue.idle
+    queue.add("a", CHANGED, change="v7")
+    assert len(queue) == 1
+
+
+async def test_an_echo_that_arrives_during_a_later_run_causes_no_further_run() -> None:
+    queue, _ = queue_by_hand()
+    queue.add("a", CHANGED)
+    item = await take(queue)
+    item.wrote("v7")
+    queue.done("a")
+    queue.add("a", CHANGED)
+    await take(queue)
+    queue.add("a", CHANGED, change="v7")
+    assert queue.done("a") is False
+
+
+async def test_a_change_by_another_party_causes_a_run_next_to_an_echo() -> None:
+    queue, _ = queue_by_hand()
+    queue.add("a", CHANGED)
+    item = await take(queue)
+    item.wrote("v7")
+    queue.add("a", CHANGED, change="v7")
+    queue.add("a", CHANGED, change="v9")
+    assert queue.done("a") is True
+
+
+async def test_a_change_made_by_the_run_of_one_key_is_news_for_another() -> None:
+    queue, _ = queue_by_hand()
+    queue.add("a", CHANGED)
+    item = await take(queue)
+    item.wrote("v7")
+    queue.done("a")
+    queue.add("b", CHANGED, change="v7")
+    assert (await take(queue)).key == "b"
+
+
+async def test_the_echoes_of_a_key_that_is_dropped_are_expected_no_longer() -> None:
+    queue, _ = queue_by_hand()
+    queue.add("a", CHANGED)
+    item = await take(queue)
+    item.wrote("v7")
+    queue.done("a")
+    queue.drop("a")
+    queue.add("a", CHANGED, change="v7")
+    assert len(queue) == 1
+
+
+async def test_a_queue_that_is_opened_again_remembers_nothing() -> None:
     queue, _ = queue_by_hand()
     queue.add("a", CHANGED)
     await take(queue)
-    queue.add("a", CHANGED, token="v7")
-    own = {"v7", "v8"}
-    assert queue.done("a", own=own) is False
-    assert own == {"v8"}, "what has been told is forgotten, what has not is kept"
-
-
-async def test_news_of_somebody_elses_change_causes_a_run_beside_our_own() -> None:
-    queue, _ = queue_by_hand()
+    queue.retry("a", CHANGED)
+    queue.shut_down()
+    queue.done("a")
+    queue.reopen()
+    assert queue.idle
+    assert queue.failures("a") == 0
     queue.add("a", CHANGED)
-    await take(queue)
-    queue.add("a", CHANGED, token="v7")
-    queue.add("a", CHANGED, token="v9")
-    assert queue.done("a", own={"v7"}) is True
+    assert (await take(queue)).key == "a"
 
 
 async def test_all_reasons_are_kept_in_order() -> None:
@@ -147,7 +215,7 @@ def test_the_default_back_off_goes_from_5_milliseconds_to_1000_seconds() -> None
     ids=["zero", "above max", "shrinking"],
 )
 def test_a_back_off_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="a back-off needs"):
+    with pytest.raises(ValueError, match="back-off must have"):
         Backoff(**wrong)
 
 

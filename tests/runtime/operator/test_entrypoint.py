@@ -32,7 +32,7 @@ class Thing(CustomResource[ThingSpec, Status], group="example.com", version="v1"
 
 class ThingController(Controller[Thing]):
     async def reconcile(self, thing, ctx):
-        await ctx.event("Normal", "Began", "on it")
+        ctx.event("Normal", "Began", "on it")
         await asyncio.sleep(thing.spec.seconds)
         ctx.condition("Done", True, reason="Slept")
 

@@ -251,7 +251,7 @@ async def test_the_calls_it_makes_are_the_rights_it_declares(harness: Harness) -
         await ctx.apply(config_map(resource.name))
         await ctx.delete("v1/ConfigMap", f"{resource.name}-old")
         ctx.status.ready = 1
-        await ctx.event("Normal", "Done", "all of it")
+        ctx.event("Normal", "Done", "all of it")
 
     await harness.install(App)
     await harness.client.create(config_map("a-old"), namespace="default")

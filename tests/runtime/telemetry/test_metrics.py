@@ -74,7 +74,7 @@ async def test_more_resources_make_no_more_series(harness: Harness) -> None:
 
     async def work(resource: App, ctx: Context[App]) -> None:
         await ctx.apply(config_map(resource.name))
-        await ctx.event("Normal", "Done", resource.name)
+        ctx.event("Normal", "Done", resource.name)
 
     await harness.start(Operator(controllers=[Recorder(work, owns=["v1/ConfigMap"])]))
     await harness.apply(app("first"))

@@ -35,7 +35,7 @@ class Shop(Recorder):
             await ctx.apply(config_map(f"{resource.name}-extra"))
         ctx.status.ready = resource.spec.replicas
         ctx.condition("Ready", True, reason="Made")
-        await ctx.event("Normal", "Made", "all there")
+        ctx.event("Normal", "Made", "all there")
         return None
 
     async def finalize(self, resource: App, ctx: Context[App]) -> Requeue | None:
@@ -138,7 +138,7 @@ async def test_settle_says_who_never_stops(harness: Harness) -> None:
 async def test_a_missing_condition_or_event_says_what_is_there_instead(harness: Harness) -> None:
     async def work(resource: App, ctx: Context[App]) -> None:
         ctx.condition("Ready", False, reason="Broken", message="no luck")
-        await ctx.event("Warning", "Broken", "no luck")
+        ctx.event("Warning", "Broken", "no luck")
 
     await harness.install(App)
     await harness.start(Operator(controllers=[Recorder(work)]))

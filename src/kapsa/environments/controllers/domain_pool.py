@@ -84,7 +84,7 @@ class DomainPoolController(Controller[DomainPool]):
         message = f"it is being deleted, and environments hold hosts of it ({len(held)}): {told}{more}"
         known = pool.status.condition("Ready")
         if known is None or known.reason != "HostsHeld":
-            await ctx.event("Warning", "HostsHeld", message, action="Delete")
+            ctx.event("Warning", "HostsHeld", message, action="Delete")
         ctx.condition("Ready", False, reason="HostsHeld", message=message)
         return Requeue(after=_LOOK_AGAIN_SECONDS)
 
@@ -95,7 +95,7 @@ async def _take_back(pool: DomainPool, ctx: Context[DomainPool]) -> list[Allocat
     lost = len(pool.status.allocations) - len(held)
     if lost:
         ctx.status.allocations = held
-        await ctx.event("Normal", "HostsReleased", f"{lost} hosts of environments that are gone")
+        ctx.event("Normal", "HostsReleased", f"{lost} hosts of environments that are gone")
     ctx.status.allocated = len(held)
     ctx.status.domains = domain_counts(pool, held)
     return held

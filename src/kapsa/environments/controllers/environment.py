@@ -276,14 +276,14 @@ class EnvironmentController(Controller[Environment]):
 
     async def _expire(self, environment: Environment, ctx: Context[Environment]) -> None:
         if await ctx.delete(environment):
-            await ctx.event("Normal", "Expired", f"deleted {environment.spec.ttl} after its last commit")
+            ctx.event("Normal", "Expired", f"deleted {environment.spec.ttl} after its last commit")
 
 
 async def _tell_of_failure(environment: Environment, ctx: Context[Environment]) -> None:
     """An event for a failure that is news, for those who follow events and for what stands there when it is mended."""
     before, now = environment.status.failure, ctx.status.failure
     if now is not None and (before is None or (before.step, before.reason) != (now.step, now.reason)):
-        await ctx.event("Warning", now.reason, f"{now.step}: {now.message}", action=now.step.capitalize())
+        ctx.event("Warning", now.reason, f"{now.step}: {now.message}", action=now.step.capitalize())
 
 
 def _put_in_order(ctx: Context[Environment]) -> None:

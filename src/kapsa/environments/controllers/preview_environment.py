@@ -95,7 +95,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         if await ctx.delete(preview):
             self.metrics.expired.inc()
             seconds = preview.spec.ttl_seconds
-            await ctx.event("Normal", "Expired", f"deleted {seconds} s after its creation", action="Delete")
+            ctx.event("Normal", "Expired", f"deleted {seconds} s after its creation", action="Delete")
 
     async def _provision(
         self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment], children: PreviewChildren

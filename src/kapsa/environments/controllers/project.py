@@ -284,7 +284,7 @@ class ProjectController(Controller[Project]):
     async def _tell_of_brake(self, ctx: Context[Project], tracking: Tracking) -> None:
         if tracking.kept_by_brake:
             names = ", ".join(tracking.kept_by_brake[:10])
-            await ctx.event(
+            ctx.event(
                 "Warning",
                 "DeletionBraked",
                 f"{len(tracking.kept_by_brake)} previews without a branch stay for now ({names}): no more than 30 % go "

@@ -88,7 +88,7 @@ class RegistryController(Controller[Registry]):
         message = f"{error}. {error.hint}" if error.hint else str(error)
         known = registry.status.condition("Ready")
         if known is None or known.reason != error.reason:
-            await ctx.event("Warning", error.reason, message, action="Verify")
+            ctx.event("Warning", error.reason, message, action="Verify")
         if error.retryable:
             ctx.condition("Ready", None, reason=error.reason, message=message)
             return Requeue(after=error.retry_after or _RETRY_SECONDS)

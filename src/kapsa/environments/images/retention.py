@@ -59,10 +59,10 @@ class ImageRetention:
             left = images[deleted:]
             first, more = left[0].pinned, f" and {len(left) - 1} more" if len(left) > 1 else ""
             note = f"{first}{more} stays in Registry {registry.name}: {error}"
-            await ctx.event("Warning", "ImagesNotDeleted", note, action="Delete")
+            ctx.event("Warning", "ImagesNotDeleted", note, action="Delete")
         if deleted:
             words = f"{deleted} {'image' if deleted == 1 else 'images'} deleted from Registry {registry.name}"
-            await ctx.event("Normal", "ImagesDeleted", words, action="Delete")
+            ctx.event("Normal", "ImagesDeleted", words, action="Delete")
 
 
 def _images_of_others(environment: Environment, ctx: Context[Environment]) -> set[str]:

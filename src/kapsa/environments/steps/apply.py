@@ -71,7 +71,7 @@ class ApplyStep:
             kind, name = _place(each)
             if (kind, name) not in kept and not each["metadata"].get("deletionTimestamp"):
                 await visit.ctx.delete(kind, name, namespace=visit.place)
-                await visit.ctx.event("Normal", "Pruned", f"{shown(each)} is no longer rendered")
+                visit.ctx.event("Normal", "Pruned", f"{shown(each)} is no longer rendered")
 
     async def _judge(self, visit: Visit, applied: Sequence[Manifest]) -> Outcome:
         judged = [(each, object_health(each)) for each in applied]

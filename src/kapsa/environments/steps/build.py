@@ -145,7 +145,7 @@ class BuildStep:
                 )
         engine = engine_of(objects[-1])
         visit.metrics.builds.labels(engine, "started").inc()
-        await visit.ctx.event("Normal", "BuildStarted", f"{engine} builds commit {visit.commit[:12]}")
+        visit.ctx.event("Normal", "BuildStarted", f"{engine} builds commit {visit.commit[:12]}")
         return Waiting(message=f"{shown(objects[-1])} builds commit {visit.commit[:12]}", reason="Building")
 
     async def _judge(self, visit: Visit, found: Manifest, image: ImageReference) -> Outcome:

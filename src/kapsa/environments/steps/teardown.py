@@ -56,6 +56,6 @@ class Teardown:
         late = self._settings.deletion_report_after
         waited = (ctx.now() - asked).total_seconds() if asked is not None else 0.0
         if waited >= late:
-            await ctx.event("Warning", "DeletionBlocked", waits_for, action="Delete")
+            ctx.event("Warning", "DeletionBlocked", waits_for, action="Delete")
             return Requeue(after=late)
         return Requeue(after=max(1.0, late - waited))

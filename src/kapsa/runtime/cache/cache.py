@@ -7,11 +7,11 @@ import random
 from collections.abc import Hashable, Iterable, Sequence
 
 from kapsa.runtime.cache.informer import Informer, WatchScope
-from kapsa.runtime.cache.store import Key, StoredObject, Transform
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.resources.kind import Kind, kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.selector import LabelSelector, matcher, selector_text
+from kapsa.runtime.resources.stored_object import Key, StoredObject, Transform
 
 __all__ = ["Cache", "NotWatchedError"]
 
@@ -115,6 +115,10 @@ class Cache:
     def keeps_all_of(self, gvk: GroupVersionKind) -> bool:
         """Whether objects of the kind are kept whole: not metadata only, and not cut down by a transform."""
         return not any(each.scope.metadata_only or each.transform for each in self._by_kind.get(gvk, ()))
+
+    def delivered(self, gvk: GroupVersionKind) -> int:
+        """Return the version up to which every watch of a kind has delivered all changes."""
+        return min(informer.store.delivered for informer in self.of_kind(gvk))
 
     # -- reading -----------------------------------------------------------------------------------------------
 

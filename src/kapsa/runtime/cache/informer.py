@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from kapsa.runtime.cache.store import Change, ObjectParser, Store, StoredObject, Transform
+from kapsa.runtime.cache.store import Store
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.client.reader import WatchOptions
 from kapsa.runtime.client.watch import Bookmark, WatchEvent
@@ -41,6 +41,7 @@ from kapsa.runtime.errors import (
 )
 from kapsa.runtime.resources.kind import Kind
 from kapsa.runtime.resources.metadata import GroupVersionKind
+from kapsa.runtime.resources.stored_object import Change, ObjectParser, StoredObject, Transform
 
 __all__ = ["Informer", "State", "WatchScope"]
 
@@ -394,4 +395,4 @@ class Informer:
         try:
             handler(change)
         except (Exception, asyncio.CancelledError):  # it awaits nothing: no cancellation in it is ours
-            _log.exception("a handler failed", watch=str(self.scope), object=str(change.object.key))
+            _log.exception("handler failed", watch=str(self.scope), object=str(change.object.key))

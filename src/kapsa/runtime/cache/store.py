@@ -123,8 +123,8 @@ class Store:
         self._objects: dict[Key, StoredObject] = {}
         self._written: dict[Key, StoredObject] = {}
         self._deleted: dict[Key, str] = {}
-        self._told = -1
-        """Up to which version the watch has told everything."""
+        self._delivered = -1
+        """The version up to which the watch has delivered all changes."""
         self._indexers: dict[str, Index] = {self.OWNER: _by_owner, self.NAMESPACE: _by_namespace}
         self._given: dict[str, Index] = {}
         """The indexes of others, as they gave them."""
@@ -223,7 +223,7 @@ class Store:
             key: uid for key, uid in self._deleted.items() if key in fresh and fresh[key].uid == uid
         }
         self._rebuild_indexes()
-        self._told = -1
+        self._delivered = -1
         self.caught_up(resource_version)
         return changes
 
@@ -234,7 +234,7 @@ class Store:
         if self._is_old_news(new, old):
             return []
         self._put(key, old, new)
-        self._told = max(self._told, new.version)
+        self._delivered = max(self._delivered, new.version)
         if self._written:
             self._drop_written_until(key, new.version)
         if self._deleted and self._deleted.get(key, new.uid) != new.uid:
@@ -247,7 +247,7 @@ class Store:
         """A DELETED event, with the object's last state."""
         key = last.key
         old = self._objects.get(key)
-        self._told = max(self._told, last.version)
+        self._delivered = max(self._delivered, last.version)
         if self._deleted.get(key) == last.uid:
             del self._deleted[key]
         if self._written:
@@ -263,7 +263,7 @@ class Store:
     def caught_up(self, resource_version: str) -> None:
         """The watch has told everything up to this version: our writes until then need no place of their own."""
         reached = version_number(resource_version)
-        self._told = max(self._told, reached)
+        self._delivered = max(self._delivered, reached)
         if self._written:
             self._written = {key: each for key, each in self._written.items() if each.version > reached}
 
@@ -277,7 +277,7 @@ class Store:
         known = self.get(written.key)
         if known is not None and known.uid == written.uid and known.version >= written.version:
             return known if known.resource_version == written.resource_version else written
-        if written.version > self._told:
+        if written.version > self._delivered:
             self._written[written.key] = written
         return written
 
@@ -301,9 +301,9 @@ class Store:
             self._deleted[key] = uid
 
     @property
-    def told(self) -> int:
-        """Up to which version the watch has told everything; -1 before its first list."""
-        return self._told
+    def delivered(self) -> int:
+        """The version up to which the watch has delivered all changes; -1 before its first list."""
+        return self._delivered
 
     @property
     def ahead(self) -> int:
@@ -317,7 +317,7 @@ class Store:
         version = new.version
         if version < 0:  # no number to compare: only an exact repetition can be told
             return old is not None and (old.uid, old.resource_version) == (new.uid, new.resource_version)
-        return version <= self._told
+        return version <= self._delivered
 
     def _drop_written_until(self, key: Key, version: int) -> None:
         mine = self._written.get(key)

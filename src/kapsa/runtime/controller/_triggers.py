@@ -1,153 +1,218 @@
-"""Triggers: from what a controller declares to watches, and from a change of any of them to the keys that must run."""
+"""Triggers: the watches that a controller declares, and the way from a change of any of them to the keys that must run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import structlog
 
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import Informer
-from kapsa.runtime.cache.store import Change, Key, StoredObject
-from kapsa.runtime.controller.controller import Concerned, Controller, Owns, Watch, takes_cache
-from kapsa.runtime.controller.workqueue import Priority
+from kapsa.runtime.controller._subscriptions import Subscriptions
+from kapsa.runtime.controller.controller import Controller
+from kapsa.runtime.controller.declarations import Keys, Owns, Watch, takes_cache
+from kapsa.runtime.controller.predicates import Predicate
+from kapsa.runtime.controller.workqueue import Priority, Reason, WorkQueue
 from kapsa.runtime.resources.kind import kind_of
+from kapsa.runtime.resources.stored_object import Change, Key, StoredObject
 
-__all__ = ["Triggers", "Wake"]
+__all__ = ["Triggers"]
 
-Wake = Callable[[Key, Change, str, Priority], None]
-"""Told which key must run, because of which change to an object of which kind, and how urgent that is."""
+_log = structlog.get_logger(__name__)
+
+_Source: TypeAlias = Callable[[Change], Iterable[Key]]
+"""A function from a change to the keys that must run because of it, each once."""
 
 
 class Triggers:
-    """Listens to every watch of one controller."""
+    """Adds to a controller's queue the keys that a change concerns."""
 
     def __init__(
-        self, controller: Controller[Any], cache: Cache, *, wake: Wake, gone: Callable[[Key], None]
+        self,
+        controller: Controller[Any],
+        *,
+        cache: Cache,
+        queue: WorkQueue[Key],
+        subscriptions: Subscriptions,
     ) -> None:
         self.enabled = False
-        """Whether anybody is woken. What is gone is told all the same."""
+        """True while changes are added to the queue."""
         self._controller = controller
         self._gvk = controller.gvk
         self._cache = cache
-        self._wake = wake
-        self._gone = gone
-        self.informers: list[Informer] = [
-            *self._watch_resource(),
-            *self._watch_children(),
-            *self._watch_others(),
-            *self._watch_what_is_read(),
-        ]
+        self._queue = queue
+        self._subscriptions = subscriptions
+        self._sources: dict[Informer, list[_Source]] = {}
+        self._watch_resource()
+        self._watch_children()
+        self._watch_others()
+        self._watch_reads()
+        self.informers = list(self._sources)
+        for informer, sources in self._sources.items():
+            if sources:
+                informer.add_handler(self._handler(informer, tuple(sources)))
 
-    def _watch_resource(self) -> list[Informer]:
-        found = self._cache.watch(self._controller.resource, labels=self._controller.labels)
-        for informer in found:
+    # -- from declarations to watches --------------------------------------------------------------------------
+
+    def _add(self, informers: Iterable[Informer], source: _Source | None = None) -> None:
+        for informer in informers:
+            sources = self._sources.setdefault(informer, [])
+            if source is not None:
+                sources.append(source)
+
+    def _watch_resource(self) -> None:
+        informers = self._cache.watch(self._controller.resource, labels=self._controller.labels)
+        self._add(informers)
+        for informer in informers:
             informer.add_handler(self._resource_changed)
             for name, index in self._controller.indexes.items():
                 informer.store.add_index(name, index)
-        return found
 
-    def _watch_children(self) -> list[Informer]:
-        found = []
+    def _watch_children(self) -> None:
         for owned in self._controller.owned:
-            for informer in self._cache.watch(
+            informers = self._cache.watch(
                 owned.kind, labels=owned.labels, metadata_only=owned.metadata_only, transform=owned.transform
-            ):
-                informer.add_handler(self._child_handler(owned))
-                found.append(informer)
-        return found
+            )
+            self._add(informers, self._owners(owned))
 
-    def _watch_others(self) -> list[Informer]:
-        found = []
+    def _watch_others(self) -> None:
         for watch in self._controller.watches:
-            for informer in self._cache.watch(
+            informers = self._cache.watch(
                 watch.kind,
                 labels=watch.labels,
                 fields=watch.fields,
                 metadata_only=watch.metadata_only,
                 transform=watch.transform,
                 optional=watch.optional,
-            ):
-                informer.add_handler(self._mapped_handler(watch))
-                found.append(informer)
-        return found
-
-    def _watch_what_is_read(self) -> list[Informer]:
-        return [
-            informer
-            for read in self._controller.read
-            for informer in self._cache.watch(
-                read.kind,
-                labels=read.labels,
-                fields=read.fields,
-                metadata_only=read.metadata_only,
-                transform=read.transform,
-                optional=read.optional,
             )
-        ]
+            self._add(informers, self._readers(watch))
+            if watch.map is not None:
+                self._add(informers, self._mapped(watch, watch.map))
+
+    def _watch_reads(self) -> None:
+        for read in self._controller.read:
+            self._add(
+                self._cache.watch(
+                    read.kind,
+                    labels=read.labels,
+                    fields=read.fields,
+                    metadata_only=read.metadata_only,
+                    transform=read.transform,
+                    optional=read.optional,
+                )
+            )
 
     # -- from changes to keys ----------------------------------------------------------------------------------
 
     def _resource_changed(self, change: Change) -> None:
         old, new = change.old, change.new
         if new is None:
-            self._gone(change.object.key)
+            self._resource_gone(change)
             return
-        if not self.enabled or not all(predicate(change) for predicate in self._controller.predicates):
+        if not self.enabled or not _passes(self._controller.predicates, change):
             return
-        asked_for = (
+        requested = (
             old is None
             or old.generation != new.generation
             or old.deletion_timestamp != new.deletion_timestamp
         )
-        self._tell(new.key, change, self._gvk.kind, Priority.CHANGE if asked_for else Priority.EVENT)
+        self._enqueue(new.key, change, self._gvk.kind, Priority.CHANGE if requested else Priority.EVENT)
 
-    def _child_handler(self, owned: Owns) -> Callable[[Change], None]:
-        child_kind = kind_of(owned.kind).kind
-        group, kind = self._gvk.group, self._gvk.kind
+    def _resource_gone(self, change: Change) -> None:
+        key = change.object.key
+        self._queue.drop(key)
+        self._subscriptions.drop(key)
+        if self.enabled:  # the reconciler remembers something about it, too
+            self._enqueue(key, change, self._gvk.kind, Priority.BACKGROUND)
+
+    def _handler(self, informer: Informer, sources: Sequence[_Source]) -> Callable[[Change], None]:
+        """Return the handler of one watch. A key that several declarations lead to is added once."""
+        kind = informer.scope.gvk.kind
 
         def changed(change: Change) -> None:
-            if not self.enabled or not all(predicate(change) for predicate in owned.predicates):
+            if not self.enabled:
                 return
-            told = None
+            keys: dict[Key, None] = {}
+            for source in sources:
+                try:
+                    keys.update(dict.fromkeys(source(change)))
+                except Exception:
+                    _log.exception(
+                        "change not mapped", watch=str(informer.scope), object=str(change.object.key)
+                    )
+            for key in keys:
+                self._enqueue(key, change, kind, Priority.EVENT)
+
+        def changed_alone(change: Change) -> None:
+            if self.enabled:
+                for key in sources[0](change):
+                    self._enqueue(key, change, kind, Priority.EVENT)
+
+        return changed if len(sources) > 1 else changed_alone
+
+    def _owners(self, owned: Owns) -> _Source:
+        """Return a source of the resources that control, or controlled, a changed child."""
+        group, kind = self._gvk.group, self._gvk.kind
+
+        def owners(change: Change) -> Iterable[Key]:
+            if not _passes(owned.predicates, change):
+                return
+            seen = None
             for side in (change.new, change.old):
                 owner = side.controller if side is not None else None
-                if owner is None or owner.kind != kind or owner.group != group or owner.uid == told:
+                if owner is None or owner.kind != kind or owner.group != group or owner.uid == seen:
                     continue
-                told = owner.uid
+                seen = owner.uid
                 key = self._owner_key(owner.name, owner.uid, change.object.namespace)
                 if key is not None:
-                    self._tell(key, change, child_kind, Priority.EVENT)
+                    yield key
 
-        return changed
+        return owners
 
     def _owner_key(self, name: str, uid: str, namespace: str) -> Key | None:
-        """The owner's key. A cluster-scoped owner may have children in any namespace."""
+        """Return the owner's key. A cluster-scoped owner may have children in any namespace."""
         for key in (Key(namespace, name), Key("", name)):
-            found = self._cache.get(self._gvk, key)
-            if found is not None and found.uid == uid:
+            owner = self._cache.get(self._gvk, key)
+            if owner is not None and owner.uid == uid:
                 return key
         return None
 
-    def _mapped_handler(self, watch: Watch) -> Callable[[Change], None]:
-        kind = kind_of(watch.kind).kind
-        concerned = self._mapper(watch)
+    def _readers(self, watch: Watch) -> _Source:
+        """Return a source of the resources that read a changed object with `track=True`."""
+        gvk = kind_of(watch.kind)
 
-        def changed(change: Change) -> None:
-            if not self.enabled or not all(predicate(change) for predicate in watch.predicates):
-                return
-            keys = dict.fromkeys(
-                Key(*key) for side in (change.old, change.new) if side is not None for key in concerned(side)
-            )
-            for key in keys:
-                self._tell(key, change, kind, Priority.EVENT)
+        def readers(change: Change) -> Iterable[Key]:
+            if not self._subscriptions or not _passes(watch.predicates, change):
+                return ()
+            return self._subscriptions.readers(gvk, change.object.key)
 
-        return changed
+        return readers
 
-    def _mapper(self, watch: Watch) -> Callable[[StoredObject], Concerned]:
-        mapper: Any = watch.map
-        if not takes_cache(mapper):
-            return mapper  # type: ignore[no-any-return]  # its signature has just been looked at
-        return lambda stored: mapper(stored, self._cache)
+    def _mapped(self, watch: Watch, mapper: Any) -> _Source:
+        """Return a source of the resources that the watch's own function names."""
+        concerned: Callable[[StoredObject], Keys] = mapper
+        if takes_cache(mapper):
+            concerned = lambda stored: mapper(stored, self._cache)  # noqa: E731
 
-    def _tell(self, key: Key, change: Change, kind: str, priority: Priority) -> None:
-        self._wake(key, change, kind, Priority.BACKGROUND if change.initial else priority)
+        def mapped(change: Change) -> Iterable[Key]:
+            if not _passes(watch.predicates, change):
+                return ()
+            sides = (side for side in (change.old, change.new) if side is not None)
+            return dict.fromkeys(Key(*key) for side in sides for key in concerned(side))
+
+        return mapped
+
+    def _enqueue(self, key: Key, change: Change, kind: str, priority: Priority) -> None:
+        new = change.new
+        live = new is not None and not change.initial
+        self._queue.add(
+            key,
+            Reason(change.event, kind, *change.object.key),
+            priority=Priority.BACKGROUND if change.initial else priority,
+            change=(new.uid, new.resource_version) if live and new is not None else None,
+        )
+
+
+def _passes(predicates: Sequence[Predicate], change: Change) -> bool:
+    return not predicates or all(predicate(change) for predicate in predicates)

@@ -1,19 +1,20 @@
-"""Controllers as people declare them: what is watched, what is owned, and what to do about it.
+"""Controllers as people write them: a class that declares what it watches and owns, and reconciles its resources.
 
-A controller is a class; its attributes are the single source for watches, RBAC and tests. Nothing is registered
-anywhere: an `Operator` takes instances.
+The class's attributes are the single source for watches, RBAC and tests. Nothing is registered globally: an `Operator`
+takes instances.
 """
 
 from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
-import msgspec
-
-from kapsa.runtime.cache.store import Index, Key, StoredObject, Transform
+from kapsa.runtime.cache.store import Index
+from kapsa.runtime.controller.context import Context
+from kapsa.runtime.controller.declarations import Declared, Owns, Reads, Watch, takes_cache
+from kapsa.runtime.controller.outcomes import Requeue
 from kapsa.runtime.controller.predicates import Predicate
 from kapsa.runtime.controller.workqueue import Backoff
 from kapsa.runtime.generate.rbac import ControllerRights, GroupResource, PolicyRule
@@ -23,116 +24,42 @@ from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.selector import LabelSelector
 
-if TYPE_CHECKING:
-    from kapsa.runtime.cache.cache import Cache
-    from kapsa.runtime.controller.context import Context
-
-__all__ = ["Controller", "Owns", "Reads", "Requeue", "TerminalError", "Watch"]
+__all__ = ["Controller", "check_declaration"]
 
 R = TypeVar("R")
 
-Concerned: TypeAlias = Iterable[Key | tuple[str, str]]
-"""Resources, as (namespace, name)."""
-Mapper: TypeAlias = Callable[[StoredObject], Concerned] | Callable[[StoredObject, "Cache"], Concerned]
-"""Which resources an object concerns: from the object alone, or from the object and what the operator knows."""
-
-
-class Requeue(msgspec.Struct, frozen=True):
-    """Come back later. Returned from reconcile(); an exception backs off instead."""
-
-    after: float
-    """Seconds until the next run. An event for the resource in between runs it earlier."""
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.after, int | float):
-            raise TypeError(f"Requeue(after={self.after!r}): say it in seconds")
-        if self.after < 0:
-            raise ValueError(f"Requeue(after={self.after}): no run can start in the past")
-
-
-class TerminalError(Exception):
-    """Retrying cannot help: the resource is left alone until somebody changes it. Raised from reconcile().
-
-    Its text is shown to people in an event, so it must hold no secret.
-    """
-
-
-class Owns(msgspec.Struct, frozen=True):
-    """A kind of children, when the kind's name alone is not all there is to say."""
-
-    kind: Kind
-    predicates: tuple[Predicate, ...] = ()
-    labels: LabelSelector = None
-    """Watch only children with these labels."""
-    metadata_only: bool = False
-    """Keep their metadata only. Their spec and status cannot be read then, nor drift be seen."""
-    transform: Transform | None = None
-    deletes: bool = False
-    """Whether the controller deletes children itself, and so needs the right. Children go with their owner anyway."""
-
-
-class Watch(msgspec.Struct, frozen=True):
-    """Another kind that concerns our resources, and how to find out which."""
-
-    kind: Kind
-    map: Mapper
-    """Called for the old and for the new object: a resource that is no longer concerned runs too.
-
-    With a second parameter it is handed the cache, to look for the resources that refer to the object; `indexes` of
-    the controller make that quick.
-    """
-    predicates: tuple[Predicate, ...] = ()
-    labels: LabelSelector = None
-    fields: str = ""
-    metadata_only: bool = False
-    transform: Transform | None = None
-    optional: bool = False
-    """Whether the operator works without this kind: while the cluster does not serve it, there are none."""
-
-
-class Reads(msgspec.Struct, frozen=True):
-    """A kind that reconcile reads from the cache, and whose changes wake nobody."""
-
-    kind: Kind
-    labels: LabelSelector = None
-    fields: str = ""
-    metadata_only: bool = False
-    transform: Transform | None = None
-    optional: bool = False
-    """Whether the operator works without this kind: while the cluster does not serve it, there are none."""
-
 
 class Controller(Generic[R]):
-    """Brings the cluster to what its resources ask for. Subclass it with the resource's class and `reconcile`."""
+    """Brings the cluster to the state its resources declare. Subclass it with the resource's class and `reconcile`."""
 
     resource: ClassVar[Kind]
-    """The kind this controller is about. Taken from `Controller[MyApp]`; set it for kinds without a class."""
+    """The kind that this controller reconciles. Taken from `Controller[MyApp]`; set it for kinds without a class."""
     name: str = ""
-    """In metrics and logs. The class's name without "Controller" unless set."""
+    """Its name in metrics and logs. The class's name without "Controller" unless set."""
     owns: Sequence[Kind | Owns] = ()
     """Kinds of children. A child's change runs the resource that its controller reference names."""
     watches: Sequence[Watch] = ()
-    """Other kinds that concern our resources."""
+    """Other kinds whose changes run our resources."""
     reads: Sequence[Kind | Reads] = ()
     """Kinds that are read from the cache without causing runs."""
     predicates: Sequence[Predicate] = ()
-    """Which changes of the resource itself cause a run: those that all predicates agree to."""
+    """Conditions on a change of the resource itself: it causes a run if all of them are true."""
     labels: LabelSelector = None
-    """Only resources with these labels are seen."""
+    """Only resources with these labels are watched."""
     max_concurrent_reconciles: int = 1
-    """How many resources are reconciled at a time; never two runs of the same one."""
+    """Resources that are reconciled at a time; never two runs of the same one."""
     reconcile_timeout: float | None = 60.0
     """Seconds after which a run is cancelled and counts as failed."""
     retry_backoff: Backoff = Backoff()
-    """How long to wait after each failure in a row of one resource."""
+    """The wait after each failure in a row of one resource."""
     resync: float | None = None
-    """Seconds after which every resource runs again though nothing changed. None: never, the watch is enough."""
+    """Seconds after which every resource runs again although nothing has changed. None: never, the watch is enough."""
     finalizer: str = ""
     """The finalizer's name, if `finalize` is defined; `<group>/<controller>` unless set."""
     indexes: typing.Mapping[str, Index] = {}
-    """More ways to find resources of this kind: name to a function of the object."""
+    """Lookups of resources of this kind: name to a function from an object to its values."""
     rules: Sequence[PolicyRule] = ()
-    """Rights beyond what the rest declares, such as `rule_for("v1/Secret", "get")`."""
+    """Rights beyond those that follow from the rest, such as `rule_for("v1/Secret", "get")`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -148,7 +75,7 @@ class Controller(Generic[R]):
     def __init__(self) -> None:
         if not hasattr(self, "resource"):
             raise TypeError(
-                f"{type(self).__name__} says no kind: subclass Controller[MyResource], or set "
+                f"{type(self).__name__} has no kind: subclass Controller[MyResource], or set "
                 "resource = 'apps/v1/Deployment'"
             )
         self.gvk: GroupVersionKind = kind_of(self.resource)
@@ -157,25 +84,40 @@ class Controller(Generic[R]):
         if self.has_finalize and not self.finalizer:
             self.finalizer = f"{self.gvk.group or 'kapsa'}/{self.name}"
         if self.max_concurrent_reconciles < 1:
-            raise ValueError(f"{self.name}: max_concurrent_reconciles must be at least 1")
+            raise ValueError(
+                f"{self.name}: max_concurrent_reconciles must be at least 1, got {self.max_concurrent_reconciles}"
+            )
 
     @property
     def has_finalize(self) -> bool:
-        """Whether the controller cleans up, and therefore adds its finalizer."""
+        """True if the controller cleans up, and therefore adds its finalizer."""
         return type(self).finalize is not Controller.finalize
 
     @property
     def owned(self) -> list[Owns]:
-        """`owns`, in the one form that says everything."""
+        """`owns`, with each kind as an `Owns`."""
         return [each if isinstance(each, Owns) else Owns(each) for each in self.owns]
 
     @property
     def read(self) -> list[Reads]:
-        """`reads`, in the one form that says everything."""
+        """`reads`, with each kind as a `Reads`."""
         return [each if isinstance(each, Reads) else Reads(each) for each in self.reads]
 
+    @property
+    def declared(self) -> Declared:
+        """The declaration as the runs of this controller need it."""
+        return Declared(
+            name=self.name,
+            title=type(self).__name__,
+            kind=self.resource,
+            gvk=self.gvk,
+            owned=tuple(each.kind for each in self.owned),
+            kept=frozenset(kind_of(each.kind) for each in self.owned if not each.deletes),
+            trackable=frozenset(kind_of(watch.kind) for watch in self.watches),
+        )
+
     def rights(self) -> ControllerRights:
-        """What this controller may do to the cluster, from what it declares."""
+        """Return the rights that follow from the declaration."""
         return ControllerRights(
             resource=GroupResource.of(_rbac_kind(self.resource)),
             status=isinstance(self.resource, type) and issubclass(self.resource, CustomResource),
@@ -190,18 +132,18 @@ class Controller(Generic[R]):
         )
 
     async def reconcile(self, resource: R, ctx: Context[R]) -> Requeue | None:
-        """Bring the cluster to what this resource asks for.
+        """Bring the cluster to the state that this resource declares.
 
-        None waits for the next event, `Requeue(after=...)` comes back, an exception is retried with back-off, a
-        `TerminalError` waits until somebody changes the resource. Called again at any time with the same state: it
-        must not matter.
+        None waits for the next event, `Requeue(after=...)` runs it again later, an exception is retried with back-off,
+        a `TerminalError` waits until the resource is changed. It is called again at any time with the same state, and
+        must be idempotent.
         """
-        raise NotImplementedError(f"{type(self).__name__} defines no reconcile")
+        raise NotImplementedError(f"{type(self).__name__} does not define reconcile")
 
     async def finalize(self, resource: R, ctx: Context[R]) -> Requeue | None:
-        """Clean up what the garbage collector does not: defining it adds the finalizer.
+        """Clean up what the garbage collector does not. Defining it adds the finalizer.
 
-        Called while the resource is being deleted, until it returns None. Then the finalizer goes.
+        Called while the resource is being deleted, until it returns None. Then the finalizer is removed.
         """
         raise NotImplementedError
 
@@ -213,10 +155,10 @@ def _rbac_kind(kind: Kind) -> GroupVersionKind | type[CustomResource[Any, Any]]:
 
 
 def check_declaration(controller: Any) -> None:
-    """Refuse a declaration that could not work, now instead of at the first event. `Operator` asks for it."""
+    """Raise TypeError or ValueError for a declaration that cannot work, before the first event."""
     if not isinstance(controller, Controller):
         name = controller.__name__ if isinstance(controller, type) else type(controller).__name__
-        raise TypeError(f"{controller!r} is no controller: an operator takes instances, such as {name}()")
+        raise TypeError(f"{controller!r} is not a controller: pass an instance, such as {name}()")
     name = type(controller).__name__
     for attribute in ("owns", "watches", "reads", "predicates", "rules"):
         value = getattr(controller, attribute)
@@ -239,8 +181,10 @@ def check_declaration(controller: Any) -> None:
 
 
 def _check_mapper(name: str, watch: Watch) -> None:
+    if watch.map is None:
+        return
     if not callable(watch.map):
-        raise TypeError(f"{name}.watches: the map of {watch.kind} must be a function, not {watch.map!r}")
+        raise TypeError(f"{name}.watches: the map of {watch.kind} must be a function, got {watch.map!r}")
     if not takes_cache(watch.map):
         try:
             inspect.signature(watch.map).bind(None)
@@ -254,7 +198,7 @@ def _check_method(controller: Controller[Any], name: str) -> None:
     method = getattr(type(controller), name)
     called = f"{type(controller).__name__}.{name}"
     if method is getattr(Controller, name):
-        raise TypeError(f"{type(controller).__name__} defines no {name}")
+        raise TypeError(f"{type(controller).__name__} does not define {name}")
     plain = inspect.isfunction(method) and not hasattr(method, "__wrapped__")
     if plain and not inspect.iscoroutinefunction(method):
         raise TypeError(f"{called} must be asynchronous: async def {name}(self, resource, ctx)")
@@ -264,13 +208,3 @@ def _check_method(controller: Controller[Any], name: str) -> None:
         raise TypeError(
             f"{called} must take the resource and the context: async def {name}(self, resource, ctx)"
         ) from None
-
-
-def takes_cache(mapper: Callable[..., Concerned]) -> bool:
-    """Whether a watch's mapping function asks for the cache beside the object.
-
-    A parameter with a default does not count: it is how a function made in a loop remembers its variable.
-    """
-    asked = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(mapper).parameters.values()
-    return sum(each.kind in asked and each.default is each.empty for each in parameters) == 2

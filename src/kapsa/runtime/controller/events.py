@@ -10,13 +10,15 @@ import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import structlog
 
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.errors import ClientError, NotFound
+from kapsa.runtime.resources.metadata import GroupVersionKind
+from kapsa.runtime.resources.stored_object import StoredObject
 
 __all__ = ["EventRecorder", "ObjectReference"]
 
@@ -41,6 +43,18 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+
+    @classmethod
+    def of(cls, gvk: GroupVersionKind, stored: StoredObject) -> Self:
+        """Return the reference to an object of the cache."""
+        return cls(
+            api_version=gvk.api_version,
+            kind=gvk.kind,
+            name=stored.name,
+            namespace=stored.namespace,
+            uid=stored.uid,
+            resource_version=stored.resource_version,
+        )
 
 
 _Identity = tuple[str, str, str, str, str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from kapsa.runtime.cache.store import Change
+from kapsa.runtime.resources.stored_object import Change
 
 __all__ = [
     "Predicate",

@@ -1,6 +1,6 @@
-"""The reconciler: runs one controller. Changes in, reconciles out, one run for each key at a time.
+"""The reconciler: the workers of one controller.
 
-It turns changes into keys of its queue, hands each key to a `Run`, and decides by the outcome what comes next.
+It takes keys from the controller's queue, runs each with the `Runner`, and decides by the outcome when the key runs again.
 """
 
 from __future__ import annotations
@@ -12,95 +12,59 @@ from typing import Any
 
 import structlog
 
-from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import Informer
-from kapsa.runtime.cache.store import Change, Key, StoredObject
-from kapsa.runtime.client.client import Client
-from kapsa.runtime.clock import Clock
-from kapsa.runtime.controller.applier import Applier
-from kapsa.runtime.controller.context import Context, OutdatedError
-from kapsa.runtime.controller.controller import Controller, TerminalError
-from kapsa.runtime.controller.events import EventRecorder, ObjectReference
-from kapsa.runtime.controller._runner import NonsenseError, Run
+from kapsa.runtime.controller._primary import Primary
+from kapsa.runtime.controller._runner import InvalidResultError, Runner
 from kapsa.runtime.controller._triggers import Triggers
+from kapsa.runtime.controller.context import Context
+from kapsa.runtime.controller.controller import Controller
+from kapsa.runtime.controller.events import ObjectReference
+from kapsa.runtime.controller.outcomes import OutdatedError, TerminalError
+from kapsa.runtime.controller.services import Services
 from kapsa.runtime.controller.workqueue import Item, Priority, QueueShutDownError, Reason, WorkQueue
 from kapsa.runtime.errors import ClientError, Conflict, WriteRefused
-from kapsa.runtime.resources.api_resource import resource_of
-from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.mismatch import ModelMismatch
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.selector import matcher
-from kapsa.runtime.resources.stored_object import read_as
-from kapsa.runtime.telemetry.metrics import ControllerMetrics, Result
+from kapsa.runtime.resources.stored_object import Key, StoredObject, read_as
+from kapsa.runtime.telemetry.metrics import Result
 from kapsa.runtime.telemetry.tracing import Tracing
 
 __all__ = ["Reconciler"]
 
 _log = structlog.get_logger(__name__)
 
-_ECHOES_KEPT = 32
-
 
 class Reconciler:
-    """One running controller: its queue, its workers and what they share."""
+    """One running controller: its queue and its workers."""
 
     def __init__(
-        self,
-        controller: Controller[Any],
-        *,
-        client: Client,
-        cache: Cache,
-        applier: Applier,
-        recorder: EventRecorder,
-        metrics: ControllerMetrics,
-        tracing: Tracing | None = None,
+        self, controller: Controller[Any], services: Services, *, tracing: Tracing | None = None
     ) -> None:
         self.controller = controller
         self.name = controller.name
-        self.client = client
-        self.cache = cache
-        self.applier = applier
-        self.recorder = recorder
-        self.metrics = metrics
+        self.queue: WorkQueue[Key] = WorkQueue(backoff=controller.retry_backoff, observer=services.metrics)
+        self.services = services
+        self._cache = services.cache
+        self._client = services.client
+        self._subscriptions = services.subscriptions
         self._tracing = tracing
-        self.clock: Clock = client.clock
-        self.queue: WorkQueue[Key] = WorkQueue(backoff=controller.retry_backoff, observer=metrics)
-        self.gvk = controller.gvk
+        self._gvk = controller.gvk
         self._workers: list[asyncio.Task[None]] = []
         self._resync: asyncio.Task[None] | None = None
-        self._own_writes: dict[Key, set[Any]] = {}
         self._gave_up: dict[Key, tuple[object, ...]] = {}
-        self._troubles: dict[Key, str] = {}
-        self._scopes: dict[GroupVersionKind, bool] = {}
-        self._triggers = Triggers(controller, cache, wake=self._wake, gone=self._forget)
+        self._last_errors: dict[Key, str] = {}
+        self._triggers = Triggers(
+            controller, cache=self._cache, queue=self.queue, subscriptions=self._subscriptions
+        )
         self.informers = self._triggers.informers
-        self.run = Run(controller, client=client, cache=cache)
+        self._runner = Runner(controller)
 
-    # -- from changes to the queue -----------------------------------------------------------------------------
-
-    def _wake(self, key: Key, change: Change, kind: str, priority: Priority) -> None:
-        new = change.new
-        token = (new.uid, new.resource_version) if new is not None and not change.initial else None
-        if token is not None:
-            own = self._own_writes.get(key)
-            if own is not None and token in own:  # the echo of what a run of this key wrote itself
-                own.discard(token)
-                if not own:
-                    del self._own_writes[key]
-                return
-        self.queue.add(key, Reason(change.event, kind, *change.object.key), priority=priority, token=token)
-
-    def _forget(self, key: Key) -> None:
-        self.queue.forget(key)
-        self._own_writes.pop(key, None)
-        self._gave_up.pop(key, None)
-        self._troubles.pop(key, None)
-
-    # -- life --------------------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------------------
 
     @property
     def working(self) -> bool:
-        """Whether workers run: only then changes are queued. Whoever starts working begins with everything."""
+        """True while workers run. Changes are queued only then: a start begins with all resources."""
         return self._triggers.enabled
 
     @property
@@ -109,15 +73,16 @@ class Reconciler:
         return [informer for informer in self.informers if not informer.synced.is_set()]
 
     async def wait_until_synced(self) -> None:
+        """Wait until every watch has delivered its first list."""
         for informer in self.informers:
             await informer.synced.wait()
 
     def start(self) -> None:
-        """Begin to work, with everything there is."""
+        """Start the workers, with all resources queued."""
         if self.working:
             return
         self._triggers.enabled = True
-        self._run_all("Started")
+        self._enqueue_all("Started")
         count = self.controller.max_concurrent_reconciles
         self._workers = [
             asyncio.create_task(self._work(), name=f"{self.name} worker {number}") for number in range(count)
@@ -125,18 +90,18 @@ class Reconciler:
         if self.controller.resync is not None:
             self._resync = asyncio.create_task(self._keep_resyncing(self.controller.resync))
 
-    def _run_all(self, event: str) -> None:
-        for stored in self.cache.select(self.gvk, labels=self.controller.labels):
-            reason = Reason(event, self.gvk.kind, *stored.key)
+    def _enqueue_all(self, event: str) -> None:
+        for stored in self._cache.select(self._gvk, labels=self.controller.labels):
+            reason = Reason(event, self._gvk.kind, *stored.key)
             self.queue.add(stored.key, reason, priority=Priority.BACKGROUND)
 
     async def _keep_resyncing(self, seconds: float) -> None:
         while True:
-            await self.clock.sleep(seconds)
-            self._run_all("Resync")
+            await self._client.clock.sleep(seconds)
+            self._enqueue_all("Resync")
 
     async def stop(self, *, grace: float) -> None:
-        """Take no more work, let what runs finish for `grace` seconds, then cancel it."""
+        """Take no more keys, let runs in progress finish for `grace` seconds, then cancel them."""
         if not self.working:
             return
         self._triggers.enabled = False
@@ -150,62 +115,59 @@ class Reconciler:
             if not worker.done():
                 worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
-        self.queue = WorkQueue(backoff=self.controller.retry_backoff, observer=self.metrics)
-        self._own_writes.clear()
+        self.queue.reopen()
+        self._subscriptions.clear()
         self._gave_up.clear()
-        self._troubles.clear()
+        self._last_errors.clear()
 
     async def _work(self) -> None:
-        queue = self.queue
         while True:
             try:
-                item = await queue.get()
+                item = await self.queue.get()
             except QueueShutDownError:
                 return
             await self._process(item)
 
     # -- one run -----------------------------------------------------------------------------------------------
 
-    def _find(self, key: Key) -> StoredObject | None:
-        """The resource, if it is one of ours: another controller's watch may see more of the kind than we do."""
-        stored = self.cache.get(self.gvk, key)
+    def _lookup(self, key: Key) -> StoredObject | None:
+        """Return the resource if this controller selects it: another controller's watch may cover more of the kind."""
+        stored = self._cache.get(self._gvk, key)
         matches = matcher(self.controller.labels)
         return stored if stored is None or matches is None or matches(stored.labels) else None
 
     async def _process(self, item: Item[Key]) -> None:
         key, queue = item.key, self.queue
-        stored = self._find(key)
+        stored = self._lookup(key)
         if stored is None or self._waits_for_a_change(stored):
             if stored is None:
                 self._forget(key)
             queue.done(key)
             return
-        own = self._own_writes.pop(key, set[Any]())
-        if len(own) > _ECHOES_KEPT:  # after a relist some echoes never come
-            own.clear()
         started = time.perf_counter()
         after: float | None = None
         try:
             if self._tracing is None:
-                result, after = await self._attempt(item, stored, own)
+                result, after = await self._attempt(item, stored)
             else:
-                with self._tracing.run(self.name, self.gvk, key, map(str, item.reasons)) as span:
-                    result, after = await self._attempt(item, stored, own)
+                with self._tracing.run(self.name, self._gvk, key, map(str, item.reasons)) as span:
+                    result, after = await self._attempt(item, stored)
                     self._tracing.ended(span, result)
         except WriteRefused:
-            # We do not lead at the moment. Whoever leads next starts with everything; should we get the lease back
-            # in this very instant, that is us, and this key must not be lost.
-            queue.done(key, own=own)
+            # This process does not lead at the moment. The next leader starts with all resources; if this process gets
+            # the lease back at once, that does not happen, and the key must not be lost.
+            self._subscriptions.end_run(key, completed=False)
+            queue.done(key)
             queue.add_after(key, 1.0, Reason("Refused"), priority=item.priority)
             return
         except BaseException:
-            queue.done(key, own=own)
+            queue.done(key)
             raise
-        self.metrics.reconciled(result, time.perf_counter() - started)
-        again = queue.done(key, own=own)
-        if own and self.cache.get(self.gvk, key) is not None:
-            self._own_writes[key] = own
-        if result in ("success", "requeue", "terminal"):
+        self.services.metrics.reconciled(result, time.perf_counter() - started)
+        completed = result in ("success", "requeue")
+        self._subscriptions.end_run(key, completed=completed)
+        again = queue.done(key)
+        if completed or result == "terminal":
             queue.forget(key)
             if after is not None:
                 queue.add_after(key, after, Reason("Requeue"), priority=Priority.BACKGROUND)
@@ -213,66 +175,73 @@ class Reconciler:
             priority = item.priority if not again else Priority.EVENT
             queue.retry(key, Reason("Retry"), priority=priority)
 
-    async def _attempt(
-        self, item: Item[Key], stored: StoredObject, own: set[Any]
-    ) -> tuple[Result, float | None]:
-        """One run; the outcome and, if it asked to come back, after how long."""
+    async def _attempt(self, item: Item[Key], stored: StoredObject) -> tuple[Result, float | None]:
+        """Run one resource. Return the outcome and the seconds until the next run, if requested."""
         try:
-            ctx = self._context(stored, item, own)
+            resource = self._decode(stored)
         except ModelMismatch as error:
             self._give_up(stored, error, "DoesNotFitModel")
             return "terminal", None
-        except Exception as error:  # a model's own code
-            self._tell(item, error)
+        except Exception as error:  # raised by the model's own code
+            self._log_failure(item, error)
             return "error", None
+        primary = Primary(
+            stored,
+            item,
+            kind=self.controller.resource,
+            gvk=self._gvk,
+            client=self._client,
+            cache=self._cache,
+        )
         try:
-            after = await self.run(ctx)
+            after = await self._runner(primary, Context(self.services, primary, resource))
         except TimeoutError:
             limit = self.controller.reconcile_timeout
-            _log.error("reconcile cancelled", controller=self.name, object=str(item.key), after_seconds=limit)
+            _log.error("reconcile timed out", controller=self.name, object=str(item.key), seconds=limit)
             return "timeout", None
         except WriteRefused:
             raise
         except (Conflict, OutdatedError) as error:
-            _log.info("conflict, trying again", controller=self.name, object=str(item.key), error=str(error))
+            _log.info("conflict, retrying", controller=self.name, object=str(item.key), error=str(error))
             return "conflict", None
         except TerminalError as error:
-            self._give_up(ctx.stored, error, "TerminalError")
+            self._give_up(primary.stored, error, "TerminalError")
             return "terminal", None
         except Exception as error:
-            self._tell(item, error)
+            self._log_failure(item, error)
             return "error", None
-        if self._troubles:
-            self._troubles.pop(item.key, None)
+        if self._last_errors:
+            self._last_errors.pop(item.key, None)
         return ("success" if after is None else "requeue"), after
 
-    def _tell(self, item: Item[Key], error: Exception) -> None:
-        """Log a failure: with the way to it if that is news, in one line if it only happens again."""
-        about: dict[str, Any] = {"controller": self.name, "object": str(item.key)}
-        if isinstance(error, ClientError | ModelMismatch | NonsenseError):  # their words say it all
-            _log.warning("reconcile failed", **about, error=str(error))
-            return
-        trouble = f"{type(error).__name__}: {error}"
-        about["reasons"] = [str(reason) for reason in item.reasons]
-        if self._troubles.get(item.key) == trouble:
-            failures = self.queue.failures(item.key) + 1
-            _log.error("reconcile failed again", **about, error=trouble, failures=failures)
-            return
-        self._troubles[item.key] = trouble
-        _log.error("reconcile failed", **about, exc_info=(type(error), error, _past_the_framework(error)))
-
-    def _context(self, stored: StoredObject, item: Item[Key], own: set[Any]) -> Context[Any]:
+    def _decode(self, stored: StoredObject) -> Any:
         resource = read_as(stored, self.controller.resource)
         if isinstance(resource, CustomResource):
-            _ = (
-                resource.spec,
-                resource.status,
-            )  # what does not fit is told here, not in somebody's reconcile
-        ctx: Context[Any] = Context(self, stored, resource, item.reasons)
-        ctx.own_writes = own
-        return ctx
+            _ = (resource.spec, resource.status)  # a mismatch is reported here, not in the author's reconcile
+        return resource
 
-    # -- giving up ---------------------------------------------------------------------------------------------
+    def _log_failure(self, item: Item[Key], error: Exception) -> None:
+        """Log a failure: with a traceback if it is a new one, in one line if it repeats."""
+        about: dict[str, Any] = {"controller": self.name, "object": str(item.key)}
+        if isinstance(error, ClientError | ModelMismatch | InvalidResultError):  # the message is enough
+            _log.warning("reconcile failed", **about, error=str(error))
+            return
+        text = f"{type(error).__name__}: {error}"
+        about["reasons"] = [str(reason) for reason in item.reasons]
+        if self._last_errors.get(item.key) == text:
+            _log.error("reconcile failed again", **about, error=text, failures=item.failures + 1)
+            return
+        self._last_errors[item.key] = text
+        _log.error("reconcile failed", **about, exc_info=(type(error), error, _past_the_framework(error)))
+
+    def _forget(self, key: Key) -> None:
+        """Discard what is remembered about a resource that is gone."""
+        self.queue.drop(key)
+        self._subscriptions.drop(key)
+        self._gave_up.pop(key, None)
+        self._last_errors.pop(key, None)
+
+    # -- terminal failures -------------------------------------------------------------------------------------
 
     def _give_up(self, stored: StoredObject, error: Exception, reason: str) -> None:
         _log.error(
@@ -282,53 +251,24 @@ class Reconciler:
             error=str(error),
         )
         self._gave_up[stored.key] = stored.fingerprint()
-        self.recorder.event(self.reference(stored), "Warning", reason, str(error))
+        self.services.recorder.event(ObjectReference.of(self._gvk, stored), "Warning", reason, str(error))
 
     def _waits_for_a_change(self, stored: StoredObject) -> bool:
-        """After a terminal error only a change of the resource itself brings it back."""
+        """Return whether the resource failed for good and has not been changed since."""
         if not self._gave_up:
             return False
-        known = self._gave_up.get(stored.key)
-        if known is None:
+        fingerprint = self._gave_up.get(stored.key)
+        if fingerprint is None:
             return False
-        if known == stored.fingerprint():
+        if fingerprint == stored.fingerprint():
             return True
         del self._gave_up[stored.key]
         return False
 
-    # -- small things ------------------------------------------------------------------------------------------
-
-    def told_up_to(self) -> int:
-        """The version up to which every watch of the resource's kind has told everything."""
-        return min(informer.store.told for informer in self.cache.of_kind(self.gvk))
-
-    def reference(self, stored: StoredObject) -> ObjectReference:
-        return ObjectReference(
-            api_version=self.gvk.api_version,
-            kind=self.gvk.kind,
-            name=stored.name,
-            namespace=stored.namespace,
-            uid=stored.uid,
-            resource_version=stored.resource_version,
-        )
-
-    async def is_namespaced(self, gvk: GroupVersionKind) -> bool:
-        known = self._scopes.get(gvk)
-        if known is None:
-            declared = [self.controller.resource, *(owned.kind for owned in self.controller.owned)]
-            for kind in declared:
-                resource = resource_of(kind)
-                if resource is not None:
-                    self._scopes[resource.gvk] = resource.namespaced
-            known = self._scopes.get(gvk)
-            if known is None:
-                known = self._scopes[gvk] = (await self.client.discovery.resource(gvk)).namespaced
-        return known
-
 
 def _past_the_framework(error: Exception) -> TracebackType | None:
-    """The traceback from the first frame that is the author's."""
-    ours = (__name__, Run.__module__)
+    """Return the traceback from the first frame that is the author's."""
+    ours = (__name__, Runner.__module__)
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_frame.f_globals.get("__name__") in ours:
         traceback = traceback.tb_next

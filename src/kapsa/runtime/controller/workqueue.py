@@ -1,7 +1,11 @@
-"""The queue of keys that wait for a reconcile: one run per key in flight, delays, back-off, priorities.
+"""The queue of keys that wait for a reconcile: one run per key in flight, delays, back-off, priorities, echoes.
 
-The queue never holds an object, only keys: whoever takes a key reads the newest state from the cache. That is what
-makes a burst of a hundred events cost one run.
+The queue holds keys, never objects: a worker that takes a key reads the newest state from the cache. That is why a
+burst of a hundred events costs one run.
+
+It is also the one place that decides whether a change is news for a key. A run records each change it makes
+(`Item.wrote`). The watch delivers that change again, before or after the response to the write, during the run or
+later: an echo, which causes no run of this key. Every other change does, and for every other key the change is news.
 """
 
 from __future__ import annotations
@@ -19,9 +23,12 @@ __all__ = ["Backoff", "Item", "Priority", "QueueObserver", "QueueShutDownError",
 
 K = TypeVar("K", bound=Hashable)
 
+_ECHOES_KEPT = 32
+"""Echoes that one key may still expect when its next run begins; with more, some were lost in a relist."""
+
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait after the nth failure of one key: initial * multiplier ** (n - 1), at most `max` seconds."""
+    """The wait after the nth failure of one key: initial * multiplier ** (n - 1), at most `max` seconds."""
 
     initial: float = 0.005
     """Seconds after the first failure."""
@@ -32,22 +39,22 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not 0 < self.initial <= self.max or self.multiplier < 1:
             raise ValueError(
-                f"a back-off needs 0 < initial <= max and multiplier >= 1, not initial={self.initial}, "
+                f"back-off must have 0 < initial <= max and multiplier >= 1, got initial={self.initial}, "
                 f"max={self.max}, multiplier={self.multiplier}"
             )
 
     def delay(self, failures: int) -> float:
-        """The wait after `failures` failures in a row."""
-        # 64 doublings of any sane start pass every sane maximum, and larger powers overflow.
+        """Return the seconds to wait after `failures` failures in a row."""
+        # 64 doublings exceed every sensible maximum, and larger powers overflow.
         return min(self.max, self.initial * self.multiplier ** min(failures - 1, 64))
 
 
 class Priority(enum.IntEnum):
     """The head start of a key, in seconds of waiting.
 
-    The queue orders keys by `time of arrival - head start`: a change overtakes everything of the background that
-    arrived less than a minute before it, and nothing that has waited longer. So waiting raises priority by itself,
-    and no steady stream of changes can starve the rest.
+    The queue orders keys by `time of arrival - head start`: a change overtakes all background work that arrived less
+    than a minute before it, and nothing that has waited longer. Waiting raises priority by itself, so a steady stream
+    of changes cannot starve the rest.
     """
 
     BACKGROUND = 0
@@ -55,11 +62,11 @@ class Priority(enum.IntEnum):
     EVENT = 30
     """A child or a mapped object changed; the resource's status changed."""
     CHANGE = 60
-    """Somebody made, changed or deleted the resource itself."""
+    """The resource itself was created, changed or deleted."""
 
 
 class Reason(NamedTuple):
-    """Why a key was queued."""
+    """The cause of a run."""
 
     event: str
     """Added, Updated, Deleted, Retry, Requeue, Resync ..."""
@@ -71,8 +78,8 @@ class Reason(NamedTuple):
     def __str__(self) -> str:
         if not self.kind:
             return self.event
-        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.kind} {place} {self.event}"
+        key = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {key} {self.event}"
 
 
 class QueueShutDownError(Exception):
@@ -80,37 +87,65 @@ class QueueShutDownError(Exception):
 
 
 class Item(Generic[K]):
-    """One key handed to a worker, with all that is known about why."""
+    """One key handed to a worker: one run."""
 
-    __slots__ = ("added_at", "dirty", "dirty_tokens", "key", "priority", "reasons", "started_at")
+    __slots__ = (
+        "added_at",
+        "dirty",
+        "failures",
+        "key",
+        "own",
+        "priority",
+        "reasons",
+        "started_at",
+    )
 
     def __init__(
-        self, key: K, priority: int, reasons: dict[Reason, int], added_at: float, now: float
+        self,
+        key: K,
+        waiting: _Waiting,
+        *,
+        failures: int = 0,
+        own: set[Hashable] | None = None,
+        now: float = 0.0,
     ) -> None:
         self.key = key
-        self.priority = priority
-        self.reasons = reasons
+        self.priority = waiting.priority
+        self.reasons = waiting.reasons
         """Each reason and how often it was given since the last run, in order of arrival."""
-        self.added_at = added_at
+        self.added_at = waiting.added_at
         self.started_at = now
+        self.failures = failures
+        """Failures of this key in a row before this run."""
+        self.own = own
+        """Changes made by this run and the ones before it whose echo has not arrived."""
         self.dirty: _Waiting | None = None
-        self.dirty_tokens: set[Hashable] | None = None
+
+    def wrote(self, change: Hashable) -> None:
+        """Record a change that this run made: its echo is not news for this key."""
+        if self.own is None:
+            self.own = set()
+        self.own.add(change)
 
 
 class _Waiting:
     """A key that waits for a worker, or for its own running reconcile to end."""
 
-    __slots__ = ("added_at", "order", "priority", "reasons")
+    __slots__ = ("added_at", "changes", "news", "order", "priority", "reasons")
 
     def __init__(self, priority: int, now: float) -> None:
         self.priority = priority
         self.added_at = now
         self.order = now - priority
         self.reasons: dict[Reason, int] = {}
+        self.news = False
+        """True if a reason was given that cannot be an echo of the running reconcile."""
+        self.changes: set[Hashable] | None = None
+        """Changes that are echoes if the running reconcile turns out to have made them."""
 
 
 class QueueObserver(Protocol):
-    """What the queue tells its metrics."""
+    """An observer of one queue, for its metrics."""
 
     def added(self) -> None: ...
     def started(self, waited: float) -> None: ...
@@ -119,13 +154,14 @@ class QueueObserver(Protocol):
 
 
 class WorkQueue(Generic[K]):
-    """Keys waiting for a worker.
+    """Keys that wait for a worker.
 
     - At most one run per key is in flight. A key added while it runs is run exactly once more, after that run.
+    - A change that a run of the key made itself does not add the key.
     - `add_after` keeps the earliest time; a key that runs before its time has used it up.
     - `retry` waits longer with each failure in a row; `forget` starts again at the beginning.
 
-    Everything is called from one event loop; nothing here waits except `get`.
+    All methods are called from one event loop; only `get` waits.
     """
 
     def __init__(
@@ -145,45 +181,46 @@ class WorkQueue(Generic[K]):
         self._timers: list[tuple[float, int, K]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._failures: dict[K, int] = {}
+        self._echoes: dict[K, set[Hashable]] = {}
         self._takers: deque[asyncio.Future[None]] = deque()
         self._sequence = 0
         self._shut_down = False
 
-    # -- what a person wants to know ---------------------------------------------------------------------------
+    # -- inspection --------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Keys that could run now."""
+        """Return the number of keys that could run now."""
         return len(self._waiting)
 
     @property
     def in_flight(self) -> Iterable[Item[K]]:
-        """What runs now."""
+        """The runs in progress."""
         return self._running.values()
 
     @property
     def delayed(self) -> dict[K, float]:
-        """Keys that wait for their time, and the time on the loop's clock."""
+        """Keys that are due later, and the time on the loop's clock."""
         return {key: due for key, (due, _, _) in self._delayed.items()}
 
     @property
     def idle(self) -> bool:
-        """Nothing runs and nothing could run now; delayed keys do not count."""
+        """True if nothing runs and nothing could run now; delayed keys do not count."""
         return not self._waiting and not self._running
 
     def failures(self, key: K) -> int:
-        """Failures in a row of this key."""
+        """Return the number of failures in a row of this key."""
         return self._failures.get(key, 0)
 
     def reasons(self, key: K) -> list[Reason]:
-        """Why this key waits or runs."""
+        """Return the reasons for which this key waits or runs."""
         waiting, running = self._waiting.get(key), self._running.get(key)
-        found = list(running.reasons) if running else []
+        reasons = list(running.reasons) if running else []
         if running and running.dirty:
-            found += running.dirty.reasons
-        return found + (list(waiting.reasons) if waiting else [])
+            reasons += running.dirty.reasons
+        return reasons + (list(waiting.reasons) if waiting else [])
 
     def now(self) -> float:
-        """Seconds on the queue's clock: the event loop's own, unless one was handed in."""
+        """Return the seconds on the queue's clock: the event loop's own, unless one was handed in."""
         return self._time() if self._time is not None else asyncio.get_running_loop().time()
 
     # -- adding ------------------------------------------------------------------------------------------------
@@ -194,33 +231,34 @@ class WorkQueue(Generic[K]):
         reason: Reason,
         *,
         priority: int = Priority.EVENT,
-        token: Hashable | None = None,
+        change: Hashable | None = None,
     ) -> None:
-        """Ask for a run that starts after now.
+        """Request a run that starts after now.
 
-        `token` names the change that caused it. If the key is running, and that run turns out to have made the
-        change itself (see `done`), there is nothing new in it and no further run follows.
+        `change` identifies the change that is the reason, if one is. If a run of this key made it, nothing happens.
         """
         if self._shut_down:
+            return
+        if change is not None and self._echoes and self._is_echo(key, change):
             return
         if self._observer is not None:
             self._observer.added()
         item = self._running.get(key)
         if item is not None:
-            self._mark_dirty(item, reason, priority, token)
+            self._mark_dirty(item, reason, priority, change)
             return
         self._push(key, reason, priority)
 
     def add_after(self, key: K, delay: float, reason: Reason, *, priority: int = Priority.BACKGROUND) -> None:
-        """Ask for a run in `delay` seconds, or earlier if an earlier one is already asked for."""
+        """Request a run in `delay` seconds, or earlier if an earlier one is already requested."""
         if self._shut_down or key in self._waiting:
             return
         if delay <= 0:
             self.add(key, reason, priority=priority)
             return
         due = self.now() + delay
-        known = self._delayed.get(key)
-        if known is not None and known[0] <= due:
+        delayed = self._delayed.get(key)
+        if delayed is not None and delayed[0] <= due:
             return
         self._delayed[key] = (due, reason, priority)
         self._sequence += 1
@@ -228,7 +266,7 @@ class WorkQueue(Generic[K]):
         self._arm()
 
     def retry(self, key: K, reason: Reason, *, priority: int = Priority.EVENT) -> float:
-        """Count a failure and ask for another run after the back-off. Returns the wait in seconds."""
+        """Count a failure and request another run after the back-off. Return the wait in seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = self.backoff.delay(failures)
         if self._observer is not None:
@@ -237,13 +275,18 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """The key succeeded: its back-off starts from the beginning again."""
+        """Reset the back-off of a key that succeeded."""
         self._failures.pop(key, None)
+
+    def drop(self, key: K) -> None:
+        """Discard what is remembered about a key whose object is gone: its failures and expected echoes."""
+        self._failures.pop(key, None)
+        self._echoes.pop(key, None)
 
     # -- taking ------------------------------------------------------------------------------------------------
 
     async def get(self) -> Item[K]:
-        """The most urgent key, once there is one. Every get() is followed by one done()."""
+        """Wait for the most urgent key and return its run. Every get() is followed by one done()."""
         while True:
             if self._shut_down:
                 raise QueueShutDownError
@@ -255,30 +298,34 @@ class WorkQueue(Generic[K]):
             try:
                 await taker
             except asyncio.CancelledError:
-                # A wake-up that came together with the cancellation belongs to somebody else now.
+                # A wake-up that arrived together with the cancellation goes to another worker.
                 if taker.done() and not taker.cancelled():
                     self._wake_one()
                 raise
 
-    def done(self, key: K, *, own: set[Hashable] | None = None) -> bool:
-        """The run of this key ended. Returns whether another run follows at once.
-
-        `own` holds the tokens of the changes that the run made itself: being told of them is no news.
-        """
+    def done(self, key: K) -> bool:
+        """End the run of this key. Return whether another run follows at once."""
         item = self._running.pop(key)
         if self._observer is not None:
             self._observer.finished(self.now() - item.started_at)
-        dirty = item.dirty
-        if dirty is None or self._shut_down:
+        if self._shut_down:
             return False
-        if item.dirty_tokens is not None and own is not None and item.dirty_tokens <= own:
-            own -= item.dirty_tokens
+        dirty, own = item.dirty, item.own
+        if dirty is not None and dirty.changes is not None:
+            # Only now is it certain which of them the run made: an echo may arrive before the response to its write.
+            if own is None or not dirty.changes <= own:
+                dirty.news = True
+            if own is not None:
+                own -= dirty.changes
+        if own:
+            self._echoes[key] = own
+        if dirty is None or not dirty.news:
             return False
         self._enqueue(key, dirty)
         return True
 
     def shut_down(self) -> None:
-        """Hand out nothing more and forget what waits. What runs may finish."""
+        """Hand out no more keys and discard those that wait. Runs in progress may finish."""
         self._shut_down = True
         self._waiting.clear()
         self._ready.clear()
@@ -290,21 +337,39 @@ class WorkQueue(Generic[K]):
         while self._takers:
             self._wake_one()
 
-    # -- inside ------------------------------------------------------------------------------------------------
+    def reopen(self) -> None:
+        """Accept keys again after `shut_down`, with nothing remembered."""
+        self._running.clear()
+        self._failures.clear()
+        self._echoes.clear()
+        self._shut_down = False
 
-    def _mark_dirty(self, item: Item[K], reason: Reason, priority: int, token: Hashable | None) -> None:
+    # -- internals ---------------------------------------------------------------------------------------------
+
+    def _is_echo(self, key: K, change: Hashable) -> bool:
+        """Return whether an earlier run of this key made the change, and expect it no longer."""
+        own = self._echoes.get(key)
+        if own is None or change not in own:
+            return False
+        own.discard(change)
+        if not own:
+            del self._echoes[key]
+        return True
+
+    def _mark_dirty(self, item: Item[K], reason: Reason, priority: int, change: Hashable | None) -> None:
         dirty = item.dirty
         if dirty is None:
             dirty = item.dirty = _Waiting(priority, self.now())
-            item.dirty_tokens = set() if token is not None else None
         elif priority > dirty.priority:
             dirty.priority = priority
             dirty.order = min(dirty.order, self.now() - priority)
         dirty.reasons[reason] = dirty.reasons.get(reason, 0) + 1
-        if token is None:
-            item.dirty_tokens = None  # one reason without a token is news, whatever the run wrote
-        elif item.dirty_tokens is not None:
-            item.dirty_tokens.add(token)
+        if change is None:
+            dirty.news = True
+        elif dirty.changes is None:
+            dirty.changes = {change}
+        else:
+            dirty.changes.add(change)
 
     def _push(self, key: K, reason: Reason, priority: int) -> None:
         waiting = self._waiting.get(key)
@@ -336,7 +401,10 @@ class WorkQueue(Generic[K]):
                 continue
             del self._waiting[key]
             now = self.now()
-            item = Item(key, waiting.priority, waiting.reasons, waiting.added_at, now)
+            own = self._echoes.pop(key, None) if self._echoes else None
+            if own is not None and len(own) > _ECHOES_KEPT:
+                own = None
+            item = Item(key, waiting, failures=self._failures.get(key, 0), own=own, now=now)
             self._running[key] = item
             if self._observer is not None:
                 self._observer.started(now - waiting.added_at)
@@ -353,8 +421,8 @@ class WorkQueue(Generic[K]):
     def _arm(self) -> None:
         while self._timers:
             due, _, key = self._timers[0]
-            known = self._delayed.get(key)
-            if known is not None and known[0] == due:
+            delayed = self._delayed.get(key)
+            if delayed is not None and delayed[0] == due:
                 break
             heapq.heappop(self._timers)
         if not self._timers:
@@ -373,9 +441,9 @@ class WorkQueue(Generic[K]):
         now = self.now()
         while self._timers and self._timers[0][0] <= now + 1e-9:
             due, _, key = heapq.heappop(self._timers)
-            known = self._delayed.get(key)
-            if known is None or known[0] != due:
+            delayed = self._delayed.get(key)
+            if delayed is None or delayed[0] != due:
                 continue
             del self._delayed[key]
-            self.add(key, known[1], priority=known[2])
+            self.add(key, delayed[1], priority=delayed[2])
         self._arm()

@@ -24,6 +24,7 @@ from kapsa.runtime.clock import SystemClock
 from kapsa.runtime.controller.applier import Applier
 from kapsa.runtime.controller.events import EventRecorder
 from kapsa.runtime.controller.reconciler import Reconciler
+from kapsa.runtime.controller.services import Services
 from kapsa.runtime.errors import ClientError
 from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.operator.access_review import MissingRule, missing_rules
@@ -88,11 +89,14 @@ class RunningOperator:
         self.reconcilers = [
             Reconciler(
                 controller,
-                client=self.client,
-                cache=self.cache,
-                applier=applier,
-                recorder=self.recorder,
-                metrics=self.metrics.controller(controller.name),
+                Services.of(
+                    controller.declared,
+                    client=self.client,
+                    cache=self.cache,
+                    applier=applier,
+                    recorder=self.recorder,
+                    metrics=self.metrics.controller(controller.name),
+                ),
                 tracing=tracing,
             )
             for controller in operator.controllers

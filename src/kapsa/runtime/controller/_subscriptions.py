@@ -1,0 +1,74 @@
+"""Subscriptions: the objects that each resource read with `track=True`, so that a change of one runs exactly its readers.
+
+They are kept in memory only: every resource runs when a controller starts, and subscribes again.
+"""
+
+from __future__ import annotations
+
+from kapsa.runtime.resources.metadata import GroupVersionKind
+from kapsa.runtime.resources.stored_object import Key
+
+__all__ = ["Subscriptions"]
+
+_Target = tuple[GroupVersionKind, Key]
+
+
+class Subscriptions:
+    """The tracked reads of one controller's resources.
+
+    A read subscribes at once, so that a change during the run is not lost. A completed run replaces the subscriptions
+    of the runs before it: its outcome follows from what it read. A failed run adds to them, since it may have stopped
+    before a read that would run the resource again.
+    """
+
+    def __init__(self) -> None:
+        self._readers: dict[_Target, set[Key]] = {}
+        self._completed: dict[Key, set[_Target]] = {}
+        self._running: dict[Key, set[_Target]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of objects that have a subscriber."""
+        return len(self._readers)
+
+    def add(self, reader: Key, gvk: GroupVersionKind, key: Key) -> None:
+        """Subscribe a resource to an object, whether that exists or not."""
+        target = (gvk, key)
+        self._running.setdefault(reader, set()).add(target)
+        self._readers.setdefault(target, set()).add(reader)
+
+    def readers(self, gvk: GroupVersionKind, key: Key) -> tuple[Key, ...]:
+        """Return the resources that are subscribed to an object."""
+        return tuple(self._readers.get((gvk, key), ()))
+
+    def end_run(self, reader: Key, *, completed: bool) -> None:
+        """Replace the resource's subscriptions by those of the run that completed, or add those of one that failed."""
+        fresh = self._running.pop(reader, None)
+        if fresh is None and reader not in self._completed:
+            return
+        earlier = self._completed.pop(reader, set())
+        fresh = fresh or set()
+        if completed:
+            self._remove(reader, earlier - fresh)
+        else:
+            fresh |= earlier
+        if fresh:
+            self._completed[reader] = fresh
+
+    def drop(self, reader: Key) -> None:
+        """Unsubscribe a resource that is gone."""
+        self._remove(reader, self._running.pop(reader, set()))
+        self._remove(reader, self._completed.pop(reader, set()))
+
+    def clear(self) -> None:
+        """Unsubscribe every resource."""
+        self._readers.clear()
+        self._completed.clear()
+        self._running.clear()
+
+    def _remove(self, reader: Key, targets: set[_Target]) -> None:
+        for target in targets:
+            readers = self._readers.get(target)
+            if readers is not None:
+                readers.discard(reader)
+                if not readers:
+                    del self._readers[target]

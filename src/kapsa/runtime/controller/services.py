@@ -1,0 +1,55 @@
+"""Services that all runs of one controller share, handed to its reconciler and to the context of each run."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import msgspec
+
+from kapsa.runtime.cache.cache import Cache
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.controller._child_manifest import ChildManifests
+from kapsa.runtime.controller._subscriptions import Subscriptions
+from kapsa.runtime.controller.applier import Applier
+from kapsa.runtime.controller.declarations import Declared
+from kapsa.runtime.controller.events import EventRecorder
+from kapsa.runtime.telemetry.metrics import ControllerMetrics
+
+__all__ = ["Services"]
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a running operator that one controller works with."""
+
+    declared: Declared
+    client: Client
+    """Rejects writes once this process may no longer write."""
+    cache: Cache
+    applier: Applier
+    recorder: EventRecorder
+    metrics: ControllerMetrics
+    children: ChildManifests
+    subscriptions: Subscriptions
+
+    @classmethod
+    def of(
+        cls,
+        declared: Declared,
+        *,
+        client: Client,
+        cache: Cache,
+        applier: Applier,
+        recorder: EventRecorder,
+        metrics: ControllerMetrics,
+    ) -> Self:
+        """Return the services of the controller with this declaration."""
+        return cls(
+            declared=declared,
+            client=client,
+            cache=cache,
+            applier=applier,
+            recorder=recorder,
+            metrics=metrics,
+            children=ChildManifests(declared.gvk, client.discovery, (declared.kind, *declared.owned)),
+            subscriptions=Subscriptions(),
+        )
