@@ -45,6 +45,28 @@ def test_a_rule_that_fits_its_schema_is_accepted(rule: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "names",
+    [["nodeSelector"], ["matchLabels", "match_labels", "MatchLabels"], ["foo-bar", "foo.bar"], ["_a", "__b"]],
+)
+def test_a_map_of_any_name_leaves_the_rules_next_to_it_alone(names: list[str]) -> None:
+    string = {"type": "string"}
+    maps = {name: {"type": "object", "additionalProperties": string} for name in names}
+    rules = [{"rule": "self.text == ''"}]
+    node = {"type": "object", "properties": {"text": string, **maps}, "x-kubernetes-validations": rules}
+    schema = {"type": "object", "properties": {"spec": node}}
+    assert validate_schema(schema, "s", status_enabled=False) == []
+
+
+def test_a_rule_sees_the_values_of_a_camel_case_map() -> None:
+    labels = {"nodeSelector": {"type": "object", "additionalProperties": {"type": "string"}}}
+    node = {"type": "object", "properties": labels}
+    rule = {"rule": "self.nodeSelector['a'] == 1"}
+    schema = {"type": "object", "properties": {"spec": {**node, "x-kubernetes-validations": [rule]}}}
+    (error,) = validate_schema(schema, "s", status_enabled=False)
+    assert "'(string, int)'" in error.detail
+
+
+@pytest.mark.parametrize(
     ("rule", "message"),
     [
         ("self.mim > 1", "undefined field 'mim'"),

@@ -117,19 +117,20 @@ class TypedSchema:
             self._map_field(message, name, schema.additional, number)
             return
         kind, type_name = self._kind(value)
-        message.field.add(name=name, number=number, label=label, type=kind, type_name=type_name)
+        _add_field(message, name, number, label, kind, type_name)
 
     def _map_field(self, message: DescriptorProto, name: str, value: Schema, number: int) -> None:
-        entry = f"{''.join(part.capitalize() for part in name.split('_'))}Entry"
+        # The pool accepts a map's entry under this name only, so of two maps that share it the second one is dyn.
+        entry = f"{''.join(part[:1].upper() + part[1:] for part in name.split('_'))}Entry"
         if any(nested.name == entry for nested in message.nested_type):
-            entry = f"{name.capitalize()}{number}Entry"
+            _add_field(message, name, number, _OPTIONAL, _MESSAGE, _DYN)
+            return
         nested = message.nested_type.add(name=entry)
         nested.options.map_entry = True
         nested.field.add(name="key", number=1, label=_OPTIONAL, type=_SCALARS["string"][1])
         kind, type_name = self._kind(value)
         nested.field.add(name="value", number=2, label=_OPTIONAL, type=kind, type_name=type_name)
-        path = f".{_PACKAGE}.{message.name}.{entry}"
-        message.field.add(name=name, number=number, label=_REPEATED, type=_MESSAGE, type_name=path)
+        _add_field(message, name, number, _REPEATED, _MESSAGE, f".{_PACKAGE}.{message.name}.{entry}")
 
     def _kind(self, schema: Schema) -> tuple[Any, str | None]:
         """Return the wire type and message name of a value; what a message cannot hold is dyn."""
@@ -142,6 +143,15 @@ class TypedSchema:
         if schema.type in _SCALARS and not schema.int_or_string:
             return _SCALARS[schema.type][1], None
         return _MESSAGE, _DYN
+
+
+def _add_field(
+    message: DescriptorProto, name: str, number: int, label: Any, kind: Any, type_name: str | None
+) -> None:
+    # Names that differ by their case alone would share a JSON name, which the pool rejects; nothing reads it.
+    message.field.add(
+        name=name, json_name=f"f{number}", number=number, label=label, type=kind, type_name=type_name
+    )
 
 
 def _is_typed(schema: Schema) -> bool:
