@@ -13,7 +13,7 @@ __all__ = ["Behaviour", "Delays", "Workloads"]
 Object = dict[str, Any]
 
 Selector = str | Mapping[str, str]
-"""A pattern for a pod's name (with `*` and `?`, optionally as `namespace/name`), or the labels it must have."""
+"""A pattern for a pod's name (with `*` and `?`, also as `namespace/name`), or the labels it must have."""
 
 
 class Delays(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +106,8 @@ class Workloads:
     ) -> None:
         """Make containers exit with an error: CrashLoopBackOff if they are restarted, a failed pod if not.
 
-        They run for `after` seconds first. With `times`, a container keeps running after that number of crashes.
+        They run for `after` seconds first. With `times`, a container keeps running after that number of
+        crashes.
         """
         change: dict[str, object] = {
             "exit_code": exit_code,
@@ -138,7 +139,7 @@ class Workloads:
         self._changed()
 
     def remove_node(self, name: str) -> None:
-        """Stop a node's kubelet: the node becomes NotReady, and its pods are evicted after their tolerations."""
+        """Stop a node's kubelet: the node becomes NotReady, and its pods are evicted in time."""
         self._gone.add(name)
         self._changed()
 

@@ -44,8 +44,8 @@ class Controllers:
     ) -> None:
         """Create the controllers.
 
-        `workloads` is the test's control over pods and nodes, `nodes` the initial number of nodes, and `certificate`
-        the cluster's CA in PEM for the ConfigMap of each namespace.
+        `workloads` is the test's control over pods and nodes, `nodes` the initial number of nodes, and
+        `certificate` the cluster's CA in PEM for the ConfigMap of each namespace.
         """
         self.workloads = workloads or Workloads()
         self._backend = backend

@@ -1,8 +1,8 @@
 """Strategies: the peculiarities of each kind on its way to storage.
 
 A strategy holds the defaults that OpenAPI does not carry, the initial status, the addresses to allocate, the
-fields that must not change, and the rules of kube-apiserver's hand-written validation, in its words. The rooms,
-lowest first:
+fields that must not change, and the rules of kube-apiserver's hand-written validation, in its words. The
+rooms, lowest first:
 
     generic     the strategies that others extend, and the rules that many of them use
     custom      CustomResourceDefinitions and custom resources

@@ -1,7 +1,7 @@
 """The garbage collector: deletes objects whose owners are gone.
 
-A dependent is deleted once all its owners are gone. An owner in foreground deletion waits for the dependents that
-block it. An owner deleted with the policy Orphan first removes itself from its dependents' references.
+A dependent is deleted once all its owners are gone. An owner in foreground deletion waits for the dependents
+that block it. An owner deleted with the policy Orphan first removes itself from its dependents' references.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OwnerStates(msgspec.Struct, frozen=True):
     dangling: list[dict[str, Any]]
     """References to owners that are gone, or whose name another object has."""
     waiting: list[dict[str, Any]]
-    """References to owners in foreground deletion: this dependent goes first."""
+    """References to owners in foreground deletion: this dependent is deleted first."""
 
 
 class GarbageCollector:
@@ -56,7 +56,7 @@ class GarbageCollector:
                 self._index(collection, stored.key, stored.body)
 
     def follow(self, collection: Collection, change: StoreChange) -> None:
-        """Index a change. It is called for each change of each resource, so it inspects bytes before decoding."""
+        """Index a change. All changes come here, so it inspects bytes before it decodes."""
         key = change.object.key
         if change.type == "DELETED":
             object_id = (*collection.key, key)

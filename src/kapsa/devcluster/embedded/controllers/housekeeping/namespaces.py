@@ -193,7 +193,7 @@ class NamespaceController:
                 raise
 
     def _finalize(self, namespace: Object) -> None:
-        """Remove the `kubernetes` finalizer, as the finalize subresource does, and the namespace if it was the last."""
+        """Remove the `kubernetes` finalizer, and the namespace if no other finalizer is left."""
         info = self._client.resource(NAMESPACE.group, NAMESPACE.version, NAMESPACE.resource)
         collection = self._backend.collection(info)
         live = collection.get(namespace["metadata"]["name"])

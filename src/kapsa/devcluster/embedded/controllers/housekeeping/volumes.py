@@ -78,7 +78,7 @@ def _matching(claim: Object, class_name: str, volumes: list[Object]) -> Object |
 
 
 def _bind(plan: WritePlan, claim: Object, volume: Object) -> None:
-    """Plan the next write of a binding: volume before claim, spec before status, as in kube-controller-manager."""
+    """Plan the next write of a binding: volume before claim, spec before status."""
     metadata = claim["metadata"]
     reference = {
         "kind": "PersistentVolumeClaim",

@@ -26,8 +26,8 @@ def without(conditions: list[Condition], type_: str) -> list[Condition]:
 def put(conditions: list[Condition], condition: Condition) -> list[Condition]:
     """Return the conditions with one set, following the workload controllers.
 
-    A condition with the same status and reason stays as it is. If only the reason differs, the transition time stays.
-    A changed condition moves to the end of the list.
+    A condition with the same status and reason stays as it is. If only the reason differs, the transition
+    time stays. A changed condition moves to the end of the list.
     """
     current = find(conditions, condition["type"])
     if current is not None and current["status"] == condition["status"]:

@@ -57,8 +57,8 @@ class Executor:
     async def run(self, plan: WritePlan) -> None:
         """Carry out all actions in order.
 
-        Raises Retry when another writer was faster and the plan must be made from scratch, and ApiError when an
-        action is rejected.
+        Raises Retry when another writer was faster and the plan must be made from scratch, and ApiError when
+        an action is rejected.
         """
         for action in plan.actions:
             await self.do(action)

@@ -50,8 +50,8 @@ def claim(
 ) -> tuple[list[Object], list[Object]]:
     """Sort candidates into those the owner controls and those whose controller must change.
 
-    The first list holds objects that are owned and still selected. The second holds modified copies to write: matching
-    orphans, with the owner added, and owned objects that no longer match, with the owner removed.
+    The first list holds objects that are owned and still selected. The second holds modified copies to write:
+    matching orphans, with the owner added, and owned objects that no longer match, with the owner removed.
     """
     uid = owner["metadata"]["uid"]
     mine: list[Object] = []

@@ -24,7 +24,8 @@ class Retry(Exception):  # noqa: N818  it is a request, not an error
 class KeyQueue:
     """A queue that runs a worker for each key.
 
-    A task exists only while keys are waiting, and a timer only while a key is delayed: an idle queue costs nothing.
+    A task exists only while keys are waiting, and a timer only while a key is delayed: an idle queue costs
+    nothing.
     """
 
     def __init__(self, name: str, worker: Callable[[Key], Awaitable[None]]) -> None:

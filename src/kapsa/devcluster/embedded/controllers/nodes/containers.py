@@ -163,7 +163,7 @@ def _run(
 
 
 def _ends(pod: Object, container: Object, status: Object, behaviour: Behaviour) -> tuple[int, float] | None:
-    """Return the exit code and running time of a container that ends by itself; None for one that stays up."""
+    """Return the exit code and running time of a container that exits by itself, or None."""
     affected = behaviour.container in ("", container["name"])
     due = behaviour.crashes is None or status["restartCount"] < behaviour.crashes
     if behaviour.exit_code is not None and affected and due:

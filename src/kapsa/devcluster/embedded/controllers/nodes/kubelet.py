@@ -13,7 +13,7 @@ from kapsa.devcluster.workloads import Workloads
 
 
 class Kubelet:
-    """Controller that runs pods: one stands for the kubelets of all nodes."""
+    """Controller that runs pods, on behalf of the kubelets of all nodes."""
 
     name = "kubelet"
 

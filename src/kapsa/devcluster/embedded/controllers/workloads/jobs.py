@@ -121,7 +121,7 @@ class _Sync:
     # -- counting -----------------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        """Move finished pods through uncountedTerminatedPods into the counters, so that none is counted twice.
+        """Move finished pods through uncountedTerminatedPods into the counters, each exactly once.
 
         A pod's uid is stored first, then its finalizer is removed, then the stored uid becomes a count.
         """

@@ -28,9 +28,10 @@ _BURST = 500
 
 
 def plan_scale(kind: Kind, owner: Object, pods: list[Object], related: list[Object]) -> WritePlan:
-    """Plan to create the missing pods, or to delete the surplus, in kube-controller-manager's order of preference.
+    """Plan to create missing pods, or to delete the surplus in kube-controller-manager's order.
 
-    `related` holds the active pods of all ReplicaSets of the same Deployment: nodes with more of them lose first.
+    `related` holds the active pods of all ReplicaSets of the same Deployment: nodes with more of them lose
+    first.
     """
     plan = WritePlan()
     if is_deleting(owner):

@@ -1,4 +1,4 @@
-"""ControllerRevisions: the template history of StatefulSets and DaemonSets, which `kubectl rollout undo` reads."""
+"""ControllerRevisions: the template history of StatefulSets and DaemonSets, for `kubectl rollout undo`."""
 
 from __future__ import annotations
 

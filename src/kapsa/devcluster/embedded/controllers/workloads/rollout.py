@@ -36,7 +36,7 @@ def scaled(value: Any, total: int, *, up: bool) -> int:
 
 
 def fenceposts(surge: Any, unavailable: Any, total: int) -> tuple[int, int]:
-    """Resolve maxSurge and maxUnavailable. If both round to 0, maxUnavailable becomes 1 to avoid a deadlock."""
+    """Resolve maxSurge and maxUnavailable. If both round to 0, maxUnavailable is 1 to avoid a deadlock."""
     extra, missing = scaled(surge, total, up=True), scaled(unavailable, total, up=False)
     return (0, 1) if extra == 0 and missing == 0 else (extra, missing)
 
@@ -69,7 +69,7 @@ def new_size(deployment: Object, current: int, total: int) -> int:
 
 
 def shrink_old(deployment: Object, newest: Object, olds: list[Object]) -> dict[str, int]:
-    """Return the new sizes of old ReplicaSets by name, within availability limits; unhealthy pods go first."""
+    """Return the new sizes of old ReplicaSets by name, within availability limits, unhealthy pods first."""
     sizes = {old["metadata"]["name"]: replicas(old) for old in olds}
     floor = replicas(deployment) - max_unavailable(deployment)
     total = sum(sizes.values()) + replicas(newest)
@@ -98,11 +98,11 @@ def _drop_unhealthy(olds: list[Object], sizes: dict[str, int], budget: int) -> N
 
 
 def proportional(deployment: Object, active: list[Object]) -> dict[str, int]:
-    """Return the sizes by name when a Deployment is scaled during a rollout: each ReplicaSet gets its share."""
+    """Return the sizes by name for scaling during a rollout: each ReplicaSet gets its share."""
     desired = replicas(deployment)
     allowed = desired + max_surge(deployment) if desired else 0
     to_add = allowed - sum(replicas(rs) for rs in active)
-    # Ties: growing prefers the newer set, shrinking takes from the older one.
+    # Of ReplicaSets of equal size, the newer one grows first and the older one shrinks first.
     ordered = sorted(active, key=age_key, reverse=to_add > 0)
     ordered.sort(key=replicas, reverse=True)
     sizes: dict[str, int] = {}

@@ -19,7 +19,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 def safe_hash(value: Any, collisions: int | None = None) -> str:
-    """Return a short hash of a JSON value that is safe in names. Another collision count gives another hash."""
+    """Return a short hash of a JSON value, valid in names. Another collision count gives another hash."""
     data = _encoder.encode(value)
     if collisions is not None:
         data += collisions.to_bytes(8, "little")

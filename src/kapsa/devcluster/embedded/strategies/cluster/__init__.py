@@ -1,1 +1,1 @@
-"""The strategies of the kinds a cluster consists of: namespaces, nodes, storage, configuration, Events, Leases."""
+"""The strategies of namespaces, nodes, storage, configuration, Events and Leases."""

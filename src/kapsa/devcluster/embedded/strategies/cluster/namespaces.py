@@ -13,7 +13,8 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 class NamespaceStrategy(BuiltInStrategy):
     """Strategy of namespaces.
 
-    A namespace is removed once `spec.finalizers` is empty. Only the finalize subresource can change that field.
+    A namespace is removed once `spec.finalizers` is empty. Only the finalize subresource can change that
+    field.
     """
 
     def default(self, obj: Object) -> None:

@@ -1,7 +1,7 @@
 """Validation of CustomResourceDefinitions: names, versions, subresources, columns, conversion.
 
-kube-apiserver validates its internal form, which has the fields that all versions share at the top of the spec: a
-single-version CRD therefore reports `spec.validation.openAPIV3Schema...`, and so does this module.
+kube-apiserver validates its internal form, which has the fields that all versions share at the top of the
+spec: a single-version CRD therefore reports `spec.validation.openAPIV3Schema...`, and so does this module.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ def validate_definition(crd: CRD) -> list[FieldError]:
 
 
 def validate_definition_update(crd: CRD, old: CRD) -> list[FieldError]:
-    """Return the errors in an updated CRD. Group, plural and, once established, kind and scope are immutable."""
+    """Return the errors in an updated CRD.
+
+    Group, plural and, once established, kind and scope are immutable.
+    """
     spec, before = crd.get("spec") or {}, old["spec"]
     errors = _validate(crd, spec, old)
     fixed = [("group",), ("names", "plural")]
@@ -101,7 +104,7 @@ def _is_established(crd: CRD) -> bool:
 
 
 def _hoisted(spec: CRD) -> CRD:
-    """Return the spec with the fields that all versions share at its top, as in kube-apiserver's internal form."""
+    """Return the spec in kube-apiserver's internal form: fields that all versions share are at its top."""
     versions = [dict(version) for version in spec.get("versions") or ()]
     hoisted = {**spec, "versions": versions}
     for key, name in _SHARED.items():

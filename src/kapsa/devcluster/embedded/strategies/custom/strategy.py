@@ -20,7 +20,7 @@ _MAX_INT32 = (1 << 31) - 1
 
 
 class DefinitionStrategy(Strategy):
-    """Strategy of CustomResourceDefinitions. Their validation is large: it is imported with the first definition."""
+    """Strategy of CustomResourceDefinitions. Their large validation is imported with the first definition."""
 
     def reset_for_create(self, obj: Object) -> None:
         from kapsa.devcluster.embedded.strategies.custom import definition_validation

@@ -1,4 +1,4 @@
-"""The strategy that built-in kinds share: defaults as in Go, an initial status, validation of whole objects."""
+"""The strategy that built-in kinds share: defaults, an initial status, validation of whole objects."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _PERCENT = re.compile(r"^[0-9]+%$")
 
 
 class PrintedError(FieldError, frozen=True):
-    """An error about a Go struct. Its message prints the value with the names and the order of the Go fields."""
+    """An error about a Go struct. Its message prints the value with the names and order of the Go fields."""
 
     shown: str = ""
 

@@ -1,8 +1,8 @@
 """The generic strategy: the hooks that a write calls on the object's kind.
 
-A kind with peculiarities has a subclass. A write calls the hooks in this order, each changing the object in place:
-`reset_for_*` right after decoding and before field managers are recorded, `admit_create`, then (after mutating
-admission) `prepare_for_*`, then `validate_*`, then `warnings`.
+A kind with peculiarities has a subclass. A write calls the hooks in this order, each changing the object in
+place: `reset_for_*` right after decoding and before field managers are recorded, `admit_create`, then (after
+mutating admission) `prepare_for_*`, then `validate_*`, then `warnings`.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Strategy:
         obj["metadata"] = {**old["metadata"], **own}
 
     def admit_create(self, obj: Object) -> None:
-        """Set the fields of the built-in admission plugins. They have no field manager, and webhooks see them."""
+        """Set the fields of the built-in admission plugins. They have no manager, and webhooks see them."""
 
     def prepare_for_create(self, obj: Object) -> None:
         """Set the fields that the system adds to a new object: allocations, derived fields."""
@@ -148,7 +148,7 @@ class Strategy:
     # Deleting
 
     def defer_deletion(self, obj: Object, now: str) -> bool:
-        """Begin a deletion specific to the kind. Returns True if the object now waits for the kind's finalizer."""
+        """Begin a deletion specific to the kind. Returns True if the kind's finalizer must run first."""
         return False
 
     def grace_seconds(self, obj: Object, requested: int | None) -> int | None:

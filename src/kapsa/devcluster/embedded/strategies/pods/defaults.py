@@ -47,7 +47,7 @@ def containers(spec: Object) -> Iterator[Object]:
 
 
 def default_pod(spec: Object) -> None:
-    """Set the defaults that a pod has and a template has not: requests from limits, service links."""
+    """Set the defaults that only pods have, not templates: requests from limits, service links."""
     for field in ("containers", "initContainers"):
         for container in spec.get(field) or ():
             resources = container.get("resources") or {}
