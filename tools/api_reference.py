@@ -316,15 +316,15 @@ def _text_of(statement: ast.stmt | None) -> str | None:
 
 
 def _variable(module: Any, name: str) -> tuple[str, str]:
-    """Return the definition of a module's variable and the docstring below it, wherever it was first assigned."""
-    for candidate in [module, *(sys.modules[key] for key in sorted(sys.modules) if key.startswith("kapsa."))]:
-        if not candidate.__file__ or not hasattr(candidate, name):
-            continue
-        body = _tree(candidate.__file__).body
-        for statement, following in zip(body, [*body[1:], None], strict=True):
-            if _assigned_name(statement) == name and (docstring := _text_of(following)):
-                value = getattr(statement, "value", None)
-                return f"{name} = {ast.unparse(value)}" if value is not None else name, docstring
+    """Return the definition of a module's variable and the docstring below it, following imports to its module."""
+    body = _tree(module.__file__).body
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and any(each.name == name for each in node.names):
+            return _variable(importlib.import_module(str(node.module)), name)
+    for statement, following in zip(body, [*body[1:], None], strict=True):
+        if _assigned_name(statement) == name and (docstring := _text_of(following)):
+            value = getattr(statement, "value", None)
+            return f"{name} = {ast.unparse(value)}" if value is not None else name, docstring
     raise Undocumented(f"{module.__name__}.{name} has no docstring")
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import kapsa.runtime
 import kapsa.runtime.testing
+
+ROOT = Path(__file__).resolve().parents[2]
 
 INTERNAL = {
     "the machinery that runs controllers; users write a Controller": {
@@ -190,3 +194,15 @@ def test_an_exported_class_has_one_name() -> None:
     """A class exported under a second name would be documented twice."""
     names = [name for name in kapsa.runtime.__all__ if isinstance(getattr(kapsa.runtime, name), type)]
     assert [name for name in names if getattr(kapsa.runtime, name).__name__ not in (name, "Literal")] == []
+
+
+PUBLIC = re.compile(r"kapsa\.runtime(\.testing(\.plugin)?)?")
+IMPORT = re.compile(r"^\s*(?:from|import) (kapsa\.runtime[\w.]*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("folder", ["examples", "docs", "src/kapsa/runtime/generate/templates"])
+def test_examples_pages_and_templates_import_the_facade_only(folder: str) -> None:
+    files = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".tmpl")]
+    imported = {(path.name, module) for path in files for module in IMPORT.findall(path.read_text())}
+    assert imported
+    assert {each for each in imported if not PUBLIC.fullmatch(each[1])} == set()

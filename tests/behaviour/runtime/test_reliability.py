@@ -92,7 +92,7 @@ async def test_stale_reads_after_a_restart_delete_nothing_and_take_nothing_back(
     await harness.apply(app("web", image="old", replicas=0))
     await harness.start(Operator(controllers=[Shop()]))
     await harness.settle()
-    past = harness.cluster.server.backend.store.revision
+    past = harness.cluster.revision
     await harness.apply(app("web", image="new", replicas=2))
     await harness.settle()
     extra = await harness.get("v1/ConfigMap", "web-extra")

@@ -144,9 +144,9 @@ async def test_a_missing_condition_or_event_says_what_is_there_instead(harness: 
     await harness.start(Operator(controllers=[Recorder(work)]))
     await harness.apply(app("a"))
     await harness.settle()
-    with pytest.raises(AssertionError, match=r"wanted Ready=True, has Ready=False \(Broken: no luck\)"):
+    with pytest.raises(AssertionError, match=r"expected Ready=True, has Ready=False \(Broken: no luck\)"):
         await harness.assert_condition(App, "a", "Ready")
-    with pytest.raises(AssertionError, match=r"no event Made with ''; there are .*Broken: no luck"):
+    with pytest.raises(AssertionError, match=r"no event Made with ''; recorded: .*Broken: no luck"):
         await harness.assert_event("Made")
 
 

@@ -1,22 +1,21 @@
-"""Testing operators: an embedded cluster per test, virtual time, recorded calls, faults and crashes on command.
+"""Tools for testing operators: an embedded cluster per test, virtual time, recorded calls, injected faults and crashes.
 
-- `harness`: `Harness` runs operators, `settle()` waits until nothing is left to do, assertions say what is there.
-- `transport`: `InProcessTransport` carries a client's requests into a devcluster without sockets.
-- `scenario`: a story played on a cluster of its own, and how it ends.
-- `crashes`: `crash_at_every_write` kills the operator at each write and compares the ending.
-- `sweeps`: `disturb_every_call` and `disturb_every_watch` let each request and event go wrong in every way.
-- `absences`: `miss_every_step` and `restart_in_every_past` hide changes from the operator, or show it an old world.
-- `sweep_report`: a `SweepReport` lists the points that ended differently; a `Sample` runs a seeded choice of them.
-- `plugin`: the pytest fixtures, by `pytest_plugins = ["kapsa.runtime.testing.plugin"]`.
+- `Harness` runs operators on a devcluster; `settle()` waits until nothing is left to do, and assertions check the result.
+- `InProcessTransport` carries a client's requests into a devcluster without sockets.
+- `Scenario` describes steps that sweeps run again and again, each time on a cluster of its own.
+- `crash_at_every_write` kills the operator at each write and compares the outcome.
+- `disturb_every_call` and `disturb_every_watch` make each request and each event fail in every way.
+- `miss_every_step` and `restart_in_every_past` hide changes from the operator, or make its reads lag behind.
+- `SweepReport` lists the points whose outcome differed; a `Sample` runs a seeded choice of the points.
+- `kapsa.runtime.testing.plugin` provides the pytest fixtures: `pytest_plugins = ["kapsa.runtime.testing.plugin"]`.
 """
 
-from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop
-from kapsa.devcluster.clock import run_on_virtual_time as run_on_virtual_time
+from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop, run_on_virtual_time
 from kapsa.runtime.testing._absences import miss_every_step, restart_in_every_past
 from kapsa.runtime.testing._background import background_loop
 from kapsa.runtime.testing._crashes import CRASH_MOMENTS, CrashMoment, CrashPoint, crash_at_every_write
 from kapsa.runtime.testing._harness import Harness, NotSettledError, RecordedCall
-from kapsa.runtime.testing._scenario import Ending, Scenario
+from kapsa.runtime.testing._scenario import Scenario, ScenarioOutcome
 from kapsa.runtime.testing._sweep_report import Sample, SweepReport
 from kapsa.runtime.testing._sweeps import CALL_FAULTS, WATCH_FAULTS, disturb_every_call, disturb_every_watch
 from kapsa.runtime.testing._transport import InProcessTransport
@@ -29,7 +28,6 @@ __all__ = [
     "CrashMoment",
     "CrashPoint",
     "DevCluster",
-    "Ending",
     "FaultPlan",
     "Harness",
     "InProcessTransport",
@@ -37,6 +35,7 @@ __all__ = [
     "RecordedCall",
     "Sample",
     "Scenario",
+    "ScenarioOutcome",
     "SweepReport",
     "VirtualClock",
     "VirtualTimeLoop",

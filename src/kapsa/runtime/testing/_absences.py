@@ -1,18 +1,18 @@
-"""Absences: an operator that is away while things change, and one that comes back to an API server that lags behind.
+"""Sweeps over absences: an operator that is down while objects change, and one that restarts with reads that lag.
 
-The way to a state must not matter, only the state; and an old view of the world must do the present no harm.
+Only the final state may matter, not the changes that led to it; and stale reads must not cause harm.
 """
 
 from __future__ import annotations
 
 from kapsa.runtime.testing._scenario import (
     CLIENT,
-    Interlude,
     Scenario,
     ScenarioRun,
+    StepHooks,
     difference,
-    difference_in_the_end,
-    play,
+    difference_in_state,
+    run_scenario,
 )
 from kapsa.runtime.testing._sweep_report import Sample, SweepReport, run_points
 
@@ -27,12 +27,12 @@ async def miss_every_step(scenario: Scenario, *, sample: Sample | None = None) -
     The end state must be the same as if it had observed them all. The objects it made in between may differ: the
     number of creates and deletes is not compared. `sample` runs a seeded choice. Needs a virtual-time loop.
     """
-    reference = await play(scenario)
+    reference = await run_scenario(scenario)
     count = len(scenario.steps)
-    points = [_Away(first, last) for first in range(1, count + 1) for last in range(first, count + 1)]
+    points = [_Downtime(first, last) for first in range(1, count + 1) for last in range(first, count + 1)]
 
-    async def difference_at(away: _Away) -> str:
-        return difference_in_the_end(reference, await play(scenario, interlude=away))
+    async def difference_at(downtime: _Downtime) -> str:
+        return difference_in_state(reference, await run_scenario(scenario, hooks=downtime))
 
     return await run_points(points, difference_at, kind="absences", sample=sample)
 
@@ -43,21 +43,21 @@ async def restart_in_every_past(scenario: Scenario, *, sample: Sample | None = N
     The reads lag for two minutes, then catch up. The end state, and how often each object was created and deleted,
     must be the same as in the undisturbed run. `sample` runs a seeded choice. Needs a virtual-time loop.
     """
-    reference = await play(scenario)
+    reference = await run_scenario(scenario)
     points = [_Lag(now, past) for now in range(1, len(scenario.steps) + 1) for past in range(now)]
 
     async def difference_at(lag: _Lag) -> str:
-        return difference(reference, await play(scenario, interlude=lag))
+        return difference(reference, await run_scenario(scenario, hooks=lag))
 
     return await run_points(points, difference_at, kind="restarts in the past", sample=sample)
 
 
-class _Away(Interlude):
+class _Downtime(StepHooks):
     def __init__(self, first: int, last: int) -> None:
         self._first, self._last = first, last
 
     def __str__(self) -> str:
-        return f"away from step {self._first} to step {self._last}"
+        return f"down from step {self._first} to step {self._last}"
 
     async def before(self, number: int, run: ScenarioRun) -> None:
         if number == self._first:
@@ -68,7 +68,7 @@ class _Away(Interlude):
             await run.start()
 
 
-class _Lag(Interlude):
+class _Lag(StepHooks):
     def __init__(self, now: int, past: int) -> None:
         self._now, self._past = now, past
         self._revision = 0
@@ -78,7 +78,7 @@ class _Lag(Interlude):
 
     async def settled(self, number: int, run: ScenarioRun) -> None:
         if number == self._past:
-            self._revision = run.harness.cluster.server.backend.store.revision
+            self._revision = run.harness.cluster.revision
         if number == self._now:
             await run.kill()
             run.plan.freeze(self._revision, CLIENT)

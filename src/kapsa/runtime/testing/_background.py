@@ -1,4 +1,4 @@
-"""A loop in a thread of its own, for what must live longer than one test's loop."""
+"""An event loop in a thread, for servers that outlive the loop of a single test."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+__all__ = ["background_loop"]
+
 T = TypeVar("T")
 
 
 @contextmanager
 def background_loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
-    """Yields a function that runs a coroutine on the loop and waits for its result."""
+    """Run an event loop in a thread. Yields a function that runs a coroutine on it and waits for the result."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

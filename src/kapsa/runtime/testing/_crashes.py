@@ -1,4 +1,4 @@
-"""Crash at every write: the operator dies at each write of a reference run, before, between and after, and restarts.
+"""Sweeps over crashes: the operator crashes at each write of a reference run, before, during and after it, and restarts.
 
 For each point the end state, and how often each object was created and deleted, must equal those of the undisturbed
 run, and the operator must be at rest.
@@ -14,7 +14,7 @@ import msgspec
 from kapsa.devcluster import FaultPlan
 from kapsa.devcluster.faults import Crash, FaultRule
 from kapsa.runtime.testing._harness import Harness, RecordedCall
-from kapsa.runtime.testing._scenario import CLIENT, SIDE_WRITES, Scenario, difference, play
+from kapsa.runtime.testing._scenario import CLIENT, SIDE_WRITES, Scenario, difference, run_scenario
 from kapsa.runtime.testing._sweep_report import Sample, SweepReport, run_points
 
 __all__ = ["CRASH_MOMENTS", "CrashMoment", "CrashPoint", "crash_at_every_write"]
@@ -26,21 +26,22 @@ CRASH_MOMENTS: tuple[CrashMoment, ...] = ("before", "commit", "after")
 
 
 class CrashPoint(msgspec.Struct, frozen=True):
-    """Where the operator dies."""
+    """A point at which the operator crashes."""
 
     write: int
     """The number of the operator's write, counted from 1."""
     moment: CrashMoment
-    what: str = ""
+    description: str = ""
+    """The write, in words."""
     again: int = 0
-    """Dies a second time, after the commit of so many writes more; 0 for once only."""
+    """The number of writes until a second crash, after the commit of the last one; 0 for a single crash."""
 
     def __str__(self) -> str:
         twice = f" and again {self.again} writes later" if self.again else ""
-        return f"{self.moment} write {self.write} ({self.what}){twice}"
+        return f"{self.moment} write {self.write} ({self.description}){twice}"
 
     def arm(self, plan: FaultPlan, harness: Harness) -> None:
-        """Have the operator die here."""
+        """Prepare the crash."""
         if self.moment == "after":
             harness.observers.append(_CrashAfter(plan, self.write))
         else:
@@ -52,7 +53,7 @@ class CrashPoint(msgspec.Struct, frozen=True):
 
 
 class _CrashAfter:
-    """Crashes the operator once it has the answer to a write, before it can do anything with it."""
+    """An observer that crashes the operator once it has the response to a write, before it can use it."""
 
     def __init__(self, plan: FaultPlan, write: int) -> None:
         self._plan = plan
@@ -72,12 +73,12 @@ async def crash_at_every_write(
     pairs: int = 0,
     sample: Sample | None = None,
 ) -> SweepReport:
-    """Play the scenario undisturbed, then once for each write and moment. Needs a virtual-time loop.
+    """Run the scenario undisturbed, then once for each write and moment. Needs a virtual-time loop.
 
     `pairs` crashes the operator a second time, at the commit of each of that many following writes. `sample` runs
     only a seeded choice of the points.
     """
-    reference = await play(scenario)
+    reference = await run_scenario(scenario)
     points = [
         CrashPoint(number, moment, f"{record.verb} {record.resource} {record.namespace}/{record.name}", again)
         for number, record in enumerate(reference.writes, start=1)
@@ -87,7 +88,7 @@ async def crash_at_every_write(
     ]
 
     async def difference_at(point: CrashPoint) -> str:
-        return difference(reference, await play(scenario, point.arm))
+        return difference(reference, await run_scenario(scenario, point.arm))
 
     writes = sum(record.resource not in SIDE_WRITES for record in reference.writes)
     return await run_points(points, difference_at, kind=f"crash points over {writes} writes", sample=sample)

@@ -29,15 +29,16 @@ from kapsa.runtime.testing._transport import InProcessTransport
 __all__ = ["Harness", "NotSettledError", "RecordedCall"]
 
 _NOT_STATE = {"leases", "events"}
+"""Resources that change without a change of state."""
 WebhookHandler = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 
 
 class NotSettledError(AssertionError):
-    """Something went on changing for too long."""
+    """Objects kept changing for too long."""
 
 
 class RecordedCall(msgspec.Struct, frozen=True):
-    """One request that an operator made."""
+    """A request that an operator made."""
 
     client: str
     call: Call
@@ -46,15 +47,14 @@ class RecordedCall(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         call = self.call
         resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
-        place = "/".join(part for part in (call.namespace, call.name) if part)
-        return f"{self.client}: {call.verb} {resource} {place} -> {self.status or 'no answer'}"
+        key = "/".join(part for part in (call.namespace, call.name) if part)
+        return f"{self.client}: {call.verb} {resource} {key} -> {self.status or 'no response'}"
 
 
 class Harness:
-    """Runs operators on a devcluster and looks at what they do.
+    """A devcluster with operators running on it, their requests recorded.
 
-    On an embedded devcluster with a virtual clock nothing here takes real time: `settle` passes hours in
-    milliseconds.
+    On an embedded devcluster with a virtual clock nothing here takes real time: `settle` passes hours in milliseconds.
     """
 
     def __init__(self, cluster: DevCluster, *, clock: Clock | None = None, seed: int = 0) -> None:
@@ -62,11 +62,11 @@ class Harness:
         self.clock: Clock = clock or SystemClock()
         self.faults: FaultPlan | None = cluster.faults
         self.calls: list[RecordedCall] = []
-        """Every request of the operators, in order."""
+        """All requests of the operators, in order."""
         self.running: dict[str, RunningOperator] = {}
-        """The operators that run, by the name under which the fault plan knows them."""
+        """The running operators, by their name in the fault plan."""
         self.observers: list[Callable[[RecordedCall], None]] = []
-        """Told of every request of the operators, once it is answered."""
+        """Called after each request of an operator."""
         self._seed = seed
         self._replicas: dict[str, list[WebhookHandler]] = {}
         self._clients: list[Client] = []
@@ -76,11 +76,11 @@ class Harness:
     # -- clients and operators ---------------------------------------------------------------------------------
 
     def connect(self, name: str, *, clock: Clock | None = None, **options: Any) -> Client:
-        """A client that the fault plan knows under this name."""
+        """Return a client with this name in the fault plan."""
         clock = clock or self.clock
         if self.cluster.engine == "embedded":
-            # On virtual time a request takes a moment, too: else two parties that undo each other would go on for ever
-            # in one and the same instant.
+            # On virtual time a request takes a moment, too. Otherwise two managers that undo each other's writes would
+            # go on forever in the same instant.
             latency = 0.001 if isinstance(clock, VirtualClock) else 0.0
             transport = InProcessTransport(self.cluster, client=name, latency=latency)
             client = Client(transport, clock=clock, **options)
@@ -97,7 +97,7 @@ class Harness:
         clock_rate: float | None = None,
         namespaces: Sequence[str] | None = None,
     ) -> RunningOperator:
-        """Run an operator. Started again under the same name it is the same process, restarted."""
+        """Start an operator. A second start under the same name models a restart of the same process."""
         clock = VirtualClock(rate=clock_rate) if clock_rate is not None else self.clock
         client = self.connect(name, clock=clock)
         client.observe(lambda call, status, _: self._record(RecordedCall(name, call, status)))
@@ -114,7 +114,7 @@ class Harness:
         return run
 
     def _route_webhooks(self, address: str, handler: WebhookHandler) -> None:
-        """Have the cluster call an operator's webhooks without a socket, as a Service would: whoever is there answers."""
+        """Route webhook calls to the first replica that is running, as a Service does, without a socket."""
         replicas = self._replicas.setdefault(address, [])
         if handler not in replicas:
             replicas.append(handler)
@@ -124,9 +124,9 @@ class Harness:
             for replica in replicas:
                 with contextlib.suppress(ConnectionRefusedError):
                     return await replica(path, body)
-            raise ConnectionRefusedError(f"no operator runs behind {address}")
+            raise ConnectionRefusedError(f"no operator is running behind {address}")
 
-        self.cluster.server.webhooks.client.route(address, any_replica)
+        self.cluster.route_webhooks(address, any_replica)
 
     def _record(self, recorded: RecordedCall) -> None:
         self.calls.append(recorded)
@@ -138,11 +138,11 @@ class Harness:
         await self.running.pop(name).stop()
 
     async def kill(self, name: str = "operator") -> None:
-        """End an operator as a crash does."""
+        """Stop an operator as a crash does."""
         await self.running.pop(name).kill()
 
     async def close(self) -> None:
-        """End every operator and every connection."""
+        """Stop all operators and close all connections."""
         for name in list(self.running):
             await self.kill(name)
         for client in self._clients:
@@ -154,7 +154,7 @@ class Harness:
             await self.client.apply(manifest, force=True)
 
     async def apply(self, *manifests: Any) -> None:
-        """Apply objects as a person would, with a field manager of its own."""
+        """Apply objects as a user would, with the field manager `person`."""
         for manifest in manifests:
             await self.client.apply(manifest, force=True, field_manager="person")
 
@@ -170,10 +170,10 @@ class Harness:
     ) -> None:
         """Wait until nothing is left to do.
 
-        That is: no object has changed for `quiet` seconds, no operator has anything to run, and whatever comes back
-        by itself (a Requeue, a retry) has had `horizon` seconds to change something and has not. Leases and events
-        do not count as objects. Two parties that undo each other's writes never settle: NotSettledError says so after
-        `limit` seconds or `max_writes` writes.
+        That is: no object has changed for `quiet` seconds, no operator has a reconcile to run, and delayed keys (a
+        Requeue, a retry) have had `horizon` seconds to change something and have not. Leases and events do not count.
+        Two managers that undo each other's writes never settle: `NotSettledError` is raised after `limit` seconds or
+        `max_writes` writes.
         """
         started = changed = self.clock.monotonic()
         state = self._activity()
@@ -192,11 +192,10 @@ class Harness:
             if now - started > limit or sum(each.call.writes for each in self.calls[calls:]) > max_writes:
                 raise NotSettledError(self._unsettled(now - started, busy))
 
-    def _activity(self) -> object:
-        """Something that changes whenever an object does."""
+    def _activity(self) -> int:
+        """Return a count that grows whenever an object changes."""
         if self.cluster.engine == "embedded":
-            store = self.cluster.server.backend.store
-            return sum(each.end for each in store.collections() if each.key[1] not in _NOT_STATE)
+            return self.cluster.count_changes(ignore=_NOT_STATE)
         return len(self.writes())
 
     def _unsettled(self, seconds: float, busy: Iterable[RunningOperator]) -> str:
@@ -206,12 +205,12 @@ class Harness:
             for run in busy
             for r in run.reconcilers
         )
-        return f"not settled after {seconds:.0f} s. The last writes:{recent or ' none'}\nStill busy:{waiting or ' nobody'}"
+        return f"not settled after {seconds:.0f} s. Last writes:{recent or ' none'}\nStill busy:{waiting or ' none'}"
 
-    # -- looking -----------------------------------------------------------------------------------------------
+    # -- assertions--------------------------------------------------------------------------------------------
 
     def writes(self, name: str | None = None) -> list[RecordedCall]:
-        """The writes that operators asked for, without leases and events."""
+        """Return the write requests of the operators, without leases and events."""
         return [
             each
             for each in self.calls
@@ -219,10 +218,10 @@ class Harness:
         ]
 
     def verify_rights(self, operator: Operator) -> list[str]:
-        """Fail on a request that the operator's declared rights do not allow; returns those that none has used.
+        """Fail on a request that the operator's declared rights do not allow. Return the rights that no request used.
 
-        The rights are those that `kapsa rbac` writes: an operator of certain namespaces has its own there only.
-        Meaningful once the operator has done all that it can do.
+        The rights are those that `kapsa rbac` writes: an operator limited to namespaces has its rights only there.
+        Call it once the operator has done everything that it can do.
         """
         audit = Audit()
         for recorded in self.calls:
@@ -230,7 +229,7 @@ class Harness:
         return audit.verify(grants(operator.rights(), namespace=self.client.namespace))
 
     async def get(self, kind: Kind, name: str, *, namespace: str = "default") -> Any:
-        """An object as the cluster has it; None if there is none."""
+        """Return an object from the cluster; None if it does not exist."""
         try:
             return await self.client.get(kind, name, namespace=namespace)
         except NotFound:
@@ -239,10 +238,10 @@ class Harness:
     async def condition(
         self, kind: type[CustomResource[Any, Any]], name: str, condition: str, *, namespace: str = "default"
     ) -> Condition | None:
-        """A resource's condition as the cluster has it."""
+        """Return a condition of a resource; None if it is not set."""
         resource = await self.client.get(kind, name, namespace=namespace)
-        found: Condition | None = resource.status.condition(condition)
-        return found
+        current: Condition | None = resource.status.condition(condition)
+        return current
 
     async def assert_condition(
         self,
@@ -254,42 +253,42 @@ class Harness:
         reason: str | None = None,
         namespace: str = "default",
     ) -> Condition:
-        """Fail unless the resource has this condition; says what it has instead."""
+        """Fail unless the resource has this condition. The error lists the conditions it has."""
         resource = await self.client.get(kind, name, namespace=namespace)
-        found = resource.status.condition(condition)
-        if found is None or found.status != status or reason not in (None, found.reason):
+        current = resource.status.condition(condition)
+        if current is None or current.status != status or reason not in (None, current.reason):
             have = [f"{c.type}={c.status} ({c.reason}: {c.message})" for c in resource.status.conditions]
-            wanted = f"{condition}={status}" + (f" ({reason})" if reason else "")
-            raise AssertionError(f"{resource}: wanted {wanted}, has {', '.join(have) or 'no conditions'}")
-        assert isinstance(found, Condition)
-        return found
+            expected = f"{condition}={status}" + (f" ({reason})" if reason else "")
+            raise AssertionError(f"{resource}: expected {expected}, has {', '.join(have) or 'no conditions'}")
+        assert isinstance(current, Condition)
+        return current
 
     async def events(self, *, reason: str | None = None, name: str | None = None) -> list[Mapping[str, Any]]:
-        """The recorded events, oldest first: all, of a reason, or about an object of this name."""
+        """Return the recorded events, oldest first, optionally of one reason or about objects of one name."""
         listed = await self.client.list("events.k8s.io/v1/Event")
-        found = [
+        events = [
             event
             for event in listed.items
             if reason in (None, event.get("reason"))
             and name in (None, (event.get("regarding") or {}).get("name"))
         ]
-        return sorted(found, key=lambda event: str(event.get("eventTime")))
+        return sorted(events, key=lambda event: str(event.get("eventTime")))
 
     async def assert_event(
         self, reason: str, *, text: str = "", name: str | None = None
     ) -> Mapping[str, Any]:
-        """Fail unless an event of this reason, with this text in its note, was recorded; returns the last one."""
+        """Fail unless an event of this reason, with this text in its note, was recorded. Return the last one."""
         await asyncio.sleep(0)
-        found = [
+        matches = [
             event for event in await self.events(reason=reason, name=name) if text in event.get("note", "")
         ]
-        if not found:
+        if not matches:
             have = [f"{event['reason']}: {event.get('note', '')}" for event in await self.events()]
-            raise AssertionError(f"no event {reason} with {text!r}; there are {have or 'none'}")
-        return found[-1]
+            raise AssertionError(f"no event {reason} with {text!r}; recorded: {have or 'none'}")
+        return matches[-1]
 
 
 @functools.lru_cache(maxsize=32)
 def _definitions(resources: tuple[type[CustomResource[Any, Any]], ...]) -> list[dict[str, Any]]:
-    """Their CRDs, worked out once: a sweep installs the same ones hundreds of times."""
+    """Return the CRDs, generated once: a sweep installs the same ones hundreds of times."""
     return custom_resource_definitions(resources)

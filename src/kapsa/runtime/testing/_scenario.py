@@ -1,6 +1,6 @@
-"""Scenarios: a story played on a fresh cluster, undisturbed or not, and whether two endings are the same.
+"""Scenarios: steps that run on a cluster of their own, with or without faults, and the comparison of two outcomes.
 
-Everything runs on virtual time, so hundreds of endings take seconds, and each one can be played again.
+Everything runs on virtual time, so hundreds of runs take seconds, and each one can be repeated exactly.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
+from kapsa.devcluster import DevCluster, FaultPlan, ObjectChange, VirtualClock
 from kapsa.devcluster.faults import RequestRecord
 from kapsa.runtime.operator.operator import Operator
 from kapsa.runtime.testing._harness import Harness
@@ -22,102 +22,103 @@ __all__ = [
     "CLIENT",
     "SIDE_WRITES",
     "Arm",
-    "Ending",
-    "Interlude",
     "Scenario",
+    "ScenarioOutcome",
     "ScenarioRun",
+    "StepHooks",
     "difference",
-    "difference_in_the_end",
-    "play",
+    "difference_in_state",
+    "run_scenario",
 ]
 
 CLIENT = "operator"
-"""The name under which the fault plan knows the operator of a scenario."""
+"""The name of the scenario's operator in the fault plan."""
 SIDE_WRITES = {"leases", "events"}
-"""What an operator writes beside its work; it differs from run to run and does not count."""
+"""Resources that an operator writes alongside its work. They differ between runs and do not count."""
 
 Step = Callable[[Harness], Awaitable[None]]
 Arm = Callable[[FaultPlan, Harness], None]
-"""Prepares what is to go wrong."""
+"""Prepares the faults of a run."""
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """What is played, again and again."""
+    """An operator, and the steps that sweeps run again and again."""
 
     operator: Callable[[], Operator]
-    """Makes the operator: a fresh one for each start, as a new process has it."""
+    """Creates the operator: a new one for each start, as in a new process."""
     prepare: Step
-    """Installs CRDs and whatever else is there before the operator starts."""
+    """Creates CRDs and other objects before the operator starts."""
     steps: Sequence[Step] = ()
-    """What people do to it, one after the other; the cluster settles after each."""
+    """Changes that users make, one after the other. The cluster settles after each."""
     ignore: Sequence[str] = ()
-    """Resources (plurals) that do not belong to the end state."""
+    """Resources (plurals) to leave out of the comparison."""
     horizon: float = 600.0
-    """Seconds in which whatever comes back by itself must have done what it can, as in `Harness.settle`."""
+    """Seconds that delayed keys get to change something, as in `Harness.settle`."""
 
 
 class ScenarioRun(msgspec.Struct):
-    """Where a scenario is being played."""
+    """A scenario that is running."""
 
     harness: Harness
     plan: FaultPlan
     scenario: Scenario
 
     async def start(self) -> None:
-        """The operator begins."""
+        """Start the operator."""
         await self.harness.start(self.scenario.operator(), name=CLIENT)
 
     async def kill(self) -> None:
-        """The operator dies."""
+        """Kill the operator."""
         await self.harness.kill(CLIENT)
 
 
-class Interlude:
-    """What happens around the steps of a scenario. The start is number 0, the first step number 1."""
+class StepHooks:
+    """Hooks around the steps of a scenario. The start is number 0, the first step number 1."""
 
     async def before(self, number: int, run: ScenarioRun) -> None:
-        """The step is about to be taken."""
+        """Run before the step."""
 
     async def after(self, number: int, run: ScenarioRun) -> None:
-        """The step has been taken, and nobody has had time to do anything about it."""
+        """Run right after the step, before the operator can react to it."""
 
     async def settled(self, number: int, run: ScenarioRun) -> None:
-        """Everything that the step caused is done."""
+        """Run once the cluster has settled after the step."""
 
 
-class Ending(msgspec.Struct):
-    """How a scenario ended."""
+class ScenarioOutcome(msgspec.Struct):
+    """The outcome of a scenario."""
 
     state: dict[str, Any]
     created: Counter[str]
     deleted: Counter[str]
     records: list[RequestRecord]
-    """Every request of the operator, in order."""
+    """All requests of the operator, in order."""
     writes_at_rest: int
-    """Writes in ten minutes after everything was done."""
+    """Writes in the ten minutes after the cluster had settled."""
 
     @property
     def writes(self) -> list[RequestRecord]:
+        """The write requests of the operator."""
         return [record for record in self.records if record.is_write]
 
 
-async def play(
+async def run_scenario(
     scenario: Scenario,
     arm: Arm | None = None,
     *,
     quiet: float = 30.0,
-    interlude: Interlude | None = None,
-) -> Ending:
-    """Play a scenario on a cluster of its own. Needs a virtual-time loop.
+    hooks: StepHooks | None = None,
+) -> ScenarioOutcome:
+    """Run a scenario on a cluster of its own. Needs a virtual-time loop.
 
-    `quiet` is how long nothing may change before a step counts as done: longer than any fault hides it.
+    A step is complete once nothing has changed for `quiet` seconds: more than any fault can hide a change.
     """
     plan = FaultPlan()
     clock = VirtualClock()
-    interlude = interlude or Interlude()
+    hooks = hooks or StepHooks()
     async with DevCluster(clock=clock, faults=plan, http=False, seed=1) as cluster:
         harness = Harness(cluster, clock=clock)
-        created, deleted = _count_life_cycles(cluster, {*SIDE_WRITES, *scenario.ignore})
+        created, deleted = _count_creates_and_deletes(cluster, {*SIDE_WRITES, *scenario.ignore})
         restarter = asyncio.create_task(_restart_after_crashes(harness, scenario, plan))
         try:
             await scenario.prepare(harness)
@@ -126,17 +127,17 @@ async def play(
             run = ScenarioRun(harness, plan, scenario)
             await run.start()
             await harness.settle(quiet=quiet, horizon=scenario.horizon)
-            await interlude.settled(0, run)
+            await hooks.settled(0, run)
             for number, step in enumerate(scenario.steps, start=1):
-                await interlude.before(number, run)
+                await hooks.before(number, run)
                 await step(harness)
-                await interlude.after(number, run)
+                await hooks.after(number, run)
                 await harness.settle(quiet=quiet, horizon=scenario.horizon)
-                await interlude.settled(number, run)
+                await hooks.settled(number, run)
             records = [record for record in plan.records if record.client == CLIENT]
             done = _work(plan)
             await clock.sleep(600)
-            return Ending(_state(cluster, scenario), created, deleted, records, _work(plan) - done)
+            return ScenarioOutcome(_state(cluster, scenario), created, deleted, records, _work(plan) - done)
         finally:
             restarter.cancel()
             await asyncio.gather(restarter, return_exceptions=True)
@@ -159,16 +160,15 @@ def _work(plan: FaultPlan) -> int:
 # -- comparing -------------------------------------------------------------------------------------------------
 
 
-def _count_life_cycles(cluster: DevCluster, ignore: set[str]) -> tuple[Counter[str], Counter[str]]:
-    """Count how often each object is created and deleted, from the store itself."""
+def _count_creates_and_deletes(cluster: DevCluster, ignore: set[str]) -> tuple[Counter[str], Counter[str]]:
+    """Count how often each object is created and deleted."""
     counters: dict[str, Counter[str]] = {"ADDED": Counter(), "DELETED": Counter()}
 
-    def follow(collection: Any, change: Any) -> None:
-        resource = collection.key[1]
-        if change.type in counters and resource not in ignore:
-            counters[change.type][f"{resource} {_masked_name(change.object.key)}"] += 1
+    def count(change: ObjectChange) -> None:
+        if change.type in counters and change.resource not in ignore:
+            counters[change.type][f"{change.resource} {_masked_name(change.key)}"] += 1
 
-    cluster.server.backend.store.listeners.append(follow)
+    cluster.on_change(count)
     return counters["ADDED"], counters["DELETED"]
 
 
@@ -176,22 +176,20 @@ _GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5,10}(?=-|$)")
 
 
 def _masked_name(name: str) -> str:
-    """Names with a random or hashed ending count by what comes before it."""
+    """Replace the random or hashed suffix of a name by an asterisk."""
     return _GENERATED.sub("-*", name)
 
 
 def _state(cluster: DevCluster, scenario: Scenario) -> dict[str, Any]:
-    """All objects, without what differs between two runs of the same: identities, versions, times."""
-    found: dict[str, list[Any]] = {}
+    """Return all objects without the values that differ between equal runs: UIDs, versions, times."""
+    objects: dict[str, list[Any]] = {}
     skipped = {*SIDE_WRITES, *scenario.ignore}
-    for collection in cluster.server.backend.store.collections():
-        if collection.key[1] in skipped:
-            continue
-        for stored in collection.current():
-            name = f"{collection.key[1]} {_masked_name(stored.key)}"
-            found.setdefault(name, []).append(_masked(msgspec.json.decode(stored.body)))
-    # Objects whose names differ in a random ending only are compared as a set.
-    return {name: sorted(each, key=msgspec.json.encode) for name, each in found.items()}
+    for snapshot in cluster.objects():
+        if snapshot.resource not in skipped:
+            name = f"{snapshot.resource} {_masked_name(snapshot.key)}"
+            objects.setdefault(name, []).append(_masked(snapshot.object))
+    # Objects whose names differ only in a random suffix are compared as a set.
+    return {name: sorted(each, key=msgspec.json.encode) for name, each in objects.items()}
 
 
 _VOLATILE = {
@@ -206,7 +204,7 @@ _VOLATILE = {
     "podIPs",
 }
 _ALLOCATED = {"clusterIP", "clusterIPs"}
-"""The server gives these out in the order in which it is asked. Only whether a Service has one is told by its operator."""
+"""The server allocates these in the order of requests. The operator decides only whether a Service has one."""
 
 
 def _masked(value: Any) -> Any:
@@ -222,7 +220,7 @@ def _is_volatile(key: str, value: Any) -> bool:
 
 
 _IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-"""A UID, which operators also keep in labels and statuses of their own."""
+"""A UID. Operators also keep them in labels and statuses."""
 
 
 def _is_time(value: Any) -> bool:
@@ -231,35 +229,35 @@ def _is_time(value: Any) -> bool:
     )
 
 
-def difference(reference: Ending, outcome: Ending) -> str:
-    """What is different, in words; empty if nothing is."""
-    return _difference_in_life_cycles(reference, outcome) or difference_in_the_end(reference, outcome)
+def difference(reference: ScenarioOutcome, outcome: ScenarioOutcome) -> str:
+    """Describe the first difference; empty if there is none."""
+    return _difference_in_counts(reference, outcome) or difference_in_state(reference, outcome)
 
 
-def _difference_in_life_cycles(reference: Ending, outcome: Ending) -> str:
-    for what, before, after in (
+def _difference_in_counts(reference: ScenarioOutcome, outcome: ScenarioOutcome) -> str:
+    for event, before, after in (
         ("created", reference.created, outcome.created),
         ("deleted", reference.deleted, outcome.deleted),
     ):
         for name in sorted({*before, *after}):
             if before[name] != after[name]:
-                return f"{name} was {what} {after[name]} times instead of {before[name]}"
+                return f"{name} was {event} {after[name]} times instead of {before[name]}"
     return ""
 
 
-def difference_in_the_end(reference: Ending, outcome: Ending) -> str:
-    """What is different in the end, however it came about."""
+def difference_in_state(reference: ScenarioOutcome, outcome: ScenarioOutcome) -> str:
+    """Describe the first difference of the end states; empty if there is none."""
     for name in sorted({*reference.state, *outcome.state}):
         old, new = reference.state.get(name), outcome.state.get(name)
         if old != new:
             return f"{name}: {_first_difference(old, new)}"
     if outcome.writes_at_rest:
-        return f"{outcome.writes_at_rest} writes in ten minutes after everything was done"
+        return f"{outcome.writes_at_rest} writes in ten minutes after the cluster had settled"
     return ""
 
 
 def _first_difference(old: Any, new: Any, path: str = "") -> str:
-    """Where two states part, as `.spec.replicas ended as 2 instead of 3`."""
+    """Describe the first difference, such as `.spec.replicas ended as 2 instead of 3`."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             if old.get(key) != new.get(key):
@@ -268,4 +266,4 @@ def _first_difference(old: Any, new: Any, path: str = "") -> str:
         for index, (before, after) in enumerate(zip(old, new, strict=True)):
             if before != after:
                 return _first_difference(before, after, f"{path}[{index}]" if len(old) > 1 else path)
-    return f"{path or 'it'} ended as {new} instead of {old}"
+    return f"{path or 'object'} ended as {new} instead of {old}"

@@ -1,6 +1,6 @@
-"""Fault sweeps: every request of an operator goes wrong once, in each of the ways that requests go wrong.
+"""Sweeps over faults: each request of an operator fails once in each way that requests fail.
 
-Whatever happens to one call, or to one event of a watch, the end must be that of the undisturbed run.
+Whatever happens to one call, or to one event of a watch, the outcome must be that of the undisturbed run.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from kapsa.runtime.testing._harness import Harness
 from kapsa.runtime.testing._scenario import (
     CLIENT,
     SIDE_WRITES,
-    Ending,
     Scenario,
+    ScenarioOutcome,
     difference,
-    play,
+    run_scenario,
 )
 from kapsa.runtime.testing._sweep_report import Sample, SweepReport, run_points
 
@@ -36,7 +36,7 @@ CALL_FAULTS: Mapping[str, FaultRule] = {
     "45 s late": FaultRule(action=Delay(seconds=45)),
     "history compacted": FaultRule(action=Compact()),
 }
-"""What goes wrong with a call."""
+"""The faults of a call, by name."""
 
 WATCH_FAULTS: Mapping[str, FaultRule] = {
     "cut": FaultRule(action=Cut()),
@@ -44,7 +44,7 @@ WATCH_FAULTS: Mapping[str, FaultRule] = {
     "event twice": FaultRule(action=Duplicate()),
     "410": FaultRule(action=Expire()),
 }
-"""What goes wrong with a watch as it is about to send an event."""
+"""The faults of a watch that is about to send an event, by name."""
 
 _QUIET = 2 * SILENCE_SECONDS
 
@@ -52,16 +52,16 @@ _QUIET = 2 * SILENCE_SECONDS
 async def disturb_every_call(
     scenario: Scenario, faults: Mapping[str, FaultRule] = CALL_FAULTS, *, sample: Sample | None = None
 ) -> SweepReport:
-    """Play the scenario once for each call that changes or reads objects, and each fault, or for a sample of both."""
-    reference = await play(scenario, quiet=_QUIET)
+    """Run the scenario once for each call that reads or writes objects and each fault, or for a sample of them."""
+    reference = await run_scenario(scenario, quiet=_QUIET)
     points = []
     seen: dict[tuple[str, str], int] = {}
     for record in reference.records:
         if record.verb == "watch" or record.resource in SIDE_WRITES or not record.resource:
             continue
-        place = (record.verb, record.resource)
-        seen[place] = seen.get(place, 0) + 1
-        points += [_Point(name, fault, *place, seen[place]) for name, fault in faults.items()]
+        call = (record.verb, record.resource)
+        seen[call] = seen.get(call, 0) + 1
+        points += [_Point(name, fault, *call, seen[call]) for name, fault in faults.items()]
     return await _sweep(scenario, reference, points, "faults at calls", sample)
 
 
@@ -72,8 +72,8 @@ async def disturb_every_watch(
     events: int = 10,
     sample: Sample | None = None,
 ) -> SweepReport:
-    """Play the scenario once for each of the first events of each watched kind, and each fault, or for a sample."""
-    reference = await play(scenario, quiet=_QUIET)
+    """Run the scenario once for each of the first events of each watched kind and each fault, or for a sample."""
+    reference = await run_scenario(scenario, quiet=_QUIET)
     resources = dict.fromkeys(record.resource for record in reference.records if record.verb == "watch")
     points = [
         _Point(name, fault, "watch", resource, number)
@@ -95,14 +95,14 @@ class _Point(msgspec.Struct, frozen=True):
         return f"{self.name} at {self.verb} {self.resource} number {self.number}"
 
     def arm(self, plan: FaultPlan, _: Harness) -> None:
-        place = {"verb": self.verb, "resource": self.resource, "client": CLIENT, "nth": self.number}
-        plan.add(msgspec.structs.replace(self.fault, seen=0, fired=0, **place))
+        target = {"verb": self.verb, "resource": self.resource, "client": CLIENT, "nth": self.number}
+        plan.add(msgspec.structs.replace(self.fault, seen=0, fired=0, **target))
 
 
 async def _sweep(
-    scenario: Scenario, reference: Ending, points: Sequence[_Point], kind: str, sample: Sample | None
+    scenario: Scenario, reference: ScenarioOutcome, points: Sequence[_Point], kind: str, sample: Sample | None
 ) -> SweepReport:
     async def difference_at(point: _Point) -> str:
-        return difference(reference, await play(scenario, point.arm, quiet=_QUIET))
+        return difference(reference, await run_scenario(scenario, point.arm, quiet=_QUIET))
 
     return await run_points(points, difference_at, kind=kind, sample=sample)

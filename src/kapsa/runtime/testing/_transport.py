@@ -1,4 +1,4 @@
-"""A transport without sockets: requests go straight into an embedded devcluster's own door."""
+"""A transport without sockets: requests go straight to an embedded devcluster."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 
-from kapsa.devcluster import DevCluster
-from kapsa.devcluster.wire.exchange import Reply, Request, RequestUser
+from kapsa.devcluster import DevCluster, Reply, Request, RequestUser
 from kapsa.runtime.client.http.transport import Query, Response
 from kapsa.runtime.errors import NoResponse, TransportError
 
@@ -18,10 +17,9 @@ _NO_HEADERS: Mapping[str, str] = {}
 
 
 class InProcessTransport:
-    """Carries a client's requests to an embedded devcluster in the same process.
+    """A transport that carries requests to an embedded devcluster in the same process.
 
-    `client` is the name under which the devcluster's fault plan knows whoever uses this transport, `latency` the
-    seconds a request is under way.
+    `client` is the name of this client in the devcluster's fault plan. `latency` is the duration of a request in seconds.
     """
 
     def __init__(
@@ -32,7 +30,7 @@ class InProcessTransport:
         user: RequestUser | None = None,
         latency: float = 0.0,
     ) -> None:
-        self._server = cluster.server
+        self._cluster = cluster
         self._latency = latency
         self._client = client
         self._user = user
@@ -47,23 +45,23 @@ class InProcessTransport:
         body: bytes = b"",
         timeout: float | None = None,
     ) -> Response:
-        """Send one request and read the whole answer."""
+        """Send one request and read the whole response."""
         try:
             async with asyncio.timeout(timeout):
                 reply = await self._send(method, path, query, headers, body)
                 content = reply.body
                 if not isinstance(content, bytes):
                     content = b"".join([chunk async for chunk in content])
-                await asyncio.sleep(0)  # an answer takes a turn of the loop, as over any network
+                await asyncio.sleep(0)  # a response takes a turn of the loop, as over a network
         except TimeoutError:
-            raise NoResponse(f"{method} {path}: no answer within {timeout} s") from None
+            raise NoResponse(f"{method} {path}: no response within {timeout} s") from None
         return Response(reply.status, reply.headers, content)
 
     @asynccontextmanager
     async def stream(
         self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] = _NO_HEADERS
     ) -> AsyncIterator[_Stream]:
-        """Send one request and read the answer as it comes."""
+        """Send one request and stream the response."""
         reply = await self._send(method, path, query, headers, b"")
         stream = _Stream(reply, f"{method} {path}")
         try:
@@ -72,7 +70,7 @@ class InProcessTransport:
             await stream.close()
 
     async def close(self) -> None:
-        """Nothing is open between requests."""
+        """Do nothing: no connection is open between requests."""
 
     async def _send(
         self, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes
@@ -88,13 +86,13 @@ class InProcessTransport:
             user=self._user,
         )
         try:
-            return await self._server.handle(request)
+            return await self._cluster.handle(request)
         except ConnectionError as error:
             raise TransportError(f"{method} {path}: {error}") from error
 
 
 class _Stream:
-    """An answer that is still arriving."""
+    """A response whose body is still arriving."""
 
     def __init__(self, reply: Reply, action: str) -> None:
         self.status = reply.status
@@ -114,6 +112,6 @@ class _Stream:
             raise TransportError(f"{self._action}: {error}") from error
 
     async def close(self) -> None:
-        closing = getattr(self._body, "aclose", None)
-        if closing is not None:
-            await closing()
+        close = getattr(self._body, "aclose", None)
+        if close is not None:
+            await close()

@@ -1,7 +1,6 @@
-"""The pytest plugin: `pytest_plugins = ["kapsa.runtime.testing.plugin"]` gives tests a cluster, a harness and a clock.
+"""The pytest plugin: `pytest_plugins = ["kapsa.runtime.testing.plugin"]` provides a cluster, a harness and a clock.
 
-Tests that use `harness` run on virtual time when they are marked `@pytest.mark.virtual_time`: hours pass in
-milliseconds, and nothing listens on a port.
+Tests marked `@pytest.mark.virtual_time` run on virtual time: hours pass in milliseconds, and nothing listens on a port.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ __all__ = ["faults", "harness", "plain_logs"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
     config.addinivalue_line("markers", "virtual_time: runs on a loop whose clock jumps to the next timer")
 
 
@@ -29,6 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Return the virtual-time loop for marked tests, asyncio's own for the others."""
     if item.get_closest_marker("virtual_time"):
         return {"virtual": VirtualTimeLoop}
     return {"asyncio": asyncio.new_event_loop}
@@ -36,20 +37,20 @@ def pytest_asyncio_loop_factories(
 
 @pytest.fixture(autouse=True, scope="session")
 def plain_logs() -> None:
-    """Logs as plain lines, unless the project has set up its own."""
+    """Write logs as plain lines, unless the project has configured structlog."""
     if not structlog.is_configured():
         configure(level="debug", format="text")
 
 
 @pytest.fixture
 def faults() -> FaultPlan:
-    """What goes wrong, and a record of every request. Empty: nothing does."""
+    """The fault plan of the cluster, which also records every request. Empty at first: nothing fails."""
     return FaultPlan()
 
 
 @pytest_asyncio.fixture
 async def harness(request: pytest.FixtureRequest, faults: FaultPlan) -> AsyncIterator[Harness]:
-    """An embedded cluster of its own, with a harness to run operators on it."""
+    """A harness on an embedded cluster of its own."""
     virtual = request.node.get_closest_marker("virtual_time") is not None
     clock = VirtualClock() if virtual else SystemClock()
     async with DevCluster(clock=clock, faults=faults, http=not virtual, seed=1) as cluster:
