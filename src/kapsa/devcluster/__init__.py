@@ -17,10 +17,13 @@ from kapsa.devcluster.clock import (
 from kapsa.devcluster.cluster import DevCluster, ObjectChange, ObjectSnapshot
 from kapsa.devcluster.errors import DevClusterError
 from kapsa.devcluster.faults.plan import FaultPlan, FaultRule
+from kapsa.devcluster.wire.authorization import AccessAttributes, AccessPolicy
 from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request, RequestUser
 from kapsa.devcluster.workloads import Behaviour, Delays, Workloads
 
 __all__ = [
+    "AccessAttributes",
+    "AccessPolicy",
     "Behaviour",
     "ClusterClock",
     "ConnectionDroppedError",

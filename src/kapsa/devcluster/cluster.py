@@ -21,11 +21,11 @@ from kapsa.devcluster.faults.plan import FaultPlan
 
 if TYPE_CHECKING:
     from kapsa.devcluster.embedded.admission.webhook_client import WebhookHandler
-    from kapsa.devcluster.embedded.backend import Policy
     from kapsa.devcluster.embedded.server import Server
     from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
     from kapsa.devcluster.real.build import Progress
     from kapsa.devcluster.real.control_plane import RealControlPlane
+    from kapsa.devcluster.wire.authorization import AccessPolicy
     from kapsa.devcluster.wire.exchange import Reply, Request
     from kapsa.devcluster.workloads import Workloads
 
@@ -72,7 +72,7 @@ class DevCluster:
         tls: bool = False,
         port: int = 0,
         controllers: bool = True,
-        policy: Policy | None = None,
+        policy: AccessPolicy | None = None,
         seed: int | None = None,
         nodes: int = 1,
         binaries: Mapping[str, Path] | None = None,
@@ -236,8 +236,8 @@ class DevCluster:
         from kapsa.devcluster.embedded.backend import Backend
         from kapsa.devcluster.embedded.server import Server
 
-        backend = Backend(clock=self._clock, policy=self._policy, seed=self._seed)
-        self._server = Server(backend, faults=self.faults)
+        backend = Backend(clock=self._clock, seed=self._seed)
+        self._server = Server(backend, faults=self.faults, policy=self._policy)
         identity = await asyncio.to_thread(_ServerIdentity) if self._http and self._tls else None
         if self._controllers:
             from kapsa.devcluster.embedded.controllers.manager import Controllers
@@ -247,6 +247,7 @@ class DevCluster:
             self._stack.push_async_callback(controllers.stop)
             await controllers.start()
             self._workloads = controllers.workloads
+            self._server.endpoints.read_log = controllers.read_log
         if self._http:
             from kapsa.devcluster.wire.listener import HttpFront
 

@@ -90,9 +90,7 @@ def _embedded(cluster: DevCluster) -> Send:
     async def send(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, Any]:
         path, _, query = path.partition("?")
         lower = {name.lower(): value for name, value in headers.items()}
-        reply = await cluster.server.handle(
-            Request(method=method, path=path, query=query, headers=lower, body=body)
-        )
+        reply = await cluster.handle(Request(method=method, path=path, query=query, headers=lower, body=body))
         assert isinstance(reply.body, bytes)
         return reply.status, _decoded(reply.body)
 

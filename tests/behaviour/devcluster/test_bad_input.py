@@ -10,7 +10,7 @@ import pytest_asyncio
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kapsa.devcluster.embedded import Server
+from kapsa.devcluster.embedded.server import Server
 from kapsa.devcluster.wire import go_json
 from tests.devcluster.embedded.api import CONFIGMAPS, CRDS, WIDGET_DEFINITION, WIDGETS, Api
 

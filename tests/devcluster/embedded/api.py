@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from kapsa.devcluster.embedded import Reply, Request, Server
+from kapsa.devcluster import Reply, Request
+from kapsa.devcluster.embedded.server import Server
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"

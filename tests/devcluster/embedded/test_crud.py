@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from kapsa.devcluster.embedded import Server
+from kapsa.devcluster.embedded.server import Server
 from tests.devcluster.embedded.api import CONFIGMAPS, CRDS, WIDGET_DEFINITION, WIDGETS, Api, configmap
 
 ONE = f"{CONFIGMAPS}/one"

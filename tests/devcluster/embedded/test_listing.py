@@ -8,7 +8,7 @@ import json
 import pytest
 import pytest_asyncio
 
-from kapsa.devcluster.embedded import Server
+from kapsa.devcluster.embedded.server import Server
 from tests.devcluster.embedded.api import CONFIGMAPS, Api
 
 

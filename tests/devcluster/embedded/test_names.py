@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from kapsa.devcluster.embedded import Server
 from kapsa.devcluster.embedded.kinds import names
+from kapsa.devcluster.embedded.server import Server
 from tests.devcluster.embedded.api import Api
 
 

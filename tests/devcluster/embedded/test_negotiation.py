@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from kapsa.devcluster.embedded import Server
+from kapsa.devcluster.embedded.server import Server
 from tests.devcluster.embedded.api import CONFIGMAPS, CRDS, WIDGET_DEFINITION, WIDGETS, Api, configmap
 
 ONE = f"{CONFIGMAPS}/one"

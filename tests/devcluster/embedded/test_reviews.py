@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster import DevCluster
-from kapsa.devcluster.embedded import Request, RequestUser, Server
-from kapsa.devcluster.embedded.backend import Attributes
+from kapsa.devcluster import AccessAttributes, DevCluster, Request, RequestUser
+from kapsa.devcluster.embedded.server import Server
 from tests.devcluster.embedded.api import CONFIGMAPS, Api
 
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
@@ -23,7 +22,7 @@ async def test_everyone_may_do_everything_by_default():
 
 
 async def test_a_policy_decides_requests_and_reviews_alike():
-    def read_only(asked: Attributes) -> bool:
+    def read_only(asked: AccessAttributes) -> bool:
         return asked.verb in ("get", "list", "watch") or asked.group == "authorization.k8s.io"
 
     async with DevCluster(http=False, controllers=False, policy=read_only) as cluster:
@@ -40,7 +39,7 @@ async def test_a_policy_decides_requests_and_reviews_alike():
 
 
 async def test_a_policy_knows_the_user():
-    def only_ada(asked: Attributes) -> bool:
+    def only_ada(asked: AccessAttributes) -> bool:
         return asked.user.username == "ada"
 
     async with DevCluster(http=False, controllers=False, policy=only_ada) as cluster:

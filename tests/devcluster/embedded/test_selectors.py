@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kapsa.devcluster.embedded import Server
+from kapsa.devcluster.embedded.server import Server
 from kapsa.devcluster.embedded.verbs import label_selectors
 from kapsa.devcluster.embedded.verbs.label_selectors import SelectorError
 from tests.devcluster.embedded.api import CONFIGMAPS, CRDS, PODS, WIDGET_DEFINITION, WIDGETS, Api

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from kapsa.devcluster import VirtualClock
-from kapsa.devcluster.embedded import Server
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.server import Server
 from kapsa.devcluster.embedded.storage.store import ObjectStore
 from tests.devcluster.embedded.api import CONFIGMAPS, Api
 

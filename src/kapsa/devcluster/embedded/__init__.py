@@ -1,10 +1,23 @@
 """The embedded engine: a Kubernetes API server with its controllers in one Python process.
 
-:class:`Server` is the whole of it: :meth:`Server.handle` takes a :class:`Request` and gives a :class:`Reply`.
-``http_front`` puts a socket before it; simulations call it directly.
+`server.Server.handle` takes a request and returns a reply; `kapsa.devcluster.wire.listener` serves it on a socket, and
+tests call it directly. A folder imports only folders below it:
+
+    server          the entry point: fault plan, admission chain, routing
+    controllers     garbage collection, workloads, scheduling, nodes: clients in this process
+    custom          CustomResourceDefinitions become served resources
+    endpoints       routes a request about a resource to its verb
+    documents       discovery, OpenAPI, health and version
+    replies         negotiation, encoding, tables
+    verbs           create, update, patch, delete, list and watch; the only way into the store
+    admission       namespace lifecycle, built-in plugins, webhooks
+    backend         the state of one server: store, registry, clock, admission chain
+    strategies      defaults and validation of each kind
+    apply           server-side apply, field managers, patches
+    requests        parameters, writes and deletions as typed values
+    codec           between bytes and objects, in the forms that kube-apiserver reads, writes and stores
+    kinds           the served resources, their schemas and names
+    storage         objects, revisions and the windows of changes
+
+`data/` holds the definitions of the built-in kinds, generated from a real server.
 """
-
-from kapsa.devcluster.embedded.server import Server
-from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, RequestUser
-
-__all__ = ["ADMIN", "Reply", "Request", "RequestUser", "Server"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from random import Random, SystemRandom
 from typing import Any, Protocol
@@ -17,46 +16,12 @@ from kapsa.devcluster.embedded.storage.store import Collection, ObjectStore, Sto
 from kapsa.devcluster.embedded.strategies.catalog import strategy_for
 from kapsa.devcluster.embedded.strategies.generic.addresses import Addresses
 from kapsa.devcluster.embedded.strategies.generic.strategy import Strategy
-from kapsa.devcluster.wire.exchange import Reply, RequestUser
 
-__all__ = ["Admission", "Attributes", "Backend", "Policy"]
+__all__ = ["Admission", "Backend"]
 
 
 Object = dict[str, Any]
 _A_SECOND = timedelta(seconds=1)
-
-
-class Attributes:
-    """What an authorization policy decides on."""
-
-    __slots__ = ("group", "name", "namespace", "path", "resource", "subresource", "user", "verb", "version")
-
-    def __init__(
-        self,
-        *,
-        user: RequestUser,
-        verb: str,
-        group: str = "",
-        version: str = "",
-        resource: str = "",
-        subresource: str = "",
-        namespace: str = "",
-        name: str = "",
-        path: str = "",
-    ) -> None:
-        self.user = user
-        self.verb = verb
-        self.group = group
-        self.version = version
-        self.resource = resource
-        self.subresource = subresource
-        self.namespace = namespace
-        self.name = name
-        self.path = path
-
-
-Policy = Callable[[Attributes], bool]
-"""Whether a user may do a thing. The devcluster's default allows all."""
 
 
 class Admission(Protocol):
@@ -78,21 +43,17 @@ class Backend:
         clock: ClusterClock | None = None,
         store: ObjectStore | None = None,
         registry: ResourceRegistry | None = None,
-        policy: Policy | None = None,
         seed: int | None = None,
     ) -> None:
         self.clock: ClusterClock = clock or HostClock()
         self.store = store or ObjectStore()
         self.registry = registry or ResourceRegistry(builtin_resources())
-        self.policy = policy
         self.random: Random = SystemRandom() if seed is None else Random(seed)  # noqa: S311  a seed replays a simulation
 
         self._second, self._told, self._text = -1, datetime.min.replace(tzinfo=UTC), ""
         self.admission: list[Admission] = []
         """Asked in order: what may refuse a write before webhooks comes first."""
         self._strategies: dict[ResourceInfo, Strategy] = {}
-        self.read_log: Callable[[Object, str], Reply] | None = None
-        """Answers for a pod's log (the pod, the raw query), where something plays its node."""
         self.addresses = Addresses()
         """What Services hold of the cluster's IPs and node ports."""
         self.store.listeners.append(self._follow_services)

@@ -1,4 +1,4 @@
-"""The server's door: every request, from whichever side it comes, goes through :meth:`Server.handle`."""
+"""The embedded API server: each request, with or without a socket, goes through `Server.handle`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import logging
 from kapsa.devcluster.embedded.admission.namespace_lifecycle import NamespaceLifecycle
 from kapsa.devcluster.embedded.admission.plugins import DefaultStorageClass, ServiceAccounts
 from kapsa.devcluster.embedded.admission.webhooks import WebhookAdmission
-from kapsa.devcluster.embedded.backend import Attributes, Backend
+from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.bootstrap import bootstrap
 from kapsa.devcluster.embedded.codec.go_yaml import TOO_DEEP
 from kapsa.devcluster.embedded.custom.resources import CustomResources
 from kapsa.devcluster.embedded.documents.router import Documents
-from kapsa.devcluster.embedded.endpoints.resources import ResourceRequest
+from kapsa.devcluster.embedded.endpoints.resources import ResourceEndpoints
 from kapsa.devcluster.embedded.verbs.client import InProcessClient
 from kapsa.devcluster.faults.gate import FaultGate
 from kapsa.devcluster.faults.plan import FaultPlan
 from kapsa.devcluster.wire import routes
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.exchange import ADMIN, ConnectionDroppedError, Reply, Request
+from kapsa.devcluster.wire.authorization import AccessPolicy
+from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request
 from kapsa.devcluster.wire.routes import ResourceRoute
 from kapsa.devcluster.wire.status_errors import PlainError, StatusError
 
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class _Levers:
-    """What a fault plan can do to this server."""
+    """The faults that need the server itself: delays, compactions and frozen reads."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -46,25 +47,33 @@ class _Levers:
 class Server:
     """One embedded API server."""
 
-    def __init__(self, backend: Backend | None = None, *, faults: FaultPlan | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend | None = None,
+        *,
+        faults: FaultPlan | None = None,
+        policy: AccessPolicy | None = None,
+    ) -> None:
         self.backend = backend or Backend()
         self.faults = faults
         self._gate = FaultGate(_Levers(self.backend), faults or FaultPlan())
         self.backend.admission.insert(0, NamespaceLifecycle(self.backend))
         self.webhooks = WebhookAdmission(self.backend)
-        """Admission webhooks, and where their calls go."""
+        """Admission webhooks and the routes of their calls."""
         plugins = (ServiceAccounts(self.backend), DefaultStorageClass(self.backend))
         self.backend.admission.extend((*plugins, self.webhooks))
         self.client = InProcessClient(self.backend)
         """Reads and writes for controllers and tests in this process, with Python objects."""
         bootstrap(self.backend)
         self.custom_resources = CustomResources(self.backend, self.webhooks.client)
+        self.endpoints = ResourceEndpoints(self.backend, policy)
+        """The paths of resources."""
         self._documents = Documents(self.backend.registry)
 
     async def handle(self, request: Request) -> Reply:
-        """Answer one request. Never raises for what a client sends.
+        """Serve one request; whatever a client sends, the reply reports what is wrong with it.
 
-        :raises ConnectionDroppedError: when the fault plan wants the connection closed without an answer.
+        Raises ConnectionDroppedError when the fault plan closes the connection without a reply.
         """
         try:
             return await self._dispatch(request)
@@ -90,32 +99,8 @@ class Server:
     async def _serve(
         self, request: Request, route: ResourceRoute, verb: str, frozen: int | None = None
     ) -> Reply:
-        registry = self.backend.registry
-        info = registry.find(route.group, route.version, route.resource)
-        self._authorize(request, route, verb)
-        if info is None:
-            if registry.has_group_version(route.group, route.version) or registry.is_builtin(route.group):
-                raise errors.resource_not_found()
-            raise errors.page_not_found()
-        reply = await ResourceRequest(self.backend, request, route, info, frozen=frozen).answer(verb)
-        if info.resource == "customresourcedefinitions":
-            # A definition that was just written is served before its writer hears of it.
+        reply = await self.endpoints.serve(request, route, verb, frozen)
+        if route.resource == "customresourcedefinitions":
+            # A new definition is served before its writer gets the reply.
             self.custom_resources.settle()
         return reply
-
-    def _authorize(self, request: Request, route: ResourceRoute, verb: str) -> None:
-        policy = self.backend.policy
-        if policy is None:
-            return
-        attributes = Attributes(
-            user=request.user or ADMIN,
-            verb=verb,
-            group=route.group,
-            version=route.version,
-            resource=route.resource,
-            subresource=route.subresource,
-            namespace=route.namespace,
-            name=route.name,
-        )
-        if not policy(attributes):
-            raise errors.not_authorized(attributes)

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kapsa.devcluster.wire.exchange import Reply, RequestUser
+from kapsa.devcluster.wire.authorization import AccessAttributes
+from kapsa.devcluster.wire.exchange import Reply
 from kapsa.schemas.go_format import quote
 
 __all__ = [
@@ -209,30 +210,20 @@ def forbidden(
     return StatusError(403, "Forbidden", message, details=details)
 
 
-def not_authorized(asked: _AccessAttributes) -> StatusError:
-    """What a client is told that may not do this."""
-    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
-    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    why = f'User "{asked.user.username}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
-    return forbidden(_Resource(asked.group, asked.resource), asked.name, why, subresource=asked.subresource)
+def not_authorized(denied: AccessAttributes) -> StatusError:
+    """403 for a request that the policy denies."""
+    resource = f"{denied.resource}/{denied.subresource}" if denied.subresource else denied.resource
+    where = f'in the namespace "{denied.namespace}"' if denied.namespace else "at the cluster scope"
+    why = f'User "{denied.user.username}" cannot {denied.verb} resource "{resource}" in API group "{denied.group}" {where}'
+    return forbidden(
+        _Resource(denied.group, denied.resource), denied.name, why, subresource=denied.subresource
+    )
 
 
 class _Resource(msgspec.Struct, frozen=True):
     group: str
     resource: str
     kind: str = ""
-
-
-class _AccessAttributes(Protocol):
-    """What was asked for, of which an error tells."""
-
-    user: RequestUser
-    verb: str
-    group: str
-    resource: str
-    subresource: str
-    namespace: str
-    name: str
 
 
 def invalid(resource: Named, name: str, problems: Iterable[FieldProblem]) -> StatusError:

@@ -79,7 +79,6 @@ class Controllers:
         self._listen(NODE, self._node_controller.observe)
         self._listen(NODE, self._observe_node)
         self.workloads.on_change(self._retry_pods_and_nodes)
-        backend.read_log = self._read_log
         self._started = False
 
     def _executor(self, account: str, component: str = "") -> Executor:
@@ -166,7 +165,8 @@ class Controllers:
         if new is not None:
             self._scheduler.retry()
 
-    def _read_log(self, pod: Object, query: str) -> Reply:
+    def read_log(self, pod: Object, query: str) -> Reply:
+        """Return a pod's log, as its kubelet does."""
         return read_log(pod, query, self.workloads.log_of(pod))
 
     def _retry_pods_and_nodes(self) -> None:

@@ -8,26 +8,33 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.apply.field_manager import track_update
-from kapsa.devcluster.embedded.backend import Attributes, Backend
+from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.authorization import AccessAttributes, AccessPolicy
 from kapsa.devcluster.wire.exchange import RequestUser
 from kapsa.schemas import field_errors
 
-__all__ = ["REVIEWS", "answer"]
+__all__ = ["REVIEWS", "review"]
 
 Object = dict[str, Any]
-Review = Callable[[Backend, RequestUser, Object, str], Object]
+Review = Callable[[AccessPolicy | None, RequestUser, Object, str], Object]
 
 
-def answer(
-    backend: Backend, info: ResourceInfo, user: RequestUser, obj: Object, namespace: str, manager: str
+def review(
+    backend: Backend,
+    policy: AccessPolicy | None,
+    info: ResourceInfo,
+    user: RequestUser,
+    obj: Object,
+    namespace: str,
+    manager: str,
 ) -> Object:
     """The review with its status filled in.
 
     :raises ApiError: 400 or 422 for a question that cannot be answered.
     """
-    status = REVIEWS[info.group, info.resource](backend, user, obj, namespace)
+    status = REVIEWS[info.group, info.resource](policy, user, obj, namespace)
     if info.resource == "selfsubjectrulesreviews":
         # Unlike the others, this one gives back nothing of the question.
         return {
@@ -45,28 +52,28 @@ def answer(
     return {**tracked, "kind": info.kind, "apiVersion": info.api_version, "status": status}
 
 
-def _self_access(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _self_access(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
     spec = obj.get("spec") or {}
     _check_attributes(spec)
-    return _allowed(backend, user, spec)
+    return _allowed(policy, user, spec)
 
 
-def _access(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _access(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
     spec = obj.get("spec") or {}
     _check_attributes(spec)
     if not spec.get("user") and not spec.get("groups"):
         raise _refused(
             field_errors.invalid("spec.user", "", "at least one of user or group must be specified")
         )
-    return _allowed(backend, _subject(spec), spec)
+    return _allowed(policy, _subject(spec), spec)
 
 
-def _local_access(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _local_access(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
     wanted = ((obj.get("spec") or {}).get("resourceAttributes") or {}).get("namespace", "")
     if wanted != namespace:
         detail = "must match metadata.namespace"
         raise _refused(field_errors.invalid("spec.resourceAttributes.namespace", wanted, detail))
-    return _access(backend, user, obj, namespace)
+    return _access(policy, user, obj, namespace)
 
 
 def _subject(spec: Object) -> RequestUser:
@@ -101,10 +108,10 @@ def _refused(problem: field_errors.FieldError) -> errors.StatusError:
     return errors.invalid(_NoKind(), "", [problem])
 
 
-def _allowed(backend: Backend, user: RequestUser, spec: Object) -> Object:
+def _allowed(policy: AccessPolicy | None, user: RequestUser, spec: Object) -> Object:
     resource = spec.get("resourceAttributes")
     if resource is not None:
-        attributes = Attributes(
+        attributes = AccessAttributes(
             user=user,
             verb=resource.get("verb", ""),
             group=resource.get("group", ""),
@@ -116,14 +123,14 @@ def _allowed(backend: Backend, user: RequestUser, spec: Object) -> Object:
         )
     else:
         path = spec["nonResourceAttributes"]
-        attributes = Attributes(user=user, verb=path.get("verb", ""), path=path.get("path", ""))
-    return {"allowed": backend.policy is None or backend.policy(attributes)}
+        attributes = AccessAttributes(user=user, verb=path.get("verb", ""), path=path.get("path", ""))
+    return {"allowed": policy is None or policy(attributes)}
 
 
-def _rules(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _rules(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
     if not (obj.get("spec") or {}).get("namespace"):
         raise errors.bad_request("no namespace on request")
-    if backend.policy is None:
+    if policy is None:
         everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
         paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
         return {"resourceRules": everything, "nonResourceRules": paths, "incomplete": False}
@@ -131,7 +138,7 @@ def _rules(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> 
     return {"resourceRules": [], "nonResourceRules": [], "incomplete": True, "evaluationError": message}
 
 
-def _self_subject(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _self_subject(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
     info: Object = {"username": user.username, "groups": list(user.groups)}
     if user.uid:
         info["uid"] = user.uid
@@ -140,7 +147,7 @@ def _self_subject(backend: Backend, user: RequestUser, obj: Object, namespace: s
     return {"userInfo": info}
 
 
-def _token(backend: Backend, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _token(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
     if not (obj.get("spec") or {}).get("token"):
         raise errors.bad_request("token is required for TokenReview in authentication")
     # The devcluster issues no tokens, so it knows none.

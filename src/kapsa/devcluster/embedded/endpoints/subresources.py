@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import Any
 
 from kapsa.devcluster.embedded.codec import bodies
 from kapsa.devcluster.embedded.codec.posted_kinds import BINDING, EVICTION, SCALE, decode_posted
@@ -13,6 +11,8 @@ from kapsa.devcluster.embedded.codec.scale import scale_of, with_replicas
 from kapsa.devcluster.embedded.codec.typed_decoding import DecodingError, check_types
 from kapsa.devcluster.embedded.codec.version_conversion import from_storage
 from kapsa.devcluster.embedded.endpoints.eviction import take_from_budget
+from kapsa.devcluster.embedded.endpoints.resource_request import ResourceRequest
+from kapsa.devcluster.embedded.endpoints.subresource_parts import PARTS
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.replies.negotiation import negotiate
 from kapsa.devcluster.embedded.replies.writer import reply_document
@@ -25,43 +25,41 @@ from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Reply
 from kapsa.schemas.schema import Schema
 
-if TYPE_CHECKING:
-    from kapsa.devcluster.embedded.endpoints.resources import ResourceRequest
-
-__all__ = ["answer", "narrowed"]
+__all__ = ["LogReader", "serve"]
 
 Object = dict[str, Any]
 
-_PARTS = frozenset({"status", "approval", "finalize", "ephemeralcontainers", "resize"})
+LogReader = Callable[[Object, str], Reply]
+"""Returns the log of a pod for a raw query."""
 
 
-async def answer(request: ResourceRequest, verb: str) -> Reply:
-    """Do what the verb says to the subresource that the path names."""
-    found = request.info.subresource(request.route.subresource)
-    if found is None or not request.route.name:
+async def serve(request: ResourceRequest, verb: str, read_log: LogReader | None) -> Reply:
+    """Apply the verb to the subresource that the path names."""
+    subresource = request.info.subresource(request.route.subresource)
+    if subresource is None or not request.route.name:
         raise errors.resource_not_found()
-    if verb not in found.verbs or request.route.rest:
+    if verb not in subresource.verbs or request.route.rest:
         raise errors.method_not_allowed()
-    if found.name == "scale":
+    if subresource.name == "scale":
         return await _scale(request, verb)
-    if found.name in _PARTS:
+    if subresource.name in PARTS:
         return await _part_of_object(request, verb)
-    if found.name == "eviction":
+    if subresource.name == "eviction":
         return await _evict(request)
-    if found.name == "binding":
+    if subresource.name == "binding":
         return await _bind(request)
-    if found.name == "log" and request.backend.read_log is not None:
-        return request.backend.read_log(from_storage(request.info, request.stored()), request.request.query)
-    request.stored()  # what is not there is missed first
-    raise _needs_a_node(request, found)
+    stored = request.stored()
+    if subresource.name == "log" and read_log is not None:
+        return read_log(from_storage(request.info, stored), request.request.query)
+    raise _needs_a_node(request.info, subresource)
 
 
-def _needs_a_node(request: ResourceRequest, found: Subresource) -> errors.StatusError:
-    what = f"{request.info.resource}/{found.name}"
+def _needs_a_node(info: ResourceInfo, subresource: Subresource) -> errors.StatusError:
     return errors.StatusError(
         501,
         "NotImplemented",
-        f"the embedded devcluster has no {what}: nothing runs behind its pods and nodes; use the real engine",
+        f"the embedded devcluster does not serve {info.resource}/{subresource.name}, "
+        "because nothing runs behind its pods and nodes; use the real engine",
     )
 
 
@@ -69,54 +67,6 @@ async def _part_of_object(request: ResourceRequest, verb: str) -> Reply:
     if verb == "get":
         return request.writer().object(200, request.stored())
     return await (request.update() if verb == "update" else request.patch())
-
-
-def narrowed(subresource: str, transform: Transform) -> Transform:
-    """The transform, confined to the part of the object that the subresource is."""
-    keep = _NARROW.get(subresource)
-    if keep is None:
-        return transform
-
-    def confined(live: Object | None) -> Object:
-        if live is None:
-            return transform(None)
-        untouched: Object = msgspec.json.decode(msgspec.json.encode(live))
-        return keep(untouched, transform(live))
-
-    return confined
-
-
-def _finalizers_only(live: Object, wanted: Object) -> Object:
-    live["spec"] = {
-        **(live.get("spec") or {}),
-        "finalizers": (wanted.get("spec") or {}).get("finalizers") or [],
-    }
-    return _same_revision(live, wanted)
-
-
-def _ephemeral_containers_only(live: Object, wanted: Object) -> Object:
-    live["spec"]["ephemeralContainers"] = wanted["spec"].get("ephemeralContainers") or []
-    return _same_revision(live, wanted)
-
-
-def _resources_only(live: Object, wanted: Object) -> Object:
-    sizes = {each["name"]: each.get("resources") for each in wanted["spec"].get("containers") or ()}
-    for container in live["spec"]["containers"]:
-        if sizes.get(container["name"]) is not None:
-            container["resources"] = sizes[container["name"]]
-    return _same_revision(live, wanted)
-
-
-def _same_revision(live: Object, wanted: Object) -> Object:
-    live["metadata"]["resourceVersion"] = wanted["metadata"].get("resourceVersion", "")
-    return live
-
-
-_NARROW: dict[str, Callable[[Object, Object], Object]] = {
-    "finalize": _finalizers_only,
-    "ephemeralcontainers": _ephemeral_containers_only,
-    "resize": _resources_only,
-}
 
 
 # Scale
@@ -152,7 +102,7 @@ def _scale_patching(request: ResourceRequest, change: Callable[[Object], Object]
 
 
 def _typed(write: WriteRequest, change: Callable[[Object], Any]) -> Callable[[Object], Object]:
-    """The change, as long as a Scale comes of it."""
+    """Return the change, with an error where its result is not a Scale."""
 
     def patch(scale: Object) -> Object:
         patched = change(scale)
@@ -168,7 +118,7 @@ def _typed(write: WriteRequest, change: Callable[[Object], Any]) -> Callable[[Ob
 
 
 def _posted(request: ResourceRequest, kind: ResourceInfo) -> Object:
-    """A body that is no stored kind."""
+    """Decode a body of a kind that is never stored."""
     content_type = request.request.headers.get("content-type", "")
     return decode_posted(request.request.body, content_type, kind, request.backend.registry)
 
@@ -188,20 +138,20 @@ def _scaled(request: ResourceRequest, live: Object, scale: Object) -> Object:
 
 
 async def _evict(request: ResourceRequest) -> Reply:
-    """Delete a pod, if its disruption budget allows."""
+    """Delete a pod if its disruption budget allows it."""
     form = negotiate(request.request)
     eviction = _posted(request, EVICTION)
     if eviction["metadata"].get("name") != request.route.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     take_from_budget(request.backend, from_storage(request.info, request.stored()))
-    wanted = eviction.get("deleteOptions") or {}
+    options = eviction.get("deleteOptions") or {}
     await deletion.delete(
         request.backend,
         DeleteRequest(
             info=request.info,
             namespace=request.route.namespace,
             name=request.route.name,
-            parameters=DeleteParameters(grace_period_seconds=wanted.get("gracePeriodSeconds")),
+            parameters=DeleteParameters(grace_period_seconds=options.get("gracePeriodSeconds")),
             user=request.user,
         ),
     )

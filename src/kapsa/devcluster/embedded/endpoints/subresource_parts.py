@@ -1,0 +1,64 @@
+"""Subresources that are a part of their object: a write through them changes nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kapsa.devcluster.embedded.verbs.writes import Transform
+
+__all__ = ["PARTS", "confined"]
+
+Object = dict[str, Any]
+
+PARTS = frozenset({"status", "approval", "finalize", "ephemeralcontainers", "resize"})
+
+
+def confined(subresource: str, transform: Transform) -> Transform:
+    """Return the transform, confined to the part of the object that the subresource is."""
+    keep = _CONFINE.get(subresource)
+    if keep is None:
+        return transform
+
+    def confined_transform(live: Object | None) -> Object:
+        if live is None:
+            return transform(None)
+        untouched: Object = msgspec.json.decode(msgspec.json.encode(live))
+        return keep(untouched, transform(live))
+
+    return confined_transform
+
+
+def _finalizers_only(live: Object, requested: Object) -> Object:
+    live["spec"] = {
+        **(live.get("spec") or {}),
+        "finalizers": (requested.get("spec") or {}).get("finalizers") or [],
+    }
+    return _at_requested_revision(live, requested)
+
+
+def _ephemeral_containers_only(live: Object, requested: Object) -> Object:
+    live["spec"]["ephemeralContainers"] = requested["spec"].get("ephemeralContainers") or []
+    return _at_requested_revision(live, requested)
+
+
+def _resources_only(live: Object, requested: Object) -> Object:
+    sizes = {each["name"]: each.get("resources") for each in requested["spec"].get("containers") or ()}
+    for container in live["spec"]["containers"]:
+        if sizes.get(container["name"]) is not None:
+            container["resources"] = sizes[container["name"]]
+    return _at_requested_revision(live, requested)
+
+
+def _at_requested_revision(live: Object, requested: Object) -> Object:
+    live["metadata"]["resourceVersion"] = requested["metadata"].get("resourceVersion", "")
+    return live
+
+
+_CONFINE: dict[str, Callable[[Object, Object], Object]] = {
+    "finalize": _finalizers_only,
+    "ephemeralcontainers": _ephemeral_containers_only,
+    "resize": _resources_only,
+}
