@@ -1,4 +1,4 @@
-"""Servers and proxies on loopback for the tests of the HTTP client: what they say is up to each test."""
+"""Servers and proxies on loopback, for tests of the HTTP client."""
 
 import asyncio
 import contextlib
@@ -6,65 +6,97 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
+from aiohttp import web
+
 from kapsa.runtime.client.auth.access import StaticAccess
 from kapsa.runtime.client.auth.tls import present
 from kapsa.runtime.client.http.transport import HttpTransport
 from kapsa.runtime.webhooks.certificates import CertificatePair, issue_certificate
 
 DAY = timedelta(days=1)
-Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+ConnectionHandler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @contextlib.asynccontextmanager
-async def talking(talk: Talk, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A server that says on each connection what the test wants it to say."""
-    conversations: list[tuple[asyncio.Task[None], asyncio.StreamWriter]] = []
+async def raw_server(handler: ConnectionHandler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """A server whose handler reads and writes the bytes of each connection."""
+    connections: list[tuple[asyncio.Task[None], asyncio.StreamWriter]] = []
 
-    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            await talk(reader, writer)
+            await handler(reader, writer)
         writer.close()
 
     def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        conversations.append((asyncio.create_task(converse(reader, writer)), writer))
+        connections.append((asyncio.create_task(handle(reader, writer)), writer))
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
         yield f"{'https' if tls else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
-        for task, writer in conversations:
+        for task, writer in connections:
             task.cancel()
             writer.transport.abort()
         await asyncio.gather(
-            *(task for task, _ in conversations),
-            *(writer.wait_closed() for _, writer in conversations),
+            *(task for task, _ in connections),
+            *(writer.wait_closed() for _, writer in connections),
             return_exceptions=True,
         )
 
 
-async def heard(reader: asyncio.StreamReader) -> str:
-    """One request without a body."""
+@contextlib.asynccontextmanager
+async def http_server(handler: RequestHandler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """A server whose handler gets all requests."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    try:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+class FakeApiServer:
+    """Accepts one bearer token, and records the tokens of all requests."""
+
+    def __init__(self, token: str = "good") -> None:
+        self.token = token
+        self.seen: list[str] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        authorization = request.headers.get("Authorization", "")
+        self.seen.append(authorization.removeprefix("Bearer "))
+        if authorization != f"Bearer {self.token}":
+            return web.json_response({"status": "Failure", "code": 401, "reason": "Unauthorized"}, status=401)
+        return web.json_response({"gitVersion": "v1.36.3"})
+
+
+async def read_request(reader: asyncio.StreamReader) -> str:
+    """Return one request without a body."""
     return (await reader.readuntil(b"\r\n\r\n")).decode()
 
 
-def saying(*parts: bytes) -> Talk:
-    """Answers every request by these bytes, one part after the other."""
+def respond_with(*parts: bytes) -> ConnectionHandler:
+    """Return a handler that responds to each request with these bytes, one part after the other."""
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            await heard(reader)
+            await read_request(reader)
             for part in parts:
                 writer.write(part)
                 await writer.drain()
                 await asyncio.sleep(0.001)  # so that the parts arrive one by one
 
-    return talk
+    return respond
 
 
 @contextlib.asynccontextmanager
-async def client_of(talk: Talk, **options: int | float) -> AsyncIterator[HttpTransport]:
-    async with talking(talk) as server:
+async def transport_to(handler: ConnectionHandler, **options: int | float) -> AsyncIterator[HttpTransport]:
+    async with raw_server(handler) as server:
         transport = HttpTransport(StaticAccess(server), **options)  # type: ignore[arg-type]
         try:
             yield transport
@@ -90,8 +122,8 @@ def pair_for(authority: CertificatePair, *names: str, client: bool = False) -> C
 
 
 @contextlib.asynccontextmanager
-async def tunnelling(seen: list[str], *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A proxy that tunnels, as proxies do for TLS: it sees where, not what."""
+async def tunnel_proxy(seen: list[str], *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """A proxy that tunnels, as proxies do for TLS, and records the addresses."""
     pumps: list[asyncio.Task[None]] = []
 
     async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -103,7 +135,7 @@ async def tunnelling(seen: list[str], *, tls: ssl.SSLContext | None = None) -> A
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             target = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
-        except (ConnectionError, asyncio.IncompleteReadError):  # who called has gone
+        except (ConnectionError, asyncio.IncompleteReadError):  # the client has gone
             writer.close()
             return
         seen.append(target)

@@ -1,4 +1,4 @@
-"""The client's verbs against a cluster, over HTTP, on either engine."""
+"""The client's methods against a cluster, over HTTP, on either engine."""
 
 import asyncio
 import contextlib
@@ -24,8 +24,8 @@ async def client(cluster: DevCluster) -> AsyncIterator[Client]:
             "kind": "Namespace",
             "metadata": {"generateName": "client-"},
         }
-        made = await client.create(namespace)
-        client.namespace = made["metadata"]["name"]
+        created = await client.create(namespace)
+        client.namespace = created["metadata"]["name"]
         yield client
         await client.delete("v1/Namespace", client.namespace)
 
@@ -38,10 +38,10 @@ KIND = "v1/ConfigMap"
 
 
 async def test_an_object_is_created_read_replaced_patched_and_deleted(client: Client) -> None:
-    made = await client.create(config_map("a", x="1"))
-    assert await client.get(KIND, "a") == made
-    made["data"]["x"] = "2"
-    replaced = await client.replace(made)
+    created = await client.create(config_map("a", x="1"))
+    assert await client.get(KIND, "a") == created
+    created["data"]["x"] = "2"
+    replaced = await client.replace(created)
     assert replaced["data"] == {"x": "2"}
     assert (await client.patch(KIND, "a", {"data": {"y": "3"}}))["data"] == {"x": "2", "y": "3"}
     removal = [{"op": "test", "path": "/data/y", "value": "3"}, {"op": "remove", "path": "/data/y"}]
@@ -52,29 +52,29 @@ async def test_an_object_is_created_read_replaced_patched_and_deleted(client: Cl
     assert not gone.value.resource_missing
 
 
-async def test_each_refusal_comes_as_its_type(client: Client) -> None:
-    made = await client.create(config_map("a"))
+async def test_each_error_has_its_type(client: Client) -> None:
+    created = await client.create(config_map("a"))
     with pytest.raises(errors.AlreadyExists):
         await client.create(config_map("a"))
     await client.patch(KIND, "a", {"data": {"x": "1"}})
     with pytest.raises(errors.Conflict):
-        await client.replace(made)
+        await client.replace(created)
     with pytest.raises(errors.Conflict):
-        await client.delete(KIND, "a", uid="somebody-else")
+        await client.delete(KIND, "a", uid="another")
     with pytest.raises(errors.Conflict):
-        await client.delete(KIND, "a", resource_version=made["metadata"]["resourceVersion"])
+        await client.delete(KIND, "a", resource_version=created["metadata"]["resourceVersion"])
     with pytest.raises(errors.Invalid) as invalid:
         await client.create(
             {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {}}
         )
     assert "spec.selector" in {cause.field for cause in invalid.value.causes}
     with pytest.raises(errors.UnknownKind):
-        await client.get("nobody.example.com/v1/Nothing", "x")
+        await client.get("absent.example.com/v1/Nothing", "x")
     with pytest.raises(errors.BadRequest):
         await client.create({**config_map("b"), "surprise": 1}, field_validation="Strict")
 
 
-async def test_apply_owns_fields_reports_who_is_in_the_way_and_takes_over_by_force(client: Client) -> None:
+async def test_apply_owns_fields_reports_conflicting_managers_and_takes_over_by_force(client: Client) -> None:
     await client.apply(config_map("a", x="1"))
     other = client.derive(field_manager="other")
     with pytest.raises(errors.Conflict) as conflict:
@@ -85,7 +85,7 @@ async def test_apply_owns_fields_reports_who_is_in_the_way_and_takes_over_by_for
     assert (await other.apply(config_map("a", x="2"), force=True))["data"] == {"x": "2"}
 
 
-async def test_a_dry_run_keeps_nothing(client: Client) -> None:
+async def test_a_dry_run_stores_nothing(client: Client) -> None:
     await client.apply(config_map("dry"), dry_run=True)
     with pytest.raises(errors.NotFound):
         await client.get(KIND, "dry")
@@ -114,7 +114,7 @@ async def test_a_metadata_only_read_carries_no_data(client: Client) -> None:
     assert all("data" not in item for item in listed.items)
 
 
-async def test_a_watch_tells_what_happens_from_a_revision_on(client: Client) -> None:
+async def test_a_watch_delivers_changes_from_a_resource_version_on(client: Client) -> None:
     start = (await client.list(KIND, namespace=client.namespace)).resource_version
     big = "x" * 900_000
     await client.create(config_map("a", x="1"))
@@ -144,7 +144,7 @@ async def test_a_streaming_list_ends_with_its_bookmark(client: Client) -> None:
     assert "a" in names
 
 
-async def test_status_and_scale_are_written_apart_from_the_rest(client: Client) -> None:
+async def test_status_and_scale_are_written_through_subresources(client: Client) -> None:
     labels = {"app": "web"}
     deployment = {
         "apiVersion": "apps/v1",
@@ -190,7 +190,7 @@ async def test_a_pod_is_evicted_through_its_subresource(client: Client) -> None:
     assert evicted["status"] == "Success"
 
 
-async def test_everything_that_is_served_is_discovered(client: Client) -> None:
+async def test_all_served_resources_are_discovered(client: Client) -> None:
     served = {(resource.group, resource.plural) for resource in await client.discovery.resources()}
     assert {("", "pods"), ("apps", "deployments"), ("coordination.k8s.io", "leases")} <= served
 
@@ -199,19 +199,19 @@ def test_a_reader_has_no_verb_that_writes() -> None:
     assert not {"create", "replace", "patch", "apply", "delete", "delete_collection"} & set(dir(Reader))
 
 
-async def test_what_the_server_warns_of_is_logged_once(client: Client) -> None:
+async def test_each_warning_of_the_server_is_logged_once(client: Client) -> None:
     misspelt = {**config_map("a"), "dta": {"x": "1"}, "immutabel": True}
     with capture_logs() as logs:
         await client.create(misspelt)
         await client.replace(misspelt)
-    warned = [
+    warnings = [
         (line["warning"], line["request"]) for line in logs if line["event"] == "warning from the API server"
     ]
     path = f"POST /api/v1/namespaces/{client.namespace}/configmaps"
-    assert sorted(warned) == [('unknown field "dta"', path), ('unknown field "immutabel"', path)]
+    assert sorted(warnings) == [('unknown field "dta"', path), ('unknown field "immutabel"', path)]
 
 
-async def test_an_apply_refuses_a_field_that_the_server_does_not_know(client: Client) -> None:
+async def test_an_apply_with_an_unknown_field_is_rejected(client: Client) -> None:
     with pytest.raises(errors.ApiError, match="dta: field not declared in schema"):
         await client.apply({**config_map("a"), "dta": {"x": "1"}})
     assert (await client.list(KIND, namespace=client.namespace, field_selector="metadata.name=a")).items == []

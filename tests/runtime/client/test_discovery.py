@@ -1,4 +1,4 @@
-"""Mapping kinds to resources, with a cluster that changes."""
+"""Discovery of the resources behind kinds, in a cluster that changes."""
 
 import asyncio
 import json
@@ -52,15 +52,15 @@ class Clock:
         self.time += seconds
 
 
-class Cluster:
+class FakeCluster:
     """Serves discovery documents by path."""
 
     def __init__(self, **documents: Any) -> None:
         self.documents = {f"/{path.replace('__', '/')}": body for path, body in documents.items()}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def fetch(self, path: str, accept: str) -> bytes:
-        self.asked.append(path)
+        self.requested.append(path)
         await asyncio.sleep(0)
         if path not in self.documents:
             raise NotFound(ApiStatus("Failure", "404 page not found", "", 404))
@@ -74,38 +74,38 @@ def kind(text: str) -> GroupVersionKind:
     return GroupVersionKind.parse(text)
 
 
-async def test_a_kind_is_found_with_its_plural_scope_and_subresources() -> None:
-    cluster = Cluster(apis__apps__v1=APPS)
+async def test_a_kind_is_resolved_with_its_plural_scope_and_subresources() -> None:
+    cluster = FakeCluster(apis__apps__v1=APPS)
     discovery = Discovery(cluster.fetch, clock=Clock())
     assert await discovery.resource(kind("apps/v1/Deployment")) == DEPLOYMENT
 
 
-async def test_a_group_version_is_asked_for_once_however_many_ask() -> None:
-    cluster = Cluster(apis__apps__v1=APPS)
+async def test_a_group_version_is_requested_once_for_many_callers() -> None:
+    cluster = FakeCluster(apis__apps__v1=APPS)
     discovery = Discovery(cluster.fetch, clock=Clock())
     await asyncio.gather(*(discovery.resource(kind("apps/v1/Deployment")) for _ in range(20)))
-    assert cluster.asked == ["/apis/apps/v1"]
+    assert cluster.requested == ["/apis/apps/v1"]
 
 
-async def test_a_crd_that_appears_later_is_found_without_a_restart_and_without_a_flood() -> None:
-    cluster, clock = Cluster(), Clock()
+async def test_a_crd_installed_later_is_discovered_with_few_requests() -> None:
+    cluster, clock = FakeCluster(), Clock()
     discovery = Discovery(cluster.fetch, clock=clock, refresh_after=2)
-    wanted = kind("example.com/v1/App")
+    app = kind("example.com/v1/App")
     for _ in range(10):
         with pytest.raises(
             UnknownKind, match=r"does not serve App in example.com/v1: check that its CustomResource"
         ):
-            await discovery.resource(wanted)
-    assert len(cluster.asked) == 1
+            await discovery.resource(app)
+    assert len(cluster.requested) == 1
     cluster.documents["/apis/example.com/v1"] = {
         "resources": [{"name": "apps", "kind": "App", "namespaced": True}]
     }
     clock.time = 2.0
-    assert (await discovery.resource(wanted)).plural == "apps"
+    assert (await discovery.resource(app)).plural == "apps"
 
 
-async def test_a_failing_server_is_not_taken_for_a_missing_kind() -> None:
-    cluster = Cluster(apis__apps__v1=TransportError("reset"))
+async def test_a_failing_server_is_not_mistaken_for_a_missing_kind() -> None:
+    cluster = FakeCluster(apis__apps__v1=TransportError("reset"))
     discovery = Discovery(cluster.fetch, clock=Clock())
     with pytest.raises(TransportError):
         await discovery.resource(kind("apps/v1/Deployment"))
@@ -113,7 +113,7 @@ async def test_a_failing_server_is_not_taken_for_a_missing_kind() -> None:
     assert await discovery.resource(kind("apps/v1/Deployment")) == DEPLOYMENT
 
 
-async def test_everything_is_listed_from_aggregated_discovery_in_two_requests() -> None:
+async def test_all_resources_are_listed_from_aggregated_discovery_in_two_requests() -> None:
     aggregated = {
         "kind": "APIGroupDiscoveryList",
         "items": [
@@ -138,20 +138,20 @@ async def test_everything_is_listed_from_aggregated_discovery_in_two_requests() 
             }
         ],
     }
-    cluster = Cluster(api={"kind": "APIGroupDiscoveryList", "items": []}, apis=aggregated)
+    cluster = FakeCluster(api={"kind": "APIGroupDiscoveryList", "items": []}, apis=aggregated)
     discovery = Discovery(cluster.fetch, clock=Clock())
     assert await discovery.resources() == [DEPLOYMENT]
     assert await discovery.resource(kind("apps/v1/Deployment")) == DEPLOYMENT
-    assert cluster.asked == ["/api", "/apis"]
+    assert cluster.requested == ["/api", "/apis"]
 
 
-async def test_everything_is_listed_from_a_server_without_aggregated_discovery_too() -> None:
-    cluster = Cluster(
+async def test_all_resources_are_listed_without_aggregated_discovery() -> None:
+    cluster = FakeCluster(
         api={"kind": "APIVersions", "versions": ["v1"]},
         apis={"kind": "APIGroupList", "groups": [{"versions": [{"groupVersion": "apps/v1"}]}]},
         api__v1={"resources": [{"name": "nodes", "kind": "Node", "namespaced": False}]},
         apis__apps__v1=APPS,
     )
-    found = await Discovery(cluster.fetch, clock=Clock()).resources()
-    assert [resource.plural for resource in found] == ["nodes", "deployments"]
-    assert [resource.path for resource in found] == ["/api/v1", "/apis/apps/v1"]
+    resources = await Discovery(cluster.fetch, clock=Clock()).resources()
+    assert [resource.plural for resource in resources] == ["nodes", "deployments"]
+    assert [resource.path for resource in resources] == ["/api/v1", "/apis/apps/v1"]

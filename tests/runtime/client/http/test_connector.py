@@ -1,4 +1,4 @@
-"""The life of a client's connections: opened, given up at any moment, closed, and opened again elsewhere."""
+"""Connections of the client: opened, cancelled at any moment, closed, and opened to another address."""
 
 import asyncio
 import contextlib
@@ -24,19 +24,19 @@ from tests.eventually import eventually
 from tests.runtime.client.servers import (
     DAY,
     OK,
-    client_of,
-    heard,
     pair_for,
-    saying,
+    raw_server,
+    read_request,
+    respond_with,
     server_tls,
-    talking,
-    tunnelling,
+    transport_to,
+    tunnel_proxy,
 )
 
 pytestmark = pytest.mark.each_loop
 
 MOMENTS = 40
-"""Turns of the event loop after which an exchange is interrupted. Most take fewer."""
+"""The turns of the event loop after which an exchange is interrupted. Most exchanges take fewer."""
 
 
 @pytest.fixture(scope="module")
@@ -48,26 +48,26 @@ def authority() -> CertificatePair:
 def trusted_by_the_system(
     authority: CertificatePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A proxy's certificate is judged by the system's trust store."""
+    """Make the system's trust store contain the authority, which verifies proxies."""
     store = tmp_path / "store.pem"
     store.write_bytes(authority.certificate)
     monkeypatch.setenv("SSL_CERT_FILE", str(store))
 
 
 @contextlib.asynccontextmanager
-async def way(kind: str, authority: CertificatePair) -> AsyncIterator[ClusterAccess]:
-    """To a server that answers, on the way named."""
+async def access_through(route: str, authority: CertificatePair) -> AsyncIterator[ClusterAccess]:
+    """Access to a server that responds, through TLS and proxies as named."""
     tls = server_tls(pair_for(authority, "localhost", "127.0.0.1"))
     trusted = Authorization(tls=client_context(ca=authority.certificate))
-    if kind == "plain":
-        async with talking(saying(OK)) as server:
+    if route == "plain":
+        async with raw_server(respond_with(OK)) as server:
             yield StaticAccess(server)
         return
-    async with talking(saying(OK), tls=tls) as server:
-        if kind == "tls":
+    async with raw_server(respond_with(OK), tls=tls) as server:
+        if route == "tls":
             yield StaticAccess(server, trusted)
             return
-        async with tunnelling([], tls=tls if kind == "tls in tls" else None) as proxy:
+        async with tunnel_proxy([], tls=tls if route == "tls in tls" else None) as proxy:
             yield StaticAccess(server, trusted, proxy=proxy)
 
 
@@ -88,12 +88,12 @@ async def turns(count: int) -> None:
 
 
 @pytest.mark.usefixtures("trusted_by_the_system")
-@pytest.mark.parametrize("kind", ["plain", "tls", "tunnel", "tls in tls"])
+@pytest.mark.parametrize("route", ["plain", "tls", "tunnel", "tls in tls"])
 @pytest.mark.parametrize("how", ["request", "stream"])
-async def test_an_exchange_that_is_cancelled_at_any_moment_leaves_nothing_behind(
-    authority: CertificatePair, kind: str, how: str
+async def test_an_exchange_cancelled_at_any_moment_leaks_nothing(
+    authority: CertificatePair, route: str, how: str
 ) -> None:
-    async with way(kind, authority) as access:
+    async with access_through(route, authority) as access:
         warm = HttpTransport(access)
         assert await exchange(warm, how) == b"{}"
         await warm.close()
@@ -104,20 +104,18 @@ async def test_an_exchange_that_is_cancelled_at_any_moment_leaves_nothing_behind
             await turns(moment)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            assert (
-                await exchange(transport, "request") == b"{}"
-            )  # its place is free, its socket not in the way
+            assert await exchange(transport, "request") == b"{}"  # its slot in the pool is free
             await transport.close()
         await eventually(open_files, lambda count: count <= before, "the last sockets to be closed")
 
 
 @pytest.mark.usefixtures("trusted_by_the_system")
-@pytest.mark.parametrize("kind", ["plain", "tls", "tunnel", "tls in tls"])
+@pytest.mark.parametrize("route", ["plain", "tls", "tunnel", "tls in tls"])
 @pytest.mark.parametrize("how", ["request", "stream"])
-async def test_closing_at_any_moment_ends_what_is_under_way_with_a_clear_error(
-    authority: CertificatePair, kind: str, how: str
+async def test_closing_at_any_moment_fails_exchanges_with_a_clear_error(
+    authority: CertificatePair, route: str, how: str
 ) -> None:
-    async with way(kind, authority) as access:
+    async with access_through(route, authority) as access:
         ends = set()
         for moment in range(MOMENTS):
             transport = HttpTransport(access, connections=1)
@@ -131,13 +129,13 @@ async def test_closing_at_any_moment_ends_what_is_under_way_with_a_clear_error(
         assert "the client was closed" in ends
 
 
-async def test_closing_does_not_wait_for_a_server_that_does_not_answer_the_handshake(
+async def test_closing_does_not_wait_for_a_server_that_never_completes_the_handshake(
     authority: CertificatePair,
 ) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async with talking(silent) as server:
+    async with raw_server(silent) as server:
         transport = HttpTransport(StaticAccess(server.replace("http", "https")), connections=1)
         tasks = [asyncio.create_task(exchange(transport, "request")) for _ in range(3)]
         await asyncio.sleep(0.05)
@@ -149,33 +147,33 @@ async def test_closing_does_not_wait_for_a_server_that_does_not_answer_the_hands
 
 
 @pytest.mark.parametrize("how", ["request", "stream"])
-async def test_a_connection_that_comes_about_while_the_client_is_closed_is_closed_with_it(
+async def test_a_connection_that_opens_while_the_client_closes_is_closed(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = Connector.connect
     connected: asyncio.Future[HttpConnection] = asyncio.get_running_loop().create_future()
-    go_on = asyncio.Event()
+    proceed = asyncio.Event()
 
-    async def connecting(connector: Connector, tls: ssl.SSLContext | bool) -> HttpConnection:
+    async def connect_and_wait(connector: Connector, tls: ssl.SSLContext | bool) -> HttpConnection:
         connection = await connect(connector, tls)
         connected.set_result(connection)
-        await go_on.wait()
+        await proceed.wait()
         return connection
 
-    monkeypatch.setattr(Connector, "connect", connecting)
-    async with client_of(saying(OK)) as transport:
+    monkeypatch.setattr(Connector, "connect", connect_and_wait)
+    async with transport_to(respond_with(OK)) as transport:
         under_way = asyncio.create_task(exchange(transport, how))
         connection = await connected
-        go_on.set()
-        await transport.close()  # in the same turn
+        proceed.set()
+        await transport.close()  # in the same turn of the event loop
         with pytest.raises(errors.TransportError, match="the client was closed") as caught:
             await under_way
         assert caught.value.sent is False
         await asyncio.wait_for(connection.ended, 2)
 
 
-async def test_a_closed_client_says_that_it_is_closed() -> None:
-    async with client_of(saying(OK)) as transport:
+async def test_requests_of_a_closed_client_fail_with_a_clear_error() -> None:
+    async with transport_to(respond_with(OK)) as transport:
         assert await exchange(transport, "request") == b"{}"
         await transport.close()
         for how in ("request", "stream"):
@@ -184,13 +182,13 @@ async def test_a_closed_client_says_that_it_is_closed() -> None:
             assert caught.value.sent is False
 
 
-async def test_an_answer_without_a_length_is_not_taken_for_whole_when_the_client_is_closed() -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await heard(reader)
+async def test_a_response_without_a_length_is_incomplete_when_the_client_closes() -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
         writer.write(b"HTTP/1.0 200 OK\r\n\r\n{")
         await reader.read()
 
-    async with client_of(talk) as transport:
+    async with transport_to(handle) as transport:
         request = asyncio.create_task(transport.request("GET", "/x"))
         await asyncio.sleep(0.1)
         await transport.close()
@@ -198,11 +196,11 @@ async def test_an_answer_without_a_length_is_not_taken_for_whole_when_the_client
             await request
 
 
-async def test_a_stream_whose_new_credentials_cannot_be_got_is_closed(authority: CertificatePair) -> None:
+async def test_a_stream_is_closed_when_new_credentials_cannot_be_obtained(authority: CertificatePair) -> None:
     gone = asyncio.Event()
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await heard(reader)
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
         writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
         await reader.read()
         gone.set()
@@ -211,7 +209,7 @@ async def test_a_stream_whose_new_credentials_cannot_be_got_is_closed(authority:
         async def rejected(self, used: Authorization) -> bool:
             raise errors.CredentialError("the plugin failed")
 
-    async with talking(talk) as server:
+    async with raw_server(handle) as server:
         transport = HttpTransport(Broken(server))
         with pytest.raises(errors.CredentialError):
             await exchange(transport, "stream")
@@ -219,19 +217,19 @@ async def test_a_stream_whose_new_credentials_cannot_be_got_is_closed(authority:
         await transport.close()
 
 
-async def test_a_write_never_leaves_after_its_deadline_whenever_the_loop_stands_still(
+async def test_a_write_is_never_sent_after_its_deadline_whenever_the_loop_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loop = asyncio.get_running_loop()
     send = HttpConnection.send
     sent: list[float] = []
 
-    def sending(connection: HttpConnection, request: bytes, answer: ResponseReceiver) -> None:
+    def send_and_record(connection: HttpConnection, request: bytes, receiver: ResponseReceiver) -> None:
         sent.append(loop.time())
-        send(connection, request, answer)
+        send(connection, request, receiver)
 
-    monkeypatch.setattr(HttpConnection, "send", sending)
-    async with talking(saying(OK)) as server:
+    monkeypatch.setattr(HttpConnection, "send", send_and_record)
+    async with raw_server(respond_with(OK)) as server:
         for moment in range(15):
             sent.clear()
             transport = HttpTransport(StaticAccess(server))
@@ -246,30 +244,30 @@ async def test_a_write_never_leaves_after_its_deadline_whenever_the_loop_stands_
             await transport.close()
 
 
-async def test_a_refusal_that_comes_before_the_request_has_left_is_heard() -> None:
+async def test_a_response_that_arrives_before_the_request_is_sent_is_returned() -> None:
     connections = 0
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connections
         connections += 1
-        await heard(reader)
+        await read_request(reader)
         writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\n{}" if connections == 1 else OK)
         await writer.drain()
         await asyncio.sleep(60)  # the rest of the body is never read
 
-    async with client_of(talk) as transport:
-        refused = await transport.request("POST", "/x", body=b"x" * 20_000_000, timeout=5)
-        assert (refused.status, refused.body) == (413, b"{}")
-        # What is left of the body is in the way on that connection.
+    async with transport_to(handle) as transport:
+        response = await transport.request("POST", "/x", body=b"x" * 20_000_000, timeout=5)
+        assert (response.status, response.body) == (413, b"{}")
+        # The rest of the body blocks that connection, so another is opened.
         assert (await transport.request("GET", "/x", timeout=5)).status == 200
     assert connections == 2
 
 
-async def test_a_server_that_closes_at_once_is_no_riddle() -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_a_server_that_closes_at_once_is_a_transport_error() -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
-    async with client_of(talk) as transport:
+    async with transport_to(handle) as transport:
         for how in ("request", "stream"):
             for _ in range(20):
                 with pytest.raises(errors.TransportError):
@@ -279,13 +277,13 @@ async def test_a_server_that_closes_at_once_is_no_riddle() -> None:
 async def test_a_connection_that_breaks_under_tls_may_have_carried_its_request(
     authority: CertificatePair,
 ) -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await heard(reader)
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
         plain: socket.socket = writer.transport.get_extra_info("socket")
-        os.write(plain.fileno(), b"\x17\x03\x03\x00\x20" + b"x" * 32)  # a record that nobody can decrypt
+        os.write(plain.fileno(), b"\x17\x03\x03\x00\x20" + b"x" * 32)  # a record that cannot be decrypted
         await reader.read()
 
-    async with talking(talk, tls=server_tls(pair_for(authority, "127.0.0.1"))) as server:
+    async with raw_server(handle, tls=server_tls(pair_for(authority, "127.0.0.1"))) as server:
         trusted = Authorization(tls=client_context(ca=authority.certificate))
         transport = HttpTransport(StaticAccess(server, trusted))
         with pytest.raises(errors.TransportError) as caught:
@@ -295,26 +293,26 @@ async def test_a_connection_that_breaks_under_tls_may_have_carried_its_request(
         await transport.close()
 
 
-async def test_a_server_that_refuses_our_certificate_has_not_seen_the_request(
+async def test_a_server_that_rejects_the_client_certificate_has_not_received_the_request(
     authority: CertificatePair,
 ) -> None:
-    """In TLS 1.3 the refusal comes after the handshake, when the first request is on its way."""
+    """In TLS 1.3 the rejection arrives after the handshake, when the first request is on its way."""
     tls = server_tls(pair_for(authority, "127.0.0.1"), clients=authority.certificate)
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         handshake = tls.wrap_bio(incoming, outgoing, server_side=True)
-        refused = False
-        while not refused:
+        rejected = False
+        while not rejected:
             incoming.write(await reader.read(65536))
             try:
                 handshake.do_handshake()
             except ssl.SSLError as error:
-                refused = not isinstance(error, ssl.SSLWantReadError)
+                rejected = not isinstance(error, ssl.SSLWantReadError)
             writer.write(outgoing.read())
         await reader.read()
 
-    async with talking(talk) as server:
+    async with raw_server(handle) as server:
         trusted = Authorization(tls=client_context(ca=authority.certificate))
         transport = HttpTransport(StaticAccess(server.replace("http", "https"), trusted))
         with pytest.raises(errors.CertificateError, match=r"(?i)certificate.required") as caught:
@@ -327,7 +325,7 @@ async def test_a_server_that_refuses_our_certificate_has_not_seen_the_request(
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("https://api:99999", "Port out of range"),
         ("https://api:x", "is not a URL"),
@@ -339,14 +337,14 @@ async def test_a_server_that_refuses_our_certificate_has_not_seen_the_request(
         ("socks5://me:secret@proxy", "is not an http"),
     ],
 )
-async def test_an_address_that_is_none_is_a_clear_error_without_its_password(url: str, told: str) -> None:
-    with pytest.raises(errors.ConfigError, match=told) as caught:
+async def test_the_error_for_an_invalid_url_does_not_contain_its_password(url: str, message: str) -> None:
+    with pytest.raises(errors.ConfigError, match=message) as caught:
         HttpTransport(StaticAccess(url))
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("url", "connects_to", "is_called"),
+    ("url", "address", "authority"),
     [
         ("https://API.Example.com/k8s/clusters/x/", "api.example.com:443", "api.example.com"),
         ("https://api:6443", "api:6443", "api:6443"),
@@ -355,21 +353,19 @@ async def test_an_address_that_is_none_is_a_clear_error_without_its_password(url
         ("https://bücher.example", "xn--bcher-kva.example:443", "xn--bcher-kva.example"),
     ],
 )
-async def test_a_port_that_goes_without_saying_is_not_said(
-    url: str, connects_to: str, is_called: str
-) -> None:
-    place = HttpUrl.parse(url)
-    assert (str(place), place.authority) == (connects_to, is_called)
+async def test_the_default_port_is_left_out_of_the_authority(url: str, address: str, authority: str) -> None:
+    parsed = HttpUrl.parse(url)
+    assert (str(parsed), parsed.authority) == (address, authority)
 
 
-async def test_a_server_behind_a_prefix_on_the_second_address_of_its_name_is_found() -> None:
+async def test_a_server_with_a_path_prefix_on_the_second_address_of_its_name_is_reached() -> None:
     requests: list[str] = []
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        requests.append(await heard(reader))
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await read_request(reader))
         writer.write(OK)
 
-    async with talking(talk) as server:  # on 127.0.0.1 alone; localhost is ::1 too on most machines
+    async with raw_server(handle) as server:  # on 127.0.0.1 only; localhost is also ::1 on most machines
         named = server.replace("127.0.0.1", "LOCALHOST") + "/k8s/clusters/x/"
         transport = HttpTransport(StaticAccess(named))
         assert await exchange(transport, "request") == b"{}"
@@ -378,30 +374,30 @@ async def test_a_server_behind_a_prefix_on_the_second_address_of_its_name_is_fou
     assert requests[0].startswith(f"GET /k8s/clusters/x/x HTTP/1.1\r\nHost: localhost:{port}\r\n")
 
 
-async def test_a_name_that_has_moved_is_asked_for_again_after_a_failure(
+async def test_a_name_is_resolved_again_after_a_failed_connection(
     unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
-    asked = 0
+    lookups = 0
 
     async def resolve(host: str, port: int, **_: object) -> list[object]:
-        nonlocal asked
-        asked += 1
-        where = unused_tcp_port if asked == 1 else port
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", where))]
+        nonlocal lookups
+        lookups += 1
+        target_port = unused_tcp_port if lookups == 1 else port
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", target_port))]
 
-    async with client_of(saying(OK)) as transport:
+    async with transport_to(respond_with(OK)) as transport:
         monkeypatch.setattr(type(loop), "getaddrinfo", lambda _, host, port, **o: resolve(host, port, **o))
         with pytest.raises(errors.TransportError, match="refused"):
             await exchange(transport, "request")
         assert await exchange(transport, "request") == b"{}"
 
 
-async def test_what_is_not_latin_is_sent_and_read_as_go_does() -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        user = (await heard(reader)).partition("Impersonate-User: ")[2].partition("\r\n")[0]
+async def test_headers_that_are_not_latin_1_are_sent_and_read_as_utf_8() -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        user = (await read_request(reader)).partition("Impersonate-User: ")[2].partition("\r\n")[0]
         writer.write(OK.replace(b"\r\n\r\n", f"\r\nWarning: {user} → old\r\n\r\n".encode()))
 
-    async with client_of(talk) as transport:
-        answer = await transport.request("GET", "/x", headers={"Impersonate-User": "Žofie"}, timeout=5)
-        assert answer.headers["warning"] == "Žofie → old"
+    async with transport_to(handle) as transport:
+        response = await transport.request("GET", "/x", headers={"Impersonate-User": "Žofie"}, timeout=5)
+        assert response.headers["warning"] == "Žofie → old"

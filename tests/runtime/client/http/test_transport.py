@@ -4,8 +4,7 @@ import asyncio
 import gc
 import gzip
 import socket
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,26 +17,17 @@ from kapsa.runtime.client.auth.access import Authorization, StaticAccess
 from kapsa.runtime.client.auth.tls import client_context
 from kapsa.runtime.client.http.transport import HttpTransport
 from kapsa.runtime.webhooks.certificates import CertificatePair, issue_certificate, make_authority
-from tests.runtime.client.servers import DAY, client_of, heard, pair_for, server_tls, tunnelling
+from tests.runtime.client.servers import (
+    DAY,
+    http_server,
+    pair_for,
+    read_request,
+    server_tls,
+    transport_to,
+    tunnel_proxy,
+)
 
 pytestmark = pytest.mark.each_loop
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@asynccontextmanager
-async def serving(handler: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
-    port = runner.addresses[0][1]
-    try:
-        yield f"{'https' if tls else 'http'}://127.0.0.1:{port}"
-    finally:
-        await runner.cleanup()
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +36,7 @@ def authority() -> CertificatePair:
 
 
 @asynccontextmanager
-async def transport_to(server: str, **options: object) -> AsyncIterator[HttpTransport]:
+async def transport_for(server: str, **options: object) -> AsyncIterator[HttpTransport]:
     access = options.pop("access", None) or StaticAccess(server)
     transport = HttpTransport(access, **options)  # type: ignore[arg-type]
     try:
@@ -69,8 +59,8 @@ async def echo(request: web.Request) -> web.Response:
     )
 
 
-async def test_a_request_arrives_as_it_was_sent_and_the_answer_comes_back_whole() -> None:
-    async with serving(echo) as server, transport_to(server, user_agent="mine") as transport:
+async def test_a_request_and_its_response_arrive_unchanged() -> None:
+    async with http_server(echo) as server, transport_for(server, user_agent="mine") as transport:
         response = await transport.request(
             "PATCH", "/api/v1/x/a%20b", query=[("labelSelector", "a in (b,c)"), ("x", "ü")], body=b"{}"
         )
@@ -80,99 +70,104 @@ async def test_a_request_arrives_as_it_was_sent_and_the_answer_comes_back_whole(
         assert b'"agent": "mine"' in response.body
 
 
-async def test_a_refused_connection_says_that_the_server_never_saw_the_request(unused_tcp_port: int) -> None:
-    async with transport_to(f"http://127.0.0.1:{unused_tcp_port}") as transport:
+async def test_the_error_of_a_refused_connection_says_that_the_request_was_not_sent(
+    unused_tcp_port: int,
+) -> None:
+    async with transport_for(f"http://127.0.0.1:{unused_tcp_port}") as transport:
         with pytest.raises(errors.TransportError, match="cannot connect: Connection refused") as caught:
             await transport.request("GET", "/x")
     assert caught.value.sent is False
     assert caught.value.retryable
 
 
-async def test_a_cut_connection_says_that_the_server_may_have_seen_the_request() -> None:
-    async def cut(request: web.Request) -> web.Response:
+async def test_the_error_of_a_broken_connection_says_that_the_request_may_have_been_received() -> None:
+    async def abort(request: web.Request) -> web.Response:
         assert request.transport is not None
         request.transport.abort()
         return web.Response()
 
-    async with serving(cut) as server, transport_to(server) as transport:
+    async with http_server(abort) as server, transport_for(server) as transport:
         with pytest.raises(errors.TransportError) as caught:
             await transport.request("POST", "/x", body=b"{}")
     assert caught.value.sent is True
 
 
-async def test_a_server_that_does_not_answer_in_time_is_given_up() -> None:
+async def test_a_server_that_does_not_respond_times_out() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async with client_of(silent) as transport:
+    async with transport_to(silent) as transport:
         with pytest.raises(errors.NoResponse, match="no response in time") as caught:
             await transport.request("PATCH", "/x", timeout=0.05)
     assert caught.value.sent is True
 
 
-async def test_a_stream_whose_answer_does_not_begin_is_given_up_and_closed() -> None:
+async def test_a_stream_whose_response_does_not_start_times_out_and_is_closed() -> None:
     gone = asyncio.Event()
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await heard(reader)
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
         await reader.read()
         gone.set()
 
-    async with client_of(talk, timeout=0.05) as transport:
+    async with transport_to(handle, timeout=0.05) as transport:
         with pytest.raises(errors.NoResponse, match=r"GET /log at .*: no response in time"):
             async with transport.stream("GET", "/log"):
                 pass
         await asyncio.wait_for(gone.wait(), 2)
 
 
-async def test_a_stream_that_has_begun_may_be_silent_for_longer_than_a_request_may_take() -> None:
+async def test_a_stream_that_has_started_may_be_silent_for_longer_than_the_timeout() -> None:
     timeout = 0.25
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await heard(reader)
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         await asyncio.sleep(2 * timeout)
         writer.write(b"late")
 
-    async with client_of(talk, timeout=timeout) as transport, transport.stream("GET", "/log") as response:
+    async with (
+        transport_to(handle, timeout=timeout) as transport,
+        transport.stream("GET", "/log") as response,
+    ):
         assert [chunk async for chunk in response] == [b"late"]
 
 
 async def test_a_redirect_is_never_followed() -> None:
-    async def away(request: web.Request) -> web.Response:
+    async def redirect(request: web.Request) -> web.Response:
         raise web.HTTPTemporaryRedirect("http://169.254.169.254/")
 
-    async with serving(away) as server, transport_to(server) as transport:
+    async with http_server(redirect) as server, transport_for(server) as transport:
         assert (await transport.request("GET", "/x")).status == 307
 
 
-async def test_gzip_is_taken_when_asked_for_and_not_offered_otherwise() -> None:
+async def test_gzip_is_accepted_only_when_requested() -> None:
     async def compressed(request: web.Request) -> web.Response:
         if request.headers.get("Accept-Encoding") != "gzip":
             return web.Response(text=f"plain {request.headers.get('Accept-Encoding')}")
         return web.Response(body=gzip.compress(b"[]" * 1000), headers={"Content-Encoding": "gzip"})
 
-    async with serving(compressed) as server, transport_to(server) as transport:
+    async with http_server(compressed) as server, transport_for(server) as transport:
         assert (await transport.request("GET", "/x")).body == b"plain identity"
         zipped = await transport.request("GET", "/x", headers={"Accept-Encoding": "gzip"})
         assert zipped.body == b"[]" * 1000
 
 
-async def test_an_answer_beyond_the_limit_is_refused_also_when_it_is_a_gzip_bomb() -> None:
+async def test_a_response_beyond_the_limit_is_rejected_even_if_compressed() -> None:
     async def bomb(request: web.Request) -> web.Response:
         if request.path == "/plain":
             return web.Response(body=b"x" * 200_000)
         return web.Response(body=gzip.compress(b"\0" * 50_000_000), headers={"Content-Encoding": "gzip"})
 
-    async with serving(bomb) as server, transport_to(server, max_response_bytes=100_000) as transport:
+    async with http_server(bomb) as server, transport_for(server, max_response_bytes=100_000) as transport:
         for path in ("/plain", "/bomb"):
             with pytest.raises(errors.ResponseTooLarge, match="larger than 100000 bytes"):
                 await transport.request("GET", path)
 
 
-async def test_watches_do_not_use_up_the_connections_of_requests() -> None:
-    async def watch_or_answer(request: web.Request) -> web.StreamResponse:
-        if request.path == "/answer":
+async def test_watches_do_not_take_connections_from_requests() -> None:
+    async def watch_or_respond(request: web.Request) -> web.StreamResponse:
+        if request.path == "/get":
             return web.Response(text="here")
         stream = web.StreamResponse()
         await stream.prepare(request)
@@ -180,18 +175,18 @@ async def test_watches_do_not_use_up_the_connections_of_requests() -> None:
         await asyncio.sleep(60)
         return stream
 
-    async with serving(watch_or_answer) as server, transport_to(server, connections=1) as transport:
+    async with http_server(watch_or_respond) as server, transport_for(server, connections=1) as transport:
         watches = [transport.stream("GET", "/watch") for _ in range(5)]
         opened = [await watch.__aenter__() for watch in watches]
         for response in opened:
             assert await anext(aiter(response)) == b"first"
-        assert (await transport.request("GET", "/answer", timeout=5)).body == b"here"
+        assert (await transport.request("GET", "/get", timeout=5)).body == b"here"
         for watch in watches:
             await watch.__aexit__(None, None, None)
 
 
-async def test_a_stream_that_is_cut_raises_a_transport_error() -> None:
-    async def cut(request: web.Request) -> web.StreamResponse:
+async def test_a_stream_that_breaks_off_raises_a_transport_error() -> None:
+    async def abort(request: web.Request) -> web.StreamResponse:
         stream = web.StreamResponse()
         await stream.prepare(request)
         await stream.write(b"first")
@@ -200,8 +195,8 @@ async def test_a_stream_that_is_cut_raises_a_transport_error() -> None:
         return stream
 
     async with (
-        serving(cut) as server,
-        transport_to(server) as transport,
+        http_server(abort) as server,
+        transport_for(server) as transport,
         transport.stream("GET", "/watch") as response,
     ):
         with pytest.raises(errors.TransportError):
@@ -213,14 +208,14 @@ async def test_a_stream_that_is_cut_raises_a_transport_error() -> None:
 
 async def test_a_server_is_trusted_by_its_authority(authority: CertificatePair) -> None:
     tls = server_tls(pair_for(authority, "127.0.0.1"))
-    async with serving(echo, tls=tls) as server:
+    async with http_server(echo, tls=tls) as server:
         access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
-        async with transport_to(server, access=access) as transport:
+        async with transport_for(server, access=access) as transport:
             assert (await transport.request("GET", "/x")).status == 202
 
 
-async def test_closing_leaves_no_connection_open_that_was_given_up(authority: CertificatePair) -> None:
-    """A TLS connection that is given up waits for the server's goodbye, which may never come."""
+async def test_closing_leaves_no_cancelled_connection_open(authority: CertificatePair) -> None:
+    """A TLS connection that is closed waits for the server's close, which may never arrive."""
 
     arrived = asyncio.Event()
     served: list[asyncio.Transport] = []
@@ -237,7 +232,7 @@ async def test_closing_leaves_no_connection_open_that_was_given_up(authority: Ce
         await asyncio.sleep(60)
         return stream
 
-    async with serving(endless, tls=server_tls(pair_for(authority, "127.0.0.1"))) as server:
+    async with http_server(endless, tls=server_tls(pair_for(authority, "127.0.0.1"))) as server:
         access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
         transport = HttpTransport(access)
         async with transport.stream("GET", "/watch") as stream:
@@ -252,9 +247,9 @@ async def test_closing_leaves_no_connection_open_that_was_given_up(authority: Ce
 
 
 def connected_to(port: int) -> list[socket.socket]:
-    """This process's open sockets whose other end has this port."""
-    found = [each for each in gc.get_objects() if isinstance(each, socket.socket) and each.fileno() != -1]
-    return [each for each in found if peer_port(each) == port]
+    """Return this process's open sockets that are connected to a port."""
+    sockets = [each for each in gc.get_objects() if isinstance(each, socket.socket) and each.fileno() != -1]
+    return [each for each in sockets if peer_port(each) == port]
 
 
 def peer_port(connection: socket.socket) -> int | None:
@@ -264,11 +259,11 @@ def peer_port(connection: socket.socket) -> int | None:
         return None
 
 
-async def test_an_unknown_authority_is_refused_with_a_clear_error(authority: CertificatePair) -> None:
+async def test_an_unknown_authority_is_a_clear_error(authority: CertificatePair) -> None:
     other = make_authority("other", now=datetime.now(UTC), lifetime=DAY)
-    async with serving(echo, tls=server_tls(pair_for(other, "127.0.0.1"))) as server:
+    async with http_server(echo, tls=server_tls(pair_for(other, "127.0.0.1"))) as server:
         access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
-        async with transport_to(server, access=access) as transport:
+        async with transport_for(server, access=access) as transport:
             with pytest.raises(
                 errors.CertificateError, match=r"not trusted: .* check that this is the right cluster"
             ) as caught:
@@ -276,46 +271,48 @@ async def test_an_unknown_authority_is_refused_with_a_clear_error(authority: Cer
     assert not caught.value.retryable
 
 
-async def test_a_certificate_for_another_name_is_refused_unless_that_name_was_expected(
+async def test_a_certificate_for_another_name_is_rejected_unless_tls_server_name_is_set(
     authority: CertificatePair,
 ) -> None:
     tls = server_tls(pair_for(authority, "api.internal"))
-    async with serving(echo, tls=tls) as server:
+    async with http_server(echo, tls=tls) as server:
         trusted = Authorization(tls=client_context(ca=authority.certificate))
-        async with transport_to(server, access=StaticAccess(server, trusted)) as transport:
+        async with transport_for(server, access=StaticAccess(server, trusted)) as transport:
             with pytest.raises(errors.CertificateError, match=r"not trusted.*127\.0\.0\.1.*tls-server-name"):
                 await transport.request("GET", "/x")
         expected = StaticAccess(server, trusted, server_name="api.internal")
-        async with transport_to(server, access=expected) as transport:
+        async with transport_for(server, access=expected) as transport:
             assert (await transport.request("GET", "/x")).status == 202
 
 
-async def test_an_expired_certificate_is_told_with_what_to_look_at(authority: CertificatePair) -> None:
+async def test_the_error_for_an_expired_certificate_says_what_to_check(authority: CertificatePair) -> None:
     then = datetime.now(UTC) - 2 * DAY
     expired = issue_certificate(authority, ["127.0.0.1"], now=then, lifetime=DAY)
-    async with serving(echo, tls=server_tls(expired)) as server:
+    async with http_server(echo, tls=server_tls(expired)) as server:
         access = StaticAccess(server, Authorization(tls=client_context(ca=authority.certificate)))
-        async with transport_to(server, access=access) as transport:
+        async with transport_for(server, access=access) as transport:
             with pytest.raises(errors.CertificateError, match="expired; renew it, and compare the clocks"):
                 await transport.request("GET", "/x")
 
 
-async def test_a_client_certificate_is_shown_to_a_server_that_asks(authority: CertificatePair) -> None:
-    async def who(request: web.Request) -> web.Response:
+async def test_a_client_certificate_is_presented_to_a_server_that_requests_it(
+    authority: CertificatePair,
+) -> None:
+    async def subject_of(request: web.Request) -> web.Response:
         assert request.transport is not None
         subject = request.transport.get_extra_info("peercert")["subject"]
         return web.Response(text=dict(entry[0] for entry in subject)["commonName"])
 
     tls = server_tls(pair_for(authority, "127.0.0.1"), clients=authority.certificate)
     me = pair_for(authority, "me", client=True)
-    async with serving(who, tls=tls) as server:
+    async with http_server(subject_of, tls=tls) as server:
         context = client_context(ca=authority.certificate, certificate=me.certificate, key=me.key)
         access = StaticAccess(server, Authorization(tls=context))
-        async with transport_to(server, access=access) as transport:
+        async with transport_for(server, access=access) as transport:
             assert (await transport.request("GET", "/x")).body == b"me"
 
 
-def test_a_key_with_a_passphrase_is_refused_rather_than_asked_for(authority: CertificatePair) -> None:
+def test_a_key_with_a_passphrase_is_rejected_without_a_prompt(authority: CertificatePair) -> None:
     from cryptography.hazmat.primitives import serialization
 
     me = pair_for(authority, "me", client=True)
@@ -329,27 +326,27 @@ def test_a_key_with_a_passphrase_is_refused_rather_than_asked_for(authority: Cer
         client_context(certificate=me.certificate, key=encrypted)
 
 
-async def test_requests_go_through_the_proxy_that_the_access_names() -> None:
+async def test_requests_go_through_the_configured_proxy() -> None:
     seen: list[str] = []
 
     async def proxy(request: web.Request) -> web.Response:
         seen.append(str(request.url))
         return web.Response(text="proxied")
 
-    async with serving(proxy) as address:
+    async with http_server(proxy) as address:
         access = StaticAccess("http://cluster.invalid:8080", proxy=address)
-        async with transport_to("", access=access) as transport:
+        async with transport_for("", access=access) as transport:
             assert (await transport.request("GET", "/version")).body == b"proxied"
     assert seen == ["http://cluster.invalid:8080/version"]
 
 
-async def test_tls_goes_through_a_proxy_in_a_tunnel_and_the_name_is_still_checked(
+async def test_tls_goes_through_a_tunnel_of_the_proxy_and_the_name_is_still_verified(
     authority: CertificatePair,
 ) -> None:
     seen: list[str] = []
     tls = server_tls(pair_for(authority, "api.internal"))
     trusted = Authorization(tls=client_context(ca=authority.certificate))
-    async with serving(echo, tls=tls) as server, tunnelling(seen) as proxy:
+    async with http_server(echo, tls=tls) as server, tunnel_proxy(seen) as proxy:
         port = server.rpartition(":")[2]
         for host, name, fine in (
             ("api.internal", None, True),
@@ -357,7 +354,7 @@ async def test_tls_goes_through_a_proxy_in_a_tunnel_and_the_name_is_still_checke
             ("10.9.8.7", None, False),
         ):
             access = StaticAccess(f"https://{host}:{port}", trusted, server_name=name, proxy=proxy)
-            async with transport_to("", access=access) as transport:
+            async with transport_for("", access=access) as transport:
                 if fine:
                     assert (await transport.request("GET", "/x")).status == 202
                 else:
@@ -366,11 +363,11 @@ async def test_tls_goes_through_a_proxy_in_a_tunnel_and_the_name_is_still_checke
         assert seen == [f"api.internal:{port}", f"10.9.8.7:{port}", f"10.9.8.7:{port}"]
 
 
-async def test_anyone_is_trusted_only_when_that_was_asked_for(authority: CertificatePair) -> None:
-    async with serving(echo, tls=server_tls(pair_for(authority, "somewhere"))) as server:
+async def test_verification_is_off_only_if_insecure_is_set(authority: CertificatePair) -> None:
+    async with http_server(echo, tls=server_tls(pair_for(authority, "somewhere"))) as server:
         for insecure in (False, True):
             access = StaticAccess(server, Authorization(tls=client_context(insecure=insecure)))
-            async with transport_to(server, access=access) as transport:
+            async with transport_for(server, access=access) as transport:
                 if insecure:
                     assert (await transport.request("GET", "/x")).status == 202
                 else:
@@ -379,14 +376,14 @@ async def test_anyone_is_trusted_only_when_that_was_asked_for(authority: Certifi
 
 
 async def test_a_forbidden_address_behind_a_name_is_never_connected_to() -> None:
-    def nowhere(address: str) -> None:
-        raise errors.ForbiddenAddress(f"{address} is not for you", sent=False)
+    def forbid(address: str) -> None:
+        raise errors.ForbiddenAddress(f"{address} is forbidden", sent=False)
 
-    async with serving(echo) as server:
-        named = server.replace("127.0.0.1", "localhost")
-        access = StaticAccess(named, address_guard=nowhere)
-        async with transport_to(named, access=access) as transport:
-            with pytest.raises(errors.ForbiddenAddress, match="is not for you"):
+    async with http_server(echo) as server:
+        by_name = server.replace("127.0.0.1", "localhost")
+        access = StaticAccess(by_name, address_guard=forbid)
+        async with transport_for(by_name, access=access) as transport:
+            with pytest.raises(errors.ForbiddenAddress, match="is forbidden"):
                 await transport.request("GET", "/x")
 
 

@@ -1,4 +1,4 @@
-"""A client whose transport answers from a script."""
+"""A fake transport that returns prepared responses in order, and a client that uses it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -35,6 +35,8 @@ class Service(msgspec.Struct, kw_only=True):
 
 
 class ManualClock:
+    """A clock on which sleeping takes no time."""
+
     def __init__(self) -> None:
         self.time = 0.0
         self.slept: list[float] = []
@@ -50,7 +52,9 @@ class ManualClock:
         self.time += seconds
 
 
-class Sent(msgspec.Struct):
+class Request(msgspec.Struct):
+    """A request as the transport received it."""
+
     method: str
     path: str
     query: dict[str, str]
@@ -74,20 +78,20 @@ DISCOVERY = {
 }
 
 
-class Script:
-    """A transport that answers from a list, in order, and serves discovery of the core group."""
+class FakeTransport:
+    """Returns prepared responses in order, and serves discovery."""
 
-    def __init__(self, *answers: "Response | Exception | Stream | list[bytes | Exception]") -> None:
-        self.answers = list(answers)
-        self.sent: list[Sent] = []
+    def __init__(self, *responses: "Response | Exception | FakeStream | list[bytes | Exception]") -> None:
+        self.responses = list(responses)
+        self.requests: list[Request] = []
         self.closed = False
 
     def _next(
         self, method: str, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str],
         body: bytes, timeout: float | None,
     ) -> Any:  # fmt: skip
-        self.sent.append(Sent(method, path, dict(query), dict(headers), body, timeout))
-        return self.answers.pop(0)
+        self.requests.append(Request(method, path, dict(query), dict(headers), body, timeout))
+        return self.responses.pop(0)
 
     async def request(
         self,
@@ -101,11 +105,11 @@ class Script:
     ) -> Response:
         if path in DISCOVERY:
             return ok(DISCOVERY[path])
-        answer = self._next(method, path, query, headers, body, timeout)
-        if isinstance(answer, Exception):
-            raise answer
-        assert isinstance(answer, Response)
-        return answer
+        response = self._next(method, path, query, headers, body, timeout)
+        if isinstance(response, Exception):
+            raise response
+        assert isinstance(response, Response)
+        return response
 
     @asynccontextmanager
     async def stream(
@@ -116,19 +120,21 @@ class Script:
         query: Sequence[tuple[str, str]] = (),
         headers: Mapping[str, str] = {},
     ) -> AsyncIterator[Any]:
-        answer = self._next(method, path, query, headers, b"", None)
-        if isinstance(answer, Response):
-            yield Stream([answer.body], answer.status, answer.headers)
-        elif isinstance(answer, Stream):
-            yield answer
+        response = self._next(method, path, query, headers, b"", None)
+        if isinstance(response, Response):
+            yield FakeStream([response.body], response.status, response.headers)
+        elif isinstance(response, FakeStream):
+            yield response
         else:
-            yield Stream(answer)
+            yield FakeStream(response)
 
     async def close(self) -> None:
         self.closed = True
 
 
-class Stream:
+class FakeStream:
+    """A streamed response: its chunks, then its end, or nothing more if it stalls."""
+
     def __init__(
         self,
         chunks: Sequence[bytes | Exception],
@@ -152,14 +158,14 @@ def ok(body: Any, status: int = 200) -> Response:
     return Response(status, {}, msgspec.json.encode(body))
 
 
-def refusal(code: int, reason: str, headers: dict[str, str] | None = None, **details: Any) -> Response:
+def error_response(code: int, reason: str, headers: dict[str, str] | None = None, **details: Any) -> Response:
     body = {"status": "Failure", "code": code, "reason": reason, "message": reason, "details": details}
     return Response(code, headers or {}, msgspec.json.encode(body))
 
 
-def client_of(script: Script, **options: Any) -> Client:
+def client_with(transport: FakeTransport, **options: Any) -> Client:
     options.setdefault("clock", ManualClock())
-    return Client(script, field_manager="tester", namespace="home", **options)
+    return Client(transport, field_manager="tester", namespace="home", **options)
 
 
 APP = {
@@ -170,5 +176,5 @@ APP = {
 }
 
 
-def line(kind: str, body: Any) -> bytes:
-    return msgspec.json.encode({"type": kind, "object": body}) + b"\n"
+def event_line(event_type: str, body: Any) -> bytes:
+    return msgspec.json.encode({"type": event_type, "object": body}) + b"\n"
