@@ -1,4 +1,4 @@
-"""Quantities."""
+"""Quantities are read and stored as kube-apiserver does."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from kapsa.schemas.quantities import canonical, parse
         ("1e3", "1e3"),
         ("0", "0"),
         ("0.5Gi", "512Mi"),
+        ("1.1Ei", "1268213655067531673600m"),
         (2, "2"),
     ],
 )

@@ -43,7 +43,7 @@ def canonical(text: str | int | float) -> str:
         value = (nanos.to_integral_value(rounding="ROUND_UP")).scaleb(-9)
     if suffix in _BINARY and value == value.to_integral_value() and abs(value) >= 1024:
         return _binary(int(value))
-    return _decimal(value, exponent_form=suffix[:1] in ("e", "E") and suffix not in _DECIMAL)
+    return _decimal(value, exponent_form=suffix[:1] in ("e", "E") and suffix not in ("E", "Ei"))
 
 
 def _binary(value: int) -> str:

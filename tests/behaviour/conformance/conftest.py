@@ -11,6 +11,6 @@ from tests.behaviour.conformance.pair import Pair, engines
 
 @pytest.fixture(scope="session")
 def pair() -> Iterator[Pair]:
-    """Both engines, one pair a test process."""
+    """Both engines, one pair per test process."""
     with engines() as both:
         yield both

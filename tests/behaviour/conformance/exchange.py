@@ -1,9 +1,9 @@
-"""Requests and what came back, in a form that two engines can be compared by.
+"""Requests and responses in a form in which two engines can be compared.
 
-A case is a list of steps. Each step is one HTTP request (or one watch with requests made while it is open); what
-comes back is reduced to what a client can rely on: status, the headers that matter, and the body with uids,
-revisions and times replaced by marks. Two different uids get two different marks, so that "it is the same object"
-and "the revision did not move" are compared although their values are not.
+A case is a list of steps. Each step is one HTTP request, or one watch with requests that are made while it is
+open. A response is reduced to what a client can rely on: the status, the relevant headers, and the body with
+uids, revisions and times replaced by marks. Two different uids get two different marks, so that "it is the
+same object" and "the revision did not change" are compared although their values are not.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     accept: str = "application/json"
     headers: Mapping[str, str] = {}
     until: str = ""
-    """Ask again until the answer has this text or is a refusal: some things happen a moment later."""
+    """Repeat the request until the response contains this text or is an error: some changes take a moment."""
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
-    """A watch held open while `during` is sent; ends after `events` events or when the server ends it."""
+    """A watch that stays open while `during` is sent. It ends after `events` events or by the server."""
 
     path: str
     query: str = ""
@@ -58,14 +58,14 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A sentence, and the steps that show whether it is true of both engines."""
+    """A statement about the API, and the steps that verify it on both engines."""
 
     name: str
     steps: Sequence[Call | Watch]
 
 
 class Marks:
-    """Stands in for values that differ between engines: the same value always gets the same mark."""
+    """Placeholders for values that differ between engines; the same value always gets the same mark."""
 
     def __init__(self, namespace: str, origin: str) -> None:
         self._namespace = namespace
@@ -93,7 +93,7 @@ class Marks:
 
     def _field(self, key: str, value: Any, path: tuple[str, ...]) -> Any:
         if key == "resourceVersion" and isinstance(value, str) and value:
-            # A list's revision is the store's; other writers move it, so only an object's own is comparable.
+            # A list's revision is the store's, which other writers change; an object's own is comparable.
             return (
                 "<revision>"
                 if path == ("metadata", "resourceVersion") and self._list
@@ -102,20 +102,20 @@ class Marks:
         if key == "continue" and value:
             return "<continue>"
         if key == "managedFields" and isinstance(value, list):
-            # Sorted by their times, in whole seconds: which of two writes crossed a second is chance.
+            # They are sorted by time in whole seconds, and which of two writes crosses a second is random.
             entries = [self.body(entry, path) for entry in value]
             return sorted(entries, key=lambda entry: [str(entry.get(each, "")) for each in MANAGER])
         if key == "serverAddress":
             return "<address>"
         if path[-2:] == ("columnDefinitions", "description"):
-            # The embedded engine's data leaves the API's prose out.
+            # The embedded engine's data does not include descriptions.
             return "<prose>"
         if key in ("clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort", "pod-template-hash"):
             return f"<{key}>" if value not in (None, "", "None", ["None"]) else value
         return self.body(value, path)
 
     def event(self, value: Any) -> Any:
-        """A watch event; a bookmark's revision is the store's, which other writers move."""
+        """Mask a watch event; a bookmark's revision is the store's, which other writers change."""
         masked = self.body(value)
         if value.get("type") == "BOOKMARK":
             masked["object"]["metadata"]["resourceVersion"] = "<revision>"
@@ -134,7 +134,7 @@ class Marks:
 
 
 class Engine:
-    """One engine under test: its address, its TLS, and the values to carry from one step of a case to the next."""
+    """A client for one engine under test. It carries values from one step of a case to the next."""
 
     def __init__(
         self, name: str, url: str, session: aiohttp.ClientSession, tls: ssl.SSLContext | None = None
@@ -145,7 +145,7 @@ class Engine:
         self._tls = tls
 
     async def status_of(self, sent: bytes) -> int:
-        """Send these bytes, whatever they are; the status that comes back."""
+        """Send these bytes as they are and return the status of the response."""
         address = urlsplit(self.url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port, ssl=self._tls)
         try:
@@ -158,7 +158,7 @@ class Engine:
         return int(status)
 
     async def play(self, case: Case, namespace: str) -> list[Any]:
-        """Send the case's steps and return their outcomes, masked."""
+        """Send the case's steps and return the masked responses."""
         marks = Marks(namespace, self.url)
         held: dict[str, str] = {"ns": namespace}
         outcomes: list[Any] = []
@@ -172,7 +172,7 @@ class Engine:
     async def _call(self, call: Call, held: dict[str, str], marks: Marks) -> Any:
         for _ in range(200):
             status, headers, document = await self._request(call, held)
-            # A kind that was just defined has no path, or is busy, for a moment on the real engine.
+            # On the real engine, a new kind has no path, or is busy, for a moment.
             no_path = status == 404 and isinstance(document, str)
             busy = call.until and (no_path or status == 429)
             if not busy and (status != 200 or call.until in json.dumps(document, separators=(",", ":"))):
@@ -229,11 +229,11 @@ class Engine:
 
 
 def _with_ordered_causes(status: dict[str, Any]) -> dict[str, Any]:
-    """The real server walks properties and managers in Go's random map order, so causes come in any order."""
+    """Sort the causes: the real server visits properties and managers in Go's random map order."""
     causes = (status.get("details") or {}).get("causes") or []
-    told = [f"{cause.get('field')}: {cause.get('message')}" for cause in causes]
+    lines = [f"{cause.get('field')}: {cause.get('message')}" for cause in causes]
     ordered = sorted(causes, key=lambda cause: (cause.get("field", ""), cause.get("message", "")))
-    message = status.get("message", "").replace(f"[{', '.join(told)}]", f"[{', '.join(sorted(told))}]")
+    message = status.get("message", "").replace(f"[{', '.join(lines)}]", f"[{', '.join(sorted(lines))}]")
     return (
         {**status, "message": message, "details": {**status["details"], "causes": ordered}}
         if causes
@@ -242,7 +242,7 @@ def _with_ordered_causes(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_idle_bookmarks(events: list[Any]) -> list[Any]:
-    """Periodic bookmarks come when a server likes; only the one that ends the initial events is promised."""
+    """Drop periodic bookmarks, which come at any time; only that after the initial events is guaranteed."""
     return [
         event
         for event in events
@@ -284,7 +284,7 @@ def _parse(raw: bytes, content_type: str) -> Any:
 
 
 def _hold(document: Any, held: dict[str, str]) -> None:
-    """Keep what a later step may refer to: {rv}, {uid}, {name}, {continue} of the newest answer that had one."""
+    """Keep the values that later steps may refer to: {rv}, {uid}, {name}, {continue} of the last response."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict):
         return

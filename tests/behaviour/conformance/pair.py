@@ -1,4 +1,4 @@
-"""The two engines side by side, and the comparison of what they answer."""
+"""The two engines side by side, and the comparison of their responses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import aiohttp
 from kapsa.devcluster import DevCluster
 from kapsa.runtime.testing import background_loop
 from tests.behaviour.conformance.cases.definitions import DEFINITIONS
-from tests.behaviour.conformance.cases.words import CRDS, get, post
+from tests.behaviour.conformance.cases.requests import CRDS, get, post
 from tests.behaviour.conformance.exchange import Case, Engine
 
 
 class Pair:
-    """Both engines, without controllers, so that nothing but the requests moves anything."""
+    """Both engines, without controllers, so that only the requests change anything."""
 
     def __init__(
         self, wait: Callable[[Coroutine[Any, Any, Any]], Any], embedded: Engine, real: Engine
@@ -33,12 +33,12 @@ class Pair:
         self._numbers = itertools.count(1)
 
     def compare(self, case: Case) -> tuple[list[Any], list[Any]]:
-        """What the embedded engine answered, and what the real one did."""
+        """Send a case to both engines and return the responses of the embedded and of the real one."""
         embedded, real = self._wait(self._compare(case))
         return embedded, real
 
     def statuses(self, sent: bytes) -> tuple[int, int]:
-        """The status of what each engine answers to these bytes."""
+        """Send these bytes to both engines and return the status of each response."""
         embedded, real = self._wait(self._statuses(sent))
         return embedded, real
 
@@ -56,7 +56,7 @@ class Pair:
 async def _play_in(engine: Engine, case: Case, namespace: str) -> list[Any]:
     steps = [
         post("/api/v1/namespaces", {"metadata": {"name": "{ns}"}}),
-        # Without its controller nobody makes the account that admission wants every pod to run as.
+        # The controller that would create the service account, which admission requires, does not run.
         post("/api/v1/namespaces/{ns}/serviceaccounts", {"metadata": {"name": "default"}}),
     ]
     await engine.play(Case(name="setup", steps=steps), namespace)
@@ -65,7 +65,7 @@ async def _play_in(engine: Engine, case: Case, namespace: str) -> list[Any]:
 
 @contextmanager
 def engines() -> Iterator[Pair]:
-    """Start both; a loop in the background runs them, so that ordinary and generated tests can share them."""
+    """Start both on a loop in the background, so that ordinary and generated tests can share them."""
     with background_loop() as wait:
         stack = AsyncExitStack()
         try:
@@ -75,7 +75,7 @@ def engines() -> Iterator[Pair]:
 
 
 async def _start(stack: AsyncExitStack) -> tuple[Engine, Engine]:
-    found = []
+    started = []
     for name in ("embedded", "real"):
         cluster = await stack.enter_async_context(DevCluster(engine=name, controllers=False))
         tls = tls_of(cluster.kubeconfig_data)
@@ -83,8 +83,8 @@ async def _start(stack: AsyncExitStack) -> tuple[Engine, Engine]:
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
         engine = Engine(name, cluster.url, session, tls)
         await _install(engine)
-        found.append(engine)
-    return found[0], found[1]
+        started.append(engine)
+    return started[0], started[1]
 
 
 async def _install(engine: Engine) -> None:

@@ -1,8 +1,9 @@
 """Generated cases: short histories of one object under several managers.
 
-A program is a list of writes (create, replace, merge, JSON and strategic patch, apply with and without force, status
-writes, deletes) to one or two objects of one kind, with small alphabets, so that managers collide, fields come and
-go, and the same state is reached along many ways. Every answer on the way is compared, and a list at the end.
+A program is a list of writes (create, replace, merge, JSON and strategic patch, apply with and without force,
+status writes, deletes) to one or two objects of one kind. The alphabets are small, so that managers conflict,
+fields come and go, and the same state is reached in many ways. Each response is compared, and a list at the
+end.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.behaviour.conformance.cases.words import (
+from tests.behaviour.conformance.cases.requests import (
     CONFIGMAPS,
     DEPLOYMENTS,
     WIDGETS,
@@ -169,7 +170,7 @@ WRITES = {
 
 @st.composite
 def program(draw: st.DrawFn, kind: str) -> Case:
-    """Three to eight writes and a list."""
+    """Draw three to eight writes, followed by a list."""
     write, collection = WRITES[kind]
     steps = draw(st.lists(write, min_size=3, max_size=8))
     return Case(name=f"generated {kind}", steps=[*steps, get(collection)])

@@ -1,4 +1,4 @@
-"""Gathers what the tests of all processes found, and writes docs/devcluster-conformance.md after a whole run."""
+"""The results of all test processes, written to docs/devcluster-conformance.md after a complete run."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.conformance.divergences import KNOWN, ON_THE_WIRE
+from tests.behaviour.conformance.divergences import DIVERGENCES, ON_THE_WIRE
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "devcluster-conformance.md"
 HEAD = """# Devcluster conformance
 
-Written by `make test-real`; do not edit. Each case is sent to the embedded engine and to a real kube-apiserver; status code, headers that matter, body and watch stream are compared after masking uids, revisions and times. The cases are under `tests/behaviour/conformance`.
+`make test-real` writes this page; do not edit it. Each case is sent to the embedded engine and to a real kube-apiserver. The status codes, the relevant headers, the bodies and the watch streams are compared, with uids, revisions and times masked. The cases are in `tests/behaviour/conformance`.
 
 """
 
 
 class ConformanceRecorder:
-    """A pytest plugin: in the process that reports, it sees every other process's results."""
+    """A pytest plugin that collects the results of all processes in the one that reports."""
 
     def __init__(self) -> None:
         self.cases: list[list[Any]] = []
@@ -42,7 +42,7 @@ class ConformanceRecorder:
 
 
 def write_report(page: Path, cases: Sequence[Any], programs: Sequence[Any], *, whole: bool) -> None:
-    """Write the page when a run was whole: part of the cases, or a failed run, says nothing about conformance."""
+    """Write the page after a complete run; a partial or failed one does not measure conformance."""
     if not whole or len(programs) < 3 or len(cases) < 300:
         return
     topics = Counter(topic for topic, _, _ in cases)
@@ -54,5 +54,7 @@ def write_report(page: Path, cases: Sequence[Any], programs: Sequence[Any], *, w
         f"| generated: histories of {kind} | {played} | {played} |" for kind, played in sorted(programs)
     ]
     lines += ["", "## Known divergences", ""]
-    lines += [f"- *{name}*: {reason}" for name, reason in sorted((KNOWN | ON_THE_WIRE).items())] or ["None."]
+    lines += [f"- *{name}*: {reason}" for name, reason in sorted((DIVERGENCES | ON_THE_WIRE).items())] or [
+        "None."
+    ]
     page.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")

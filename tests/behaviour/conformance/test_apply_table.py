@@ -1,7 +1,7 @@
 """Server-side apply against the table: the object, its managedFields and the errors of a real API server.
 
-`pytest --engine real` plays the table on the real control plane and compares that with the recording;
-with KAPSA_RECORD=1 it writes the recording anew.
+`pytest --engine real` plays the table on the real control plane and compares the responses with the
+recording; with KAPSA_RECORD=1 it writes a new recording.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ JSON = {"content-type": "application/json"}
 
 
 class StepClock:
-    """A clock that stands still until a step of a case begins."""
+    """A clock that advances only when a step of a case begins."""
 
     def __init__(self) -> None:
         self._now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -98,7 +98,7 @@ def _embedded(cluster: DevCluster) -> Send:
 
 
 class Table:
-    """One embedded server for all cases; each has a namespace of its own."""
+    """An embedded server for all cases; each has a namespace of its own."""
 
     def __init__(self, cluster: DevCluster, clock: StepClock) -> None:
         self._send = _embedded(cluster)
@@ -118,9 +118,9 @@ class Table:
 async def table() -> AsyncIterator[Table]:
     clock = StepClock()
     async with DevCluster(clock=clock, http=False, controllers=False) as cluster:
-        found = Table(cluster, clock)
-        await found.install()
-        yield found
+        fixture = Table(cluster, clock)
+        await fixture.install()
+        yield fixture
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -156,7 +156,7 @@ async def _next_second() -> None:
 
 
 async def _play_all(histories: list[dict[str, Any]], send: Send) -> list[list[Any]]:
-    """Play each in a namespace of its own, many at a time: a step waits for the next second."""
+    """Play each history in its own namespace, many at a time, because a step waits for the next second."""
     gate = asyncio.Semaphore(80)
 
     async def one(number: int, history: dict[str, Any]) -> list[Any]:
@@ -188,10 +188,10 @@ async def test_random_histories_end_alike_on_both_engines() -> None:
     ]
     async with _real() as send:
         await _install(send)
-        wanted = await _play_all(histories, send)
+        recorded = await _play_all(histories, send)
     clock = StepClock()
     async with DevCluster(clock=clock, http=False, controllers=False) as cluster:
         table = Table(cluster, clock)
         await table.install()
-        for history, outcome in zip(histories, wanted, strict=True):
+        for history, outcome in zip(histories, recorded, strict=True):
             assert await table.play(history) == outcome, history["name"]

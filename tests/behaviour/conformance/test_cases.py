@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.behaviour.conformance import cases
-from tests.behaviour.conformance.divergences import KNOWN
+from tests.behaviour.conformance.divergences import DIVERGENCES
 from tests.behaviour.conformance.exchange import Case
 from tests.behaviour.conformance.pair import Pair
 
@@ -25,23 +25,23 @@ pytestmark = pytest.mark.real
 
 
 def difference(embedded: list[Any], real: list[Any]) -> str:
-    """A diff from what the real engine answered to what the embedded one did; empty when they agree."""
+    """Return a diff from the real engine's responses to the embedded one's, empty if they agree."""
     before, after = (json.dumps(answer, indent=1, sort_keys=True).splitlines() for answer in (real, embedded))
     return "\n".join(unified_diff(before, after, "real", "embedded", lineterm="", n=4))
 
 
 @pytest.mark.parametrize(("topic", "case"), ALL, ids=[f"{topic}: {one.name}" for topic, one in ALL])
 def test_both_engines_answer_alike(topic: str, case: Case, pair: Pair, record_property: Any) -> None:
-    found = difference(*pair.compare(case))
-    record_property("conformance", [topic, case.name, "differs" if found else "matches"])
-    if case.name in KNOWN:
-        assert found, f"{case.name!r} matches now: take it out of divergences.py"
+    diff = difference(*pair.compare(case))
+    record_property("conformance", [topic, case.name, "differs" if diff else "matches"])
+    if case.name in DIVERGENCES:
+        assert diff, f"{case.name!r} matches now; remove it from divergences.py"
     else:
-        assert not found, found
+        assert not diff, diff
 
 
 def test_every_known_divergence_names_a_case() -> None:
-    assert set(KNOWN) <= {one.name for _, one in ALL}
+    assert set(DIVERGENCES) <= {one.name for _, one in ALL}
 
 
 def test_there_are_at_least_300_cases_each_with_its_own_sentence() -> None:

@@ -1,4 +1,4 @@
-"""Generated histories, each on both engines. A failure prints the shortest history that shows it."""
+"""Generated histories, each on both engines. A failure prints the shortest history that reproduces it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_both_engines_keep_the_same_history(kind: str, pair: Pair, record_proper
         nonlocal played
         played += 1
         case = data.draw(program(kind))
-        found = difference(*pair.compare(case))
-        assert not found, found
+        diff = difference(*pair.compare(case))
+        assert not diff, diff
 
     play()
     record_property("programs", [kind, played])

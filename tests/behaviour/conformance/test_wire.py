@@ -1,4 +1,4 @@
-"""Bytes that are hardly HTTP: both engines answer with the same status."""
+"""Bytes that are hardly HTTP, to which both engines respond with the same status."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SENT = {
     "zeros": b"\x00\x01\x02\r\n\r\n",
     "a word": b"GET\r\n\r\n",
     "no version": b"GET /livez\r\n\r\n",
-    "a version of the future": head("GET /livez HTTP/9.9", HOST),
+    "a future version": head("GET /livez HTTP/9.9", HOST),
     "a version between 1.1 and 2": head("GET /livez HTTP/1.2", HOST),
     "a version in lower case": head("GET /livez http/1.1", HOST),
-    "the version of old": head("GET /livez HTTP/1.0"),
+    "an old version": head("GET /livez HTTP/1.0"),
     "no host": head(LIVE),
     "two hosts": head(LIVE, HOST, "Host: y"),
     "a host of two words": head(LIVE, "Host: a b"),
@@ -50,7 +50,7 @@ SENT = {
     "a header of 1,200,000 letters": head(LIVE, HOST, f"a: {'x' * 1_200_000}"),
     "5,000 headers": head(LIVE, HOST, *(f"a{number}: b" for number in range(5000))),
     "lines that end in a line feed alone": b"GET /livez HTTP/1.1\nHost: x\n\n",
-    "an expectation that nobody meets": head(CREATE, HOST, JSON, "Expect: a-miracle", "Content-Length: 0"),
+    "an expectation that cannot be met": head(CREATE, HOST, JSON, "Expect: a-miracle", "Content-Length: 0"),
     "a negative length": head(CREATE, HOST, JSON, "Content-Length: -5"),
     "a length in words": head(CREATE, HOST, JSON, "Content-Length: five"),
     "a length with a sign": head(CREATE, HOST, JSON, "Content-Length: +5", body=b"{}   "),
@@ -62,10 +62,10 @@ SENT = {
     ),
     "another transfer encoding": head(CREATE, HOST, JSON, "Transfer-Encoding: gzip, chunked"),
     "a chunk with an extension": head(CREATE, HOST, JSON, CHUNKS, body=b"2;a=b\r\n{}\r\n0\r\n\r\n"),
-    "a chunk whose size is no number": head(CREATE, HOST, JSON, CHUNKS, body=b"x\r\n{}\r\n0\r\n\r\n"),
+    "a chunk whose size is not a number": head(CREATE, HOST, JSON, CHUNKS, body=b"x\r\n{}\r\n0\r\n\r\n"),
     "a chunk longer than its size": head(CREATE, HOST, JSON, CHUNKS, body=b"1\r\n{}\r\n0\r\n\r\n"),
     "a read with a body": head(LIVE, HOST, "Content-Length: 3", body=b"abc"),
-    "a wish for websockets": head(LIVE, HOST, "Connection: Upgrade", "Upgrade: websocket"),
+    "an upgrade to websockets": head(LIVE, HOST, "Connection: Upgrade", "Upgrade: websocket"),
 }
 
 
@@ -74,7 +74,7 @@ def test_both_engines_answer_with_the_same_status(name: str, pair: Pair, record_
     embedded, real = pair.statuses(SENT[name])
     record_property("conformance", ["wire", name, "matches" if embedded == real else "differs"])
     if name in ON_THE_WIRE:
-        assert embedded != real, f"{name!r} matches now: take it out of divergences.py"
+        assert embedded != real, f"{name!r} matches now; remove it from divergences.py"
     else:
         assert embedded == real
 

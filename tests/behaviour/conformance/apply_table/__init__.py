@@ -1,1 +1,1 @@
-"""The table of server-side apply: cases, and what a real API server does with them."""
+"""The table of server-side apply: cases, and the recorded responses of a real API server."""

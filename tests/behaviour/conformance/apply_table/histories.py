@@ -1,7 +1,7 @@
 """Random histories in the form of the table's cases: a few managers apply, update and patch one object.
 
-A history is a function of its seed, so one that ends differently on two engines can be played again. Names come
-from a tiny alphabet: what writers do to each other's fields is the point, so they have to meet.
+A history is a function of its seed, so one that ends differently on two engines can be repeated. Names come
+from a tiny alphabet, so that the managers write the same fields.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 
 class _Dice:
-    """Draws of one history."""
+    """The random draws of one history."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -37,18 +37,18 @@ class _Dice:
     def by(
         self, keys: tuple[str, ...], draw: Callable[[], Object], defaults: Object | None = None
     ) -> list[Object]:
-        """Items that differ in their keys."""
-        found: dict[tuple[Any, ...], Object] = {}
+        """Draw items that differ in their keys."""
+        by_key: dict[tuple[Any, ...], Object] = {}
         for item in self.some(draw):
-            found.setdefault(tuple(item.get(key, (defaults or {}).get(key)) for key in keys), item)
-        return list(found.values())
+            by_key.setdefault(tuple(item.get(key, (defaults or {}).get(key)) for key in keys), item)
+        return list(by_key.values())
 
     def struct(self, likely: float, **fields: Callable[[], Any]) -> Object:
-        """Each field with the same likelihood."""
+        """Draw each field with the same probability."""
         return {name: draw() for name, draw in fields.items() if self.chance(likely)}
 
     def free(self, depth: int = 0) -> Any:
-        """Any JSON."""
+        """Draw any JSON value."""
         if depth > 2 or self.chance(0.3):
             return self.one_of(1, 2, "x", True, 1.5)
         if self.chance(0.2):
@@ -57,7 +57,7 @@ class _Dice:
 
 
 def widget_history(seed: int) -> Object:
-    """A history of the custom kind with every way to merge."""
+    """Return a history of the custom kind with all merge rules."""
     dice = _Dice(seed)
     steps = [_widget_step(dice, first=number == 0) for number in range(dice.random.randint(2, 5))]
     return {"name": f"widget {seed}", "kind": "widget", "steps": steps}
@@ -134,7 +134,7 @@ def _port(dice: _Dice, key: str) -> Object:
 
 
 def deployment_history(seed: int) -> Object:
-    """A history of a built-in kind, strategic merge patches included."""
+    """Return a history of a built-in kind, strategic merge patches included."""
     dice = _Dice(seed)
     steps = [_deployment_step(dice, first=number == 0) for number in range(dice.random.randint(2, 5))]
     return {"name": f"deployment {seed}", "kind": "deployment", "steps": steps}

@@ -1,8 +1,9 @@
-"""Plays a case of the table against a server and keeps what is comparable of the outcome.
+"""Plays a case of the table against a server and keeps the comparable parts of the responses.
 
-A case is a name, the alias of a kind and steps. A step says `verb` (apply, create, put, merge, json, strategic,
-get), `as` (the field manager), `force`, `to` (a subresource), `version`, `query`, `name`; its other keys are the
-body. Every step happens in a second of its own, so a time in managedFields tells which step wrote it.
+A case is a name, the alias of a kind and steps. A step has `verb` (apply, create, put, merge, json,
+strategic, get), `as` (the field manager), `force`, `to` (a subresource), `version`, `query` and `name`; its
+other keys are the body. Each step happens in a second of its own, so a time in managedFields identifies the
+step that wrote it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ GROUP = "table.kapsa.dev"
 EXPECTED = HERE / "expected.json"
 
 Send = Callable[[str, str, dict[str, str], bytes], Awaitable[tuple[int, Any]]]
-"""method, path with query, headers, body: to a status and the decoded answer."""
+"""Sends a method, a path with its query, headers and a body; returns the status and the decoded response."""
 Tick = Callable[[], Awaitable[None]]
-"""Moves the server's clock into the next second."""
+"""Advances the server's clock to the next second."""
 
 KINDS = {
     "widget": (f"{GROUP}/v1", "Widget", "widgets"),
@@ -63,28 +64,28 @@ WORDS = frozenset({"verb", "as", "force", "to", "version", "query", "name", "ops
 
 
 def cases() -> list[dict[str, Any]]:
-    """All cases of the table, in the order of the files."""
-    found: list[dict[str, Any]] = []
+    """Return all cases of the table, in the order of the files."""
+    table: list[dict[str, Any]] = []
     for path in sorted(HERE.glob("*.yaml")):
         if path.name != "definitions.yaml":
-            found += yaml.safe_load(path.read_text())
-    return found
+            table += yaml.safe_load(path.read_text())
+    return table
 
 
 def expected() -> dict[str, Any]:
-    """What the real server did, by case."""
+    """Return the recorded responses of the real server, by case."""
     recorded: dict[str, Any] = json.loads(EXPECTED.read_text())
     return recorded
 
 
 def record(outcomes: dict[str, Any]) -> None:
-    """Write what the real server did: one line a case, so that a change shows which ones moved."""
+    """Write the responses of the real server: one line per case, so that a diff shows which ones changed."""
     lines = [f"{json.dumps(name)}: {json.dumps(outcomes[name], sort_keys=True)}" for name in outcomes]
     EXPECTED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def definitions() -> list[dict[str, Any]]:
-    """The CustomResourceDefinitions of the table."""
+    """Return the CustomResourceDefinitions of the table."""
     return [_definition(short) for short in yaml.safe_load((HERE / "definitions.yaml").read_text())]
 
 
@@ -113,7 +114,7 @@ def _definition(short: dict[str, Any]) -> dict[str, Any]:
 
 
 async def play(case: dict[str, Any], namespace: str, send: Send, tick: Tick) -> list[Any]:
-    """Send the case's steps; their outcomes, masked."""
+    """Send the case's steps and return the masked responses."""
     api_version, kind, resource = KINDS[case.get("kind", "widget")]
     masks = _Masks(namespace)
     for number, step in enumerate(case["steps"]):
@@ -148,12 +149,12 @@ def _body(step: dict[str, Any], revision: str) -> dict[str, Any]:
 
 
 def _payload(step: dict[str, Any], body: dict[str, Any], revision: str) -> dict[str, Any]:
-    """The body a verb sends: a patch leaves out what it does not change, a put carries the live revision."""
+    """Return the body for a verb: a patch omits what it does not change, a put carries the live revision."""
     if step["verb"] in ("merge", "strategic"):
         return {key: value for key, value in body.items() if key in step}
     if step["verb"] == "put":
         body["metadata"].setdefault("resourceVersion", revision)
-    # An explicit null at the top, or as the name, says: leave it out.
+    # An explicit null at the top level, or as the name, means that the field is left out.
     body = {
         key: value for key, value in body.items() if value is not None or key not in ("apiVersion", "kind")
     }
@@ -172,7 +173,7 @@ def _query(step: dict[str, Any]) -> str:
 
 
 class _Masks:
-    """Outcomes without what is never the same twice: names of namespaces, uids, revisions, times."""
+    """Responses without the values that differ in each run: namespaces, uids, revisions, times."""
 
     def __init__(self, namespace: str) -> None:
         self.outcomes: list[Any] = []
@@ -203,7 +204,7 @@ class _Masks:
         if causes:
             causes.sort(key=lambda cause: (cause.get("message", ""), cause.get("field", "")))
             if error.get("reason") == "Invalid" and len(causes) > 1:
-                # Go visits maps in any order, and the message follows; the sorted causes say the same.
+                # Go visits maps in random order, which the message reflects; the sorted causes are the same.
                 error["message"] = error["message"].partition(": [")[0]
         return self._plain(error)
 

@@ -1,11 +1,11 @@
-"""Custom resource definitions: what they may say, and what happens when they go."""
+"""Custom resource definitions: their validation and their deletion."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tests.behaviour.conformance.cases.definitions import definition
-from tests.behaviour.conformance.cases.words import CRDS, case, delete, get, post
+from tests.behaviour.conformance.cases.requests import CRDS, case, delete, get, post
 from tests.behaviour.conformance.exchange import Case, Watch
 
 RINGS = "/apis/{ns}.kapsa.dev/v1/namespaces/{ns}/rings"
@@ -24,9 +24,9 @@ def schema(spec: Any) -> dict[str, Any]:
 
 
 CASES = [
-    crd("a definition is taken", "rings", "Ring"),
+    crd("a definition is accepted", "rings", "Ring"),
     crd(
-        "a definition with rules is taken",
+        "a definition with rules is accepted",
         "rings",
         "Ring",
         **schema(
@@ -37,71 +37,71 @@ CASES = [
         ),
     ),
     crd(
-        "a definition whose name does not fit is refused",
+        "a definition whose name does not match is rejected",
         "rings",
         "Ring",
         lambda body: body["metadata"].update(name="other.kapsa.dev"),
     ),
     crd(
-        "a definition without versions is refused",
+        "a definition without versions is rejected",
         "rings",
         "Ring",
         lambda body: body["spec"].update(versions=[]),
     ),
     crd(
-        "a definition with two storage versions is refused",
+        "a definition with two storage versions is rejected",
         "rings",
         "Ring",
         lambda body: body["spec"]["versions"].append({**body["spec"]["versions"][0], "name": "v2"}),
     ),
-    crd("a definition without a storage version is refused", "rings", "Ring", storage=False),
+    crd("a definition without a storage version is rejected", "rings", "Ring", storage=False),
     crd(
-        "a definition without a schema is refused",
+        "a definition without a schema is rejected",
         "rings",
         "Ring",
         lambda body: body["spec"]["versions"][0].pop("schema"),
     ),
-    crd("a definition with an unknown scope is refused", "rings", "Ring", scope="Galaxy"),
+    crd("a definition with an unknown scope is rejected", "rings", "Ring", scope="Galaxy"),
     crd(
-        "a definition without type is refused",
+        "a definition without type is rejected",
         "rings",
         "Ring",
         schema={"openAPIV3Schema": {"properties": {}}},
     ),
     crd(
-        "a definition with a field without type is refused",
+        "a definition with a field without type is rejected",
         "rings",
         "Ring",
         **schema({"properties": {"a": {}}}),
     ),
-    crd("a definition with an unknown type is refused", "rings", "Ring", **schema({"type": "thing"})),
-    crd("a definition with an array without items is refused", "rings", "Ring", **schema({"type": "array"})),
+    crd("a definition with an unknown type is rejected", "rings", "Ring", **schema({"type": "thing"})),
+    crd("a definition with an array without items is rejected", "rings", "Ring", **schema({"type": "array"})),
     crd(
-        "a definition with a bad default is refused",
+        "a definition with a bad default is rejected",
         "rings",
         "Ring",
         **schema({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}}),
     ),
     crd(
-        "a definition with a bad pattern is refused",
+        "a definition with a bad pattern is rejected",
         "rings",
         "Ring",
         **schema({"type": "string", "pattern": "("}),
     ),
     crd(
-        "a definition with a map list without keys is refused",
+        "a definition with a map list without keys is rejected",
         "rings",
         "Ring",
         **schema({"type": "array", "x-kubernetes-list-type": "map", "items": {"type": "object"}}),
     ),
     crd(
-        "a definition with an unknown list type is refused",
+        "a definition with an unknown list type is rejected",
         "rings",
         "Ring",
         **schema({"type": "array", "x-kubernetes-list-type": "bag", "items": {"type": "string"}}),
     ),
     crd(
-        "a definition with properties and additionalProperties is refused",
+        "a definition with properties and additionalProperties is rejected",
         "rings",
         "Ring",
         **schema(
@@ -113,13 +113,13 @@ CASES = [
         ),
     ),
     crd(
-        "a definition with a rule that does not compile is refused",
+        "a definition with a rule that does not compile is rejected",
         "rings",
         "Ring",
         **schema({"type": "object", "x-kubernetes-validations": [{"rule": "self.none > 1"}]}),
     ),
     crd(
-        "a definition with a rule that costs too much is refused",
+        "a definition with a rule that costs too much is rejected",
         "rings",
         "Ring",
         **schema(
@@ -133,32 +133,32 @@ CASES = [
         ),
     ),
     crd(
-        "a definition with a bad printer column is refused",
+        "a definition with a bad printer column is rejected",
         "rings",
         "Ring",
         additionalPrinterColumns=[{"name": "A", "type": "thing", "jsonPath": ".spec.a"}],
     ),
     crd(
-        "a definition with a bad scale path is refused",
+        "a definition with a bad scale path is rejected",
         "rings",
         "Ring",
         subresources={"scale": {"specReplicasPath": "spec.size", "statusReplicasPath": ".status.replicas"}},
     ),
     crd(
-        "a definition with preserveUnknownFields is refused",
+        "a definition with preserveUnknownFields is rejected",
         "rings",
         "Ring",
         lambda body: body["spec"].update(preserveUnknownFields=True),
     ),
     crd(
-        "a definition with a bad group is refused",
+        "a definition with a bad group is rejected",
         "rings",
         "Ring",
         lambda body: body["spec"].update(group="Bad_Group"),
     ),
-    crd("a definition with a bad version name is refused", "rings", "Ring", name="V 1"),
+    crd("a definition with a bad version name is rejected", "rings", "Ring", name="V 1"),
     crd(
-        "a definition with metadata rules is refused",
+        "a definition with metadata rules is rejected",
         "rings",
         "Ring",
         schema={

@@ -1,4 +1,4 @@
-"""The custom kinds that the cases use: one namespaced with most of what a schema can say, one cluster-scoped."""
+"""The custom kinds of the cases: a namespaced one with most features of a schema, and a cluster-scoped one."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ STATUS: dict[str, Any] = {
 def definition(
     plural: str, kind: str, *, scope: str = "Namespaced", group: str = "conformance.kapsa.dev", **version: Any
 ) -> dict[str, Any]:
-    """A CustomResourceDefinition with one version, `v1`, whose fields are `version`."""
+    """Return a CustomResourceDefinition with one version, `v1`, whose fields are `version`."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.behaviour.conformance.cases.words import (
+from tests.behaviour.conformance.cases.requests import (
     CONFIGMAPS,
     PODS,
     SERVICES,
@@ -44,7 +44,7 @@ CASES = [
         "a dry-run delete in the body deletes nothing", START, delete(ONE, options(dryRun=["All"])), get(ONE)
     ),
     case(
-        "a delete with its own uid is taken",
+        "a delete with its own uid is accepted",
         START,
         delete(ONE, options(preconditions={"uid": "{uid}"})),
         get(ONE),
@@ -56,7 +56,7 @@ CASES = [
         get(ONE),
     ),
     case(
-        "a delete with its own revision is taken",
+        "a delete with its own revision is accepted",
         START,
         delete(ONE, options(preconditions={"resourceVersion": "{rv}"})),
     ),
@@ -66,7 +66,7 @@ CASES = [
         delete(ONE, options(preconditions={"resourceVersion": "1"})),
     ),
     case("a finalizer holds the object", HELD, delete(ONE), get(ONE)),
-    case("a second delete of a held object is taken", HELD, delete(ONE), delete(ONE)),
+    case("a second delete of a held object is accepted", HELD, delete(ONE), delete(ONE)),
     case(
         "the last finalizer's removal deletes",
         HELD,
@@ -92,7 +92,7 @@ CASES = [
     ),
     case("a terminating object can still be changed", HELD, delete(ONE), merge(ONE, {"data": {"a": "2"}})),
     case(
-        "deletionTimestamp cannot be taken back",
+        "deletionTimestamp cannot be removed",
         HELD,
         delete(ONE),
         merge(ONE, {"metadata": {"deletionTimestamp": None}}),
@@ -124,20 +124,22 @@ CASES = [
         delete(ONE, options(propagationPolicy="Background")),
         get(ONE),
     ),
-    case("an unknown propagation policy is refused", START, delete(ONE, options(propagationPolicy="Maybe"))),
+    case("an unknown propagation policy is rejected", START, delete(ONE, options(propagationPolicy="Maybe"))),
     case(
-        "orphanDependents and propagationPolicy together are refused",
+        "orphanDependents and propagationPolicy together are rejected",
         START,
         delete(ONE, options(propagationPolicy="Background", orphanDependents=True)),
     ),
-    case("a negative grace period is taken as told", START, delete(ONE, options(gracePeriodSeconds=-1))),
+    case("a negative grace period is accepted", START, delete(ONE, options(gracePeriodSeconds=-1))),
     case(
-        "delete options of another kind are refused",
+        "delete options of another kind are rejected",
         START,
         delete(ONE, {"apiVersion": "v1", "kind": "ConfigMap"}),
     ),
-    case("delete options that are no json are refused", START, delete(ONE, "{")),
-    case("delete options with an unknown field are taken or refused", START, delete(ONE, options(bogus=1))),
+    case("delete options that are not JSON are rejected", START, delete(ONE, "{")),
+    case(
+        "delete options with an unknown field are accepted or rejected", START, delete(ONE, options(bogus=1))
+    ),
     case("an unscheduled pod goes at once", post(PODS, pod()), delete(f"{PODS}/one"), get(f"{PODS}/one")),
     case(
         "a scheduled pod gets its grace",
@@ -212,7 +214,7 @@ CASES = [
         get("/api/v1/namespaces/{ns}-t"),
     ),
     case(
-        "a terminating namespace refuses creates",
+        "a terminating namespace rejects creates",
         post("/api/v1/namespaces", {"metadata": {"name": "{ns}-t"}}),
         delete("/api/v1/namespaces/{ns}-t"),
         post("/api/v1/namespaces/{ns}-t/configmaps", configmap()),
@@ -246,7 +248,7 @@ CASES = [
         ),
         delete("/api/v1/namespaces/{ns}-t"),
     ),
-    case("deleting all namespaces at once is refused", delete("/api/v1/namespaces")),
+    case("deleting all namespaces at once is rejected", delete("/api/v1/namespaces")),
     case("the default namespace cannot be deleted", delete("/api/v1/namespaces/default")),
     case("kube-system cannot be deleted", delete("/api/v1/namespaces/kube-system")),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.behaviour.conformance.cases.words import (
+from tests.behaviour.conformance.cases.requests import (
     CONFIGMAPS,
     PODS,
     SECRETS,
@@ -45,7 +45,7 @@ CASES = [
     listed("an empty value is a value", "labelSelector=app="),
     listed("a selector in encoded form is read", "labelSelector=app%20in%20%28x%29"),
     *(
-        listed(f"the label selector {shown} is refused", f"labelSelector={raw}")
+        listed(f"the label selector {shown} is rejected", f"labelSelector={raw}")
         for shown, raw in (
             ("with an open bracket", "app+in+(x"),
             ("with a bad key", "-a=b"),
@@ -63,8 +63,8 @@ CASES = [
     listed("metadata.name inequality selects", "fieldSelector=metadata.name!=a"),
     listed("metadata.namespace selects", "fieldSelector=metadata.namespace={ns}"),
     listed("two field requirements are both held", "fieldSelector=metadata.name=a,metadata.namespace=other"),
-    listed("an unknown field label is refused", "fieldSelector=data.a=1"),
-    listed("a malformed field selector is refused", "fieldSelector=metadata.name"),
+    listed("an unknown field label is rejected", "fieldSelector=data.a=1"),
+    listed("a malformed field selector is rejected", "fieldSelector=metadata.name"),
     listed("label and field selectors are both held", "fieldSelector=metadata.name=a&labelSelector=app=y"),
     case(
         "a field selector by path of one object reads it",
@@ -78,7 +78,7 @@ CASES = [
         *PODS_TWO,
         get(PODS, "fieldSelector=spec.restartPolicy!=Always"),
     ),
-    case("pods refuse an unknown field", *PODS_TWO, get(PODS, "fieldSelector=spec.hostname=a")),
+    case("pods reject an unknown field", *PODS_TWO, get(PODS, "fieldSelector=spec.hostname=a")),
     case("secrets are selected by type", post(SECRETS, secret()), get(SECRETS, "fieldSelector=type=Opaque")),
     case(
         "widgets are selected by a selectable field",
@@ -86,12 +86,12 @@ CASES = [
         get(WIDGETS, "fieldSelector=spec.color=green"),
         get(WIDGETS, "fieldSelector=spec.color=red"),
     ),
-    case("widgets refuse a field that is not selectable", get(WIDGETS, "fieldSelector=spec.size=1")),
+    case("widgets reject a field that is not selectable", get(WIDGETS, "fieldSelector=spec.size=1")),
     listed("a limit pages and counts the rest", "limit=2"),
     listed("a limit as large as the list does not page", "limit=3"),
-    listed("a limit of zero is no limit", "limit=0"),
-    listed("a negative limit is refused or ignored", "limit=-1"),
-    listed("a limit that is no number is refused", "limit=x"),
+    listed("a limit of zero does not limit", "limit=0"),
+    listed("a negative limit is rejected or ignored", "limit=-1"),
+    listed("a limit that is not a number is rejected", "limit=x"),
     case(
         "continue brings the next page",
         *THREE,
@@ -109,23 +109,23 @@ CASES = [
     case(
         "a page with a selector does not count the rest", *THREE, get(CONFIGMAPS, "limit=1&labelSelector=app")
     ),
-    listed("a continue token that is garbage is refused", "limit=1&continue=garbage"),
+    listed("a continue token that is garbage is rejected", "limit=1&continue=garbage"),
     listed(
-        "a continue token that is not the store's is refused",
+        "a continue token that is not the store's is rejected",
         "limit=1&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ",
     ),
     case(
-        "continue with a resourceVersion is refused",
+        "continue with a resourceVersion is rejected",
         *THREE,
         get(CONFIGMAPS, "limit=1"),
         get(CONFIGMAPS, "limit=1&continue={continue}&resourceVersion=5"),
     ),
     listed("resourceVersion 0 lists", "resourceVersion=0"),
-    listed("resourceVersion that is no number is refused", "resourceVersion=abc"),
-    listed("a negative resourceVersion is refused", "resourceVersion=-1"),
-    listed("resourceVersionMatch without resourceVersion is refused", "resourceVersionMatch=Exact"),
-    listed("an unknown resourceVersionMatch is refused", "resourceVersion=1&resourceVersionMatch=Never"),
-    listed("Exact at 0 is refused", "resourceVersion=0&resourceVersionMatch=Exact"),
+    listed("resourceVersion that is not a number is rejected", "resourceVersion=abc"),
+    listed("a negative resourceVersion is rejected", "resourceVersion=-1"),
+    listed("resourceVersionMatch without resourceVersion is rejected", "resourceVersionMatch=Exact"),
+    listed("an unknown resourceVersionMatch is rejected", "resourceVersion=1&resourceVersionMatch=Never"),
+    listed("Exact at 0 is rejected", "resourceVersion=0&resourceVersionMatch=Exact"),
     case(
         "Exact lists the past",
         *THREE[:2],
@@ -142,10 +142,10 @@ CASES = [
         "a future revision times out",
         "resourceVersion=99999999999&timeoutSeconds=1&resourceVersionMatch=NotOlderThan",
     ),
-    listed("an exact future revision is refused", "resourceVersion=99999999999&resourceVersionMatch=Exact"),
+    listed("an exact future revision is rejected", "resourceVersion=99999999999&resourceVersionMatch=Exact"),
     case("a get at revision 0 reads", *THREE, get(f"{CONFIGMAPS}/a", "resourceVersion=0")),
     case(
-        "a get at a revision that is no number is refused",
+        "a get at a revision that is not a number is rejected",
         *THREE,
         get(f"{CONFIGMAPS}/a", "resourceVersion=x"),
     ),
@@ -154,7 +154,7 @@ CASES = [
         *THREE,
         get("/api/v1/configmaps", "fieldSelector=metadata.namespace={ns}"),
     ),
-    case("a list of a namespace that is not there is empty", get("/api/v1/namespaces/nope/configmaps")),
+    case("a list of a missing namespace is empty", get("/api/v1/namespaces/nope/configmaps")),
     case(
         "a list of custom objects has their list kind", post(WIDGETS, widget(spec={"size": 1})), get(WIDGETS)
     ),
@@ -171,7 +171,7 @@ CASES = [
         get(WIDGETS, "labelSelector=k=v"),
         get(WIDGETS, "labelSelector=k!=v"),
     ),
-    case("sendInitialEvents without watch is refused", get(CONFIGMAPS, "sendInitialEvents=true")),
-    case("a collection refuses HEAD or answers it as GET", Call(method="HEAD", path=CONFIGMAPS)),
-    case("a collection tells an OPTIONS request what it thinks", Call(method="OPTIONS", path=CONFIGMAPS)),
+    case("sendInitialEvents without watch is rejected", get(CONFIGMAPS, "sendInitialEvents=true")),
+    case("a collection rejects HEAD or answers it as GET", Call(method="HEAD", path=CONFIGMAPS)),
+    case("a collection answers an OPTIONS request", Call(method="OPTIONS", path=CONFIGMAPS)),
 ]

@@ -1,8 +1,8 @@
-"""What the client may send and ask for: JSON, YAML, tables, metadata only; discovery."""
+"""Content negotiation: JSON, YAML, tables, metadata only; and discovery."""
 
 from __future__ import annotations
 
-from tests.behaviour.conformance.cases.words import (
+from tests.behaviour.conformance.cases.requests import (
     CONFIGMAPS,
     DEPLOYMENTS,
     GADGETS,
@@ -33,16 +33,16 @@ CASES = [
     case("yaml is read", post(CONFIGMAPS, YAML, content_type="application/yaml")),
     case("yaml is written", START, get(ONE, accept="application/yaml")),
     case(
-        "yaml with two documents is refused or cut",
+        "yaml with two documents is rejected or cut",
         post(CONFIGMAPS, YAML + "---\n" + YAML, content_type="application/yaml"),
     ),
-    case("broken yaml is refused", post(CONFIGMAPS, "a: [", content_type="application/yaml")),
+    case("broken yaml is rejected", post(CONFIGMAPS, "a: [", content_type="application/yaml")),
     case(
         "yaml with a duplicate key warns",
         post(CONFIGMAPS, YAML + "  a: '2'\n", content_type="application/yaml", query="fieldValidation=Warn"),
     ),
     case(
-        "yaml with a duplicate key under Strict is refused",
+        "yaml with a duplicate key under Strict is rejected",
         post(
             CONFIGMAPS, YAML + "  a: '2'\n", content_type="application/yaml", query="fieldValidation=Strict"
         ),
@@ -65,7 +65,7 @@ CASES = [
     case("a table can carry whole objects", START, get(CONFIGMAPS, "includeObject=Object", accept=TABLE)),
     case("a table can carry nothing", START, get(CONFIGMAPS, "includeObject=None", accept=TABLE)),
     case(
-        "a table with an unknown includeObject is refused",
+        "a table with an unknown includeObject is rejected",
         START,
         get(CONFIGMAPS, "includeObject=Some", accept=TABLE),
     ),
@@ -127,7 +127,7 @@ CASES = [
     case("a list as single metadata is 406", START, get(CONFIGMAPS, accept=PARTIAL)),
     case("an object as metadata list is 406", START, get(ONE, accept=PARTIAL_LIST)),
     case("the core group's resources are listed", get("/api", headers={})),
-    case("the groups' versions are told", get("/apis/apps")),
+    case("the groups' versions are listed", get("/apis/apps")),
     case("the conformance group is discovered", get("/apis/conformance.kapsa.dev")),
     case("the conformance group's resources are discovered", get("/apis/conformance.kapsa.dev/v1")),
     case("coordination's resources are discovered", get("/apis/coordination.k8s.io/v1")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.behaviour.conformance.cases.words import (
+from tests.behaviour.conformance.cases.requests import (
     CONFIGMAPS,
     GADGETS,
     LEASES,
@@ -28,10 +28,10 @@ CASES = [
         post(CONFIGMAPS, configmap(data={"a": "1"})),
     ),
     case("a created object can be read", post(CONFIGMAPS, configmap(data={"a": "1"})), get(ONE)),
-    case("an object that is not there is 404", get(f"{CONFIGMAPS}/none")),
-    case("a kind that is not there is 404", get("/api/v1/namespaces/{ns}/wizards/none")),
-    case("a group that is not there is 404", get("/apis/none.example.com/v1/things")),
-    case("a path that is not there is 404", get("/nowhere")),
+    case("a missing object is 404", get(f"{CONFIGMAPS}/none")),
+    case("a missing kind is 404", get("/api/v1/namespaces/{ns}/wizards/none")),
+    case("a missing group is 404", get("/apis/none.example.com/v1/things")),
+    case("a missing path is 404", get("/nowhere")),
     case(
         "a second create of the same name is 409",
         post(CONFIGMAPS, configmap()),
@@ -39,18 +39,18 @@ CASES = [
     ),
     case("generateName makes a name", post(CONFIGMAPS, {"metadata": {"generateName": "gen-"}})),
     case("name wins over generateName", post(CONFIGMAPS, configmap("named", generateName="gen-"))),
-    case("a create without a name is refused", post(CONFIGMAPS, {"metadata": {}})),
-    case("a create without metadata is refused", post(CONFIGMAPS, {"data": {"a": "1"}})),
+    case("a create without a name is rejected", post(CONFIGMAPS, {"metadata": {}})),
+    case("a create without metadata is rejected", post(CONFIGMAPS, {"data": {"a": "1"}})),
     case("apiVersion and kind may be left out", post(CONFIGMAPS, {"metadata": {"name": "one"}})),
     case(
-        "a create into another namespace than the path's is refused",
+        "a create into another namespace than the path's is rejected",
         post(CONFIGMAPS, configmap(namespace="other")),
     ),
     case(
-        "a create into a namespace that is not there is 404",
+        "a create into a missing namespace is 404",
         post("/api/v1/namespaces/nope/configmaps", configmap()),
     ),
-    case("a create with a resourceVersion is refused", post(CONFIGMAPS, configmap(resourceVersion="1"))),
+    case("a create with a resourceVersion is rejected", post(CONFIGMAPS, configmap(resourceVersion="1"))),
     case("a create ignores a uid given by the client", post(CONFIGMAPS, configmap(uid="mine"))),
     case(
         "a create ignores a creationTimestamp given by the client",
@@ -71,11 +71,11 @@ CASES = [
     case("a post to an object is 405", post(ONE, configmap())),
     case("a put to a collection is 405", put(CONFIGMAPS, configmap())),
     case(
-        "a create by path in the cluster scope of a namespaced kind is refused",
+        "a create by path in the cluster scope of a namespaced kind is rejected",
         post("/api/v1/configmaps", configmap()),
     ),
     case("dry run creates nothing", post(CONFIGMAPS, configmap(), "dryRun=All"), get(ONE)),
-    case("an unknown dry run directive is refused", post(CONFIGMAPS, configmap(), "dryRun=Some")),
+    case("an unknown dry run directive is rejected", post(CONFIGMAPS, configmap(), "dryRun=Some")),
     case(
         "dry run of a create that would conflict is 409",
         post(CONFIGMAPS, configmap()),
@@ -92,18 +92,18 @@ CASES = [
             configmap(labels={"a": "b", "x.io/y": ""}, annotations={"x.io/note": "any text, at all\n"}),
         ),
     ),
-    case("an invalid label value is refused", post(CONFIGMAPS, configmap(labels={"a": "feature/login"}))),
-    case("an invalid label key is refused", post(CONFIGMAPS, configmap(labels={"-a": "b"}))),
-    case("a label value over 63 characters is refused", post(CONFIGMAPS, configmap(labels={"a": "b" * 64}))),
+    case("an invalid label value is rejected", post(CONFIGMAPS, configmap(labels={"a": "feature/login"}))),
+    case("an invalid label key is rejected", post(CONFIGMAPS, configmap(labels={"-a": "b"}))),
+    case("a label value over 63 characters is rejected", post(CONFIGMAPS, configmap(labels={"a": "b" * 64}))),
     case(
-        "an annotation key with two slashes is refused",
+        "an annotation key with two slashes is rejected",
         post(CONFIGMAPS, configmap(annotations={"a/b/c": ""})),
     ),
     case(
-        "annotations over 256 KiB are refused", post(CONFIGMAPS, configmap(annotations={"a": "b" * 262145}))
+        "annotations over 256 KiB are rejected", post(CONFIGMAPS, configmap(annotations={"a": "b" * 262145}))
     ),
     *(
-        case(f"a configmap name like {shown} is refused", post(CONFIGMAPS, configmap(name)))
+        case(f"a configmap name like {shown} is rejected", post(CONFIGMAPS, configmap(name)))
         for shown, name in (
             ("Upper", "Upper"),
             ("with space", "a b"),
@@ -119,20 +119,22 @@ CASES = [
         )
     ),
     case("a configmap name with dots is fine", post(CONFIGMAPS, configmap("a.b.c"))),
-    case("a service name with dots is refused", post(SERVICES, service("a.b"))),
-    case("a service name that starts with a digit is refused", post(SERVICES, service("1a"))),
-    case("a service name over 63 characters is refused", post(SERVICES, service("a" * 64))),
-    case("a namespace name with a dot is refused", post("/api/v1/namespaces", {"metadata": {"name": "a.b"}})),
+    case("a service name with dots is rejected", post(SERVICES, service("a.b"))),
+    case("a service name that starts with a digit is rejected", post(SERVICES, service("1a"))),
+    case("a service name over 63 characters is rejected", post(SERVICES, service("a" * 64))),
     case(
-        "an owner reference without a uid is refused",
+        "a namespace name with a dot is rejected", post("/api/v1/namespaces", {"metadata": {"name": "a.b"}})
+    ),
+    case(
+        "an owner reference without a uid is rejected",
         post(CONFIGMAPS, configmap(ownerReferences=[{"apiVersion": "v1", "kind": "Pod", "name": "p"}])),
     ),
     case(
-        "an owner reference without a kind is refused",
+        "an owner reference without a kind is rejected",
         post(CONFIGMAPS, configmap(ownerReferences=[{"apiVersion": "v1", "name": "p", "uid": "u"}])),
     ),
     case(
-        "two controller references are refused",
+        "two controller references are rejected",
         post(
             CONFIGMAPS,
             configmap(
@@ -143,13 +145,13 @@ CASES = [
         ),
     ),
     case(
-        "an Event as owner is refused",
+        "an Event as owner is rejected",
         post(
             CONFIGMAPS,
             configmap(ownerReferences=[{"apiVersion": "v1", "kind": "Event", "name": "e", "uid": "u"}]),
         ),
     ),
-    case("a finalizer without a slash is refused", post(CONFIGMAPS, configmap(finalizers=["mine"]))),
+    case("a finalizer without a slash is rejected", post(CONFIGMAPS, configmap(finalizers=["mine"]))),
     case("a qualified finalizer is kept", post(CONFIGMAPS, configmap(finalizers=["example.com/mine"]))),
     case(
         "a replace moves the revision",
@@ -164,7 +166,7 @@ CASES = [
         get(ONE),
     ),
     case(
-        "a replace with the current revision is taken",
+        "a replace with the current revision is accepted",
         post(CONFIGMAPS, configmap()),
         put(ONE, configmap(data={"a": "2"}, resourceVersion="{rv}")),
     ),
@@ -174,24 +176,24 @@ CASES = [
         put(ONE, configmap(data={"a": "2"}, resourceVersion="1")),
     ),
     case(
-        "a replace with a revision that is no number is refused",
+        "a replace with a revision that is not a number is rejected",
         post(CONFIGMAPS, configmap()),
         put(ONE, configmap(data={"a": "2"}, resourceVersion="x")),
     ),
     case("a replace of nothing is 404", put(ONE, configmap())),
     case("a replace with a resourceVersion of nothing is 409", put(ONE, configmap(resourceVersion="5"))),
     case(
-        "a replace whose name differs from the path is refused",
+        "a replace whose name differs from the path is rejected",
         post(CONFIGMAPS, configmap()),
         put(ONE, configmap("two")),
     ),
     case(
-        "a replace without a name is refused or filled",
+        "a replace without a name is rejected or filled",
         post(CONFIGMAPS, configmap()),
         put(ONE, {"metadata": {}, "data": {"a": "1"}}),
     ),
     case(
-        "a replace whose namespace differs from the path is refused",
+        "a replace whose namespace differs from the path is rejected",
         post(CONFIGMAPS, configmap()),
         put(ONE, configmap(namespace="other")),
     ),
@@ -201,7 +203,7 @@ CASES = [
         put(ONE, configmap(uid="00000000-0000-0000-0000-000000000000")),
     ),
     case(
-        "a replace with its own uid is taken",
+        "a replace with its own uid is accepted",
         post(CONFIGMAPS, configmap()),
         put(ONE, configmap(uid="{uid}", data={"a": "b"})),
     ),
@@ -226,27 +228,28 @@ CASES = [
         post(CONFIGMAPS, {**configmap(data={"a": "1"}), "immutable": True}),
         put(ONE, configmap(data={"a": "1"})),
     ),
-    case("a wrong kind in the body is refused", post(CONFIGMAPS, {**configmap(), "kind": "Secret"})),
-    case("a wrong version in the body is refused", post(CONFIGMAPS, {**configmap(), "apiVersion": "v2"})),
+    case("a wrong kind in the body is rejected", post(CONFIGMAPS, {**configmap(), "kind": "Secret"})),
+    case("a wrong version in the body is rejected", post(CONFIGMAPS, {**configmap(), "apiVersion": "v2"})),
     case(
-        "a field manager over 128 characters is refused",
+        "a field manager over 128 characters is rejected",
         post(CONFIGMAPS, configmap(), "fieldManager=" + "m" * 129),
     ),
     case(
-        "a field manager with unprintable characters is refused",
+        "a field manager with unprintable characters is rejected",
         post(CONFIGMAPS, configmap(), "fieldManager=a%0ab"),
     ),
     case("the field manager is recorded", post(CONFIGMAPS, configmap(data={"a": "1"}), "fieldManager=me")),
     case(
         "managedFields given on create are dropped when empty", post(CONFIGMAPS, configmap(managedFields=[]))
     ),
-    case("a configmap key with a slash is refused", post(CONFIGMAPS, configmap(data={"a/b": "1"}))),
+    case("a configmap key with a slash is rejected", post(CONFIGMAPS, configmap(data={"a/b": "1"}))),
     case(
-        "a configmap key in data and binaryData is refused",
+        "a configmap key in data and binaryData is rejected",
         post(CONFIGMAPS, {**configmap(data={"a": "1"}), "binaryData": {"a": "MQ=="}}),
     ),
     case(
-        "binaryData that is no base64 is refused", post(CONFIGMAPS, {**configmap(), "binaryData": {"a": "?"}})
+        "binaryData that is not base64 is rejected",
+        post(CONFIGMAPS, {**configmap(), "binaryData": {"a": "?"}}),
     ),
     case("a secret's stringData becomes data", post(SECRETS, secret(stringData={"a": "1"}))),
     case("a secret's type defaults to Opaque", post(SECRETS, secret())),
@@ -264,7 +267,7 @@ CASES = [
         "a basic-auth secret needs user or password",
         post(SECRETS, secret(type="kubernetes.io/basic-auth", data={})),
     ),
-    case("secret data that is no base64 is refused", post(SECRETS, secret(data={"a": "?"}))),
+    case("secret data that is not base64 is rejected", post(SECRETS, secret(data={"a": "?"}))),
     case(
         "a namespace gets its phase, label and finalizer",
         post("/api/v1/namespaces", {"metadata": {"name": "{ns}-x"}}),
@@ -289,7 +292,7 @@ CASES = [
         delete(GADGETS + "/{ns}"),
     ),
     case(
-        "a cluster-scoped custom object refuses a namespace",
+        "a cluster-scoped custom object rejects a namespace",
         post(
             GADGETS,
             {
@@ -314,7 +317,7 @@ CASES = [
         ),
     ),
     case(
-        "a lease refuses a duration of zero",
+        "a lease rejects a duration of zero",
         post(LEASES, {"metadata": {"name": "one"}, "spec": {"leaseDurationSeconds": 0}}),
     ),
     case(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.behaviour.conformance.cases.words import (
+from tests.behaviour.conformance.cases.requests import (
     APPLY_PATCH,
     CONFIGMAPS,
     DEPLOYMENTS,
@@ -93,36 +93,36 @@ CASES = [
             {"op": "add", "path": "/metadata/annotations/x.io~1y", "value": "1"},
         ),
     ),
-    cm("json patch that removes nothing is refused", json_patch(ONE, {"op": "remove", "path": "/data/none"})),
     cm(
-        "json patch that replaces nothing is refused",
+        "json patch that removes nothing is rejected", json_patch(ONE, {"op": "remove", "path": "/data/none"})
+    ),
+    cm(
+        "json patch that replaces nothing is rejected",
         json_patch(ONE, {"op": "replace", "path": "/data/none", "value": "1"}),
     ),
     cm(
-        "json patch below a missing parent is refused",
+        "json patch below a missing parent is rejected",
         json_patch(ONE, {"op": "add", "path": "/none/a", "value": "1"}),
     ),
-    cm("json patch with an unknown op is refused", json_patch(ONE, {"op": "bogus", "path": "/data/a"})),
-    cm("json patch that is an object is refused", patch(ONE, {"op": "remove"}, JSON_PATCH)),
-    cm("json patch that is no json is refused", patch(ONE, "[{", JSON_PATCH)),
+    cm("json patch with an unknown op is rejected", json_patch(ONE, {"op": "bogus", "path": "/data/a"})),
+    cm("json patch that is an object is rejected", patch(ONE, {"op": "remove"}, JSON_PATCH)),
+    cm("json patch that is not JSON is rejected", patch(ONE, "[{", JSON_PATCH)),
     cm(
         "json patch that changes nothing keeps the revision",
         json_patch(ONE, {"op": "replace", "path": "/data/a", "value": "1"}),
     ),
     cm(
-        "json patch that renames is refused",
+        "json patch that renames is rejected",
         json_patch(ONE, {"op": "replace", "path": "/metadata/name", "value": "two"}),
     ),
     cm(
-        "json patch with a wrong type is refused",
+        "json patch with a wrong type is rejected",
         json_patch(ONE, {"op": "replace", "path": "/data/a", "value": 5}),
     ),
-    cm("json patch of nothing is taken", json_patch(ONE)),
-    case(
-        "json patch of an object that is not there is 404", json_patch(ONE, {"op": "remove", "path": "/data"})
-    ),
+    cm("json patch of nothing is accepted", json_patch(ONE)),
+    case("json patch of a missing object is 404", json_patch(ONE, {"op": "remove", "path": "/data"})),
     cm(
-        "json patch with an old resourceVersion in test is refused",
+        "json patch with an old resourceVersion in test is rejected",
         json_patch(ONE, {"op": "test", "path": "/metadata/resourceVersion", "value": "1"}),
     ),
     cm(
@@ -139,7 +139,7 @@ CASES = [
         json_patch(f"{WIDGETS}/one", {"op": "add", "path": "/spec/list/0", "value": "z"}),
     ),
     case(
-        "json patch beyond a list's end is refused",
+        "json patch beyond a list's end is rejected",
         post(WIDGETS, widget(spec={"size": 1, "list": ["a"]})),
         json_patch(f"{WIDGETS}/one", {"op": "add", "path": "/spec/list/5", "value": "z"}),
     ),
@@ -150,18 +150,18 @@ CASES = [
     cm("merge patch removes a whole map by null", merge(ONE, {"data": None})),
     cm("merge patch that is empty keeps the revision", merge(ONE, {})),
     cm("merge patch with the same values keeps the revision", merge(ONE, {"data": {"a": "1"}})),
-    cm("merge patch with a wrong type is refused", merge(ONE, {"data": "text"})),
-    cm("merge patch that is a list is refused", patch(ONE, [], MERGE_PATCH)),
-    cm("merge patch that is no json is refused", patch(ONE, "{", MERGE_PATCH)),
+    cm("merge patch with a wrong type is rejected", merge(ONE, {"data": "text"})),
+    cm("merge patch that is a list is rejected", patch(ONE, [], MERGE_PATCH)),
+    cm("merge patch that is not JSON is rejected", patch(ONE, "{", MERGE_PATCH)),
     cm(
         "merge patch with an old revision is 409",
         merge(ONE, {"metadata": {"resourceVersion": "1"}, "data": {"a": "7"}}),
     ),
     cm(
-        "merge patch with the current revision is taken",
+        "merge patch with the current revision is accepted",
         merge(ONE, {"metadata": {"resourceVersion": "{rv}"}, "data": {"a": "7"}}),
     ),
-    cm("merge patch that renames is refused", merge(ONE, {"metadata": {"name": "two"}})),
+    cm("merge patch that renames is rejected", merge(ONE, {"metadata": {"name": "two"}})),
     cm(
         "merge patch with another uid is 409",
         merge(ONE, {"metadata": {"uid": "00000000-0000-0000-0000-000000000000"}}),
@@ -171,10 +171,10 @@ CASES = [
         merge(ONE, {"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z"}}),
     ),
     cm("merge patch cannot change kind", merge(ONE, {"kind": "Secret"})),
-    case("merge patch of an object that is not there is 404", merge(ONE, {})),
+    case("merge patch of a missing object is 404", merge(ONE, {})),
     cm("merge patch with dry run changes nothing", merge(ONE, {"data": {"a": "9"}}, "dryRun=All"), get(ONE)),
     cm(
-        "merge patch with an unknown field under Strict is refused",
+        "merge patch with an unknown field under Strict is rejected",
         merge(ONE, {"bogus": 1}, "fieldValidation=Strict"),
     ),
     cm(
@@ -241,9 +241,9 @@ CASES = [
         "strategic patch retains keys of the strategy",
         {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}},
     ),
-    dep("strategic patch without the merge key is refused", template(containers=[{"image": "x"}])),
+    dep("strategic patch without the merge key is rejected", template(containers=[{"image": "x"}])),
     dep(
-        "strategic patch with an unknown directive is refused",
+        "strategic patch with an unknown directive is rejected",
         template(containers=[{"name": "a", "$patch": "bogus"}]),
     ),
     dep(
@@ -263,7 +263,7 @@ CASES = [
         strategic(ONE, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["x.io/a"]}}),
     ),
     cm("strategic patch merges maps", strategic(ONE, {"data": {"a": "9", "b": None}})),
-    cm("strategic patch with a wrong type is refused", strategic(ONE, {"data": 5})),
+    cm("strategic patch with a wrong type is rejected", strategic(ONE, {"data": 5})),
     case(
         "strategic patch of a custom object is 415",
         post(WIDGETS, widget(spec={"size": 1})),
@@ -284,7 +284,7 @@ CASES = [
     case("apply needs a matching kind", apply(ONE, {**configmap(), "kind": "Secret"})),
     case("apply needs a matching name", apply(ONE, configmap("two"))),
     case(
-        "apply refuses managedFields",
+        "apply rejects managedFields",
         apply(ONE, configmap(managedFields=[{"manager": "x", "operation": "Apply"}])),
     ),
     case(
@@ -316,8 +316,8 @@ CASES = [
             "fieldManager=alpha",
         ),
     ),
-    case("apply of broken yaml is refused", patch(ONE, "a: [", APPLY_PATCH, "fieldManager=alpha")),
-    case("apply with an unknown field is refused", apply(ONE, {**configmap(), "bogus": 1})),
+    case("apply of broken yaml is rejected", patch(ONE, "a: [", APPLY_PATCH, "fieldManager=alpha")),
+    case("apply with an unknown field is rejected", apply(ONE, {**configmap(), "bogus": 1})),
     case(
         "apply to status of a custom object",
         post(WIDGETS, widget(spec={"size": 1})),
@@ -325,6 +325,6 @@ CASES = [
     ),
     case("apply with dry run creates nothing", apply(ONE, configmap(), query="dryRun=All"), get(ONE)),
     case("apply of a custom object needs a valid one", apply(f"{WIDGETS}/one", widget(spec={"size": 99}))),
-    case("force without apply is refused", START, merge(ONE, {"data": {"a": "2"}}, "force=true")),
+    case("force without apply is rejected", START, merge(ONE, {"data": {"a": "2"}}, "force=true")),
     case("apply status creates nothing", apply(f"{WIDGETS}/one/status", widget(status={"ready": True}))),
 ]

@@ -1,40 +1,40 @@
-"""Pods: defaults, containers, volumes, and what may change."""
+"""Pods: defaults, containers, volumes, and immutable fields."""
 
 from __future__ import annotations
 
-from tests.behaviour.conformance.cases.words import PODS, case, get, merge, pod, post, strategic
+from tests.behaviour.conformance.cases.requests import PODS, case, get, merge, pod, post, strategic
 
 CASES = [
     case("a pod gets its defaults", post(PODS, pod())),
-    case("a pod without containers is refused", post(PODS, {**pod(), "spec": {}})),
-    case("a container without a name is refused", post(PODS, pod(containers=[{"image": "a"}]))),
-    case("a container without an image is refused", post(PODS, pod(containers=[{"name": "a"}]))),
+    case("a pod without containers is rejected", post(PODS, {**pod(), "spec": {}})),
+    case("a container without a name is rejected", post(PODS, pod(containers=[{"image": "a"}]))),
+    case("a container without an image is rejected", post(PODS, pod(containers=[{"name": "a"}]))),
     case(
-        "two containers of one name are refused",
+        "two containers of one name are rejected",
         post(PODS, pod(containers=[{"name": "a", "image": "a"}, {"name": "a", "image": "b"}])),
     ),
     case(
-        "a container with a bad port is refused",
+        "a container with a bad port is rejected",
         post(PODS, pod(containers=[{"name": "a", "image": "a", "ports": [{"containerPort": 0}]}])),
     ),
     case(
-        "a container with a bad env name is refused",
+        "a container with a bad env name is rejected",
         post(PODS, pod(containers=[{"name": "a", "image": "a", "env": [{"name": "", "value": "x"}]}])),
     ),
     case(
-        "a container with an unknown pull policy is refused",
+        "a container with an unknown pull policy is rejected",
         post(PODS, pod(containers=[{"name": "a", "image": "a", "imagePullPolicy": "Maybe"}])),
     ),
-    case("a pod with an unknown restart policy is refused", post(PODS, pod(restartPolicy="Maybe"))),
+    case("a pod with an unknown restart policy is rejected", post(PODS, pod(restartPolicy="Maybe"))),
     case(
-        "a volume mount without its volume is refused",
+        "a volume mount without its volume is rejected",
         post(
             PODS,
             pod(containers=[{"name": "a", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]),
         ),
     ),
     case(
-        "a request above its limit is refused",
+        "a request above its limit is rejected",
         post(
             PODS,
             pod(
@@ -49,7 +49,7 @@ CASES = [
         ),
     ),
     case(
-        "a bad quantity is refused",
+        "a bad quantity is rejected",
         post(PODS, pod(containers=[{"name": "a", "image": "a", "resources": {"limits": {"cpu": "much"}}}])),
     ),
     case(
@@ -96,7 +96,7 @@ CASES = [
         get(f"{PODS}/one"),
     ),
     *(
-        case(f"a pod with {shown} is judged", post(PODS, pod(volumes=volumes)))
+        case(f"a pod with {shown} is answered alike", post(PODS, pod(volumes=volumes)))
         for shown, volumes in (
             ("two volumes of one name", [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]),
             ("a volume without a name", [{"emptyDir": {}}]),
@@ -143,7 +143,7 @@ CASES = [
     ),
     *(
         case(
-            f"a mount {shown} is judged",
+            f"a mount {shown} is answered alike",
             post(
                 PODS,
                 pod(
@@ -153,8 +153,8 @@ CASES = [
             ),
         )
         for shown, size, mounts in (
-            ("of a volume that is not there", "1Gi", [{"name": "b", "mountPath": "/x"}]),
-            ("at a place that is taken", "1Gi", [{"name": "a", "mountPath": "/x"}] * 2),
+            ("of a missing volume", "1Gi", [{"name": "b", "mountPath": "/x"}]),
+            ("at a path that is in use", "1Gi", [{"name": "a", "mountPath": "/x"}] * 2),
             ("of a faulty volume", "-1", [{"name": "a", "mountPath": "", "subPath": "../x"}]),
         )
     ),

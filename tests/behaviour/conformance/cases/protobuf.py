@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.codec.protobuf import MAGIC, MEDIA_TYPE, encode
-from tests.behaviour.conformance.cases.words import (
+from tests.behaviour.conformance.cases.requests import (
     CONFIGMAPS,
     CRDS,
     DEPLOYMENTS,
@@ -437,26 +437,26 @@ CASES = [
         ),
     ),
     case("an update of nothing in protobuf is 404", replaced(ONE, configmap())),
-    case("a name in protobuf that is not the path's is refused", replaced(ONE, configmap("two"))),
-    case("an invalid object in protobuf is refused", sent(CONFIGMAPS, configmap("Not A Name"))),
-    case("a pod without containers in protobuf is refused", sent(PODS, pod(containers=[]))),
+    case("a name in protobuf that is not the path's is rejected", replaced(ONE, configmap("two"))),
+    case("an invalid object in protobuf is rejected", sent(CONFIGMAPS, configmap("Not A Name"))),
+    case("a pod without containers in protobuf is rejected", sent(PODS, pod(containers=[]))),
     case(
-        "a wrong quantity in protobuf is refused",
+        "a wrong quantity in protobuf is rejected",
         sent(PODS, pod(containers=[{**CONTAINER, "resources": {"limits": {"cpu": "-1"}}}])),
     ),
-    case("another kind in protobuf is refused", sent(CONFIGMAPS, secret())),
+    case("another kind in protobuf is rejected", sent(CONFIGMAPS, secret())),
     case(
-        "another version in protobuf is refused",
+        "another version in protobuf is rejected",
         sent(DEPLOYMENTS, {**deployment(), "apiVersion": "apps/v1beta1"}),
     ),
     case(
         "strict validation of protobuf finds nothing", sent(CONFIGMAPS, configmap(), "fieldValidation=Strict")
     ),
     case("a dry run of protobuf stores nothing", sent(CONFIGMAPS, configmap(), "dryRun=All"), get(ONE)),
-    case("an empty protobuf body is refused", raw(CONFIGMAPS, b"")),
-    case("json under protobuf's name is refused", raw(CONFIGMAPS, b'{"kind":"ConfigMap"}')),
-    case("a cut envelope is refused", raw(CONFIGMAPS, encode(configmap())[:-9])),
-    case("an envelope without content is refused", raw(CONFIGMAPS, MAGIC)),
+    case("an empty protobuf body is rejected", raw(CONFIGMAPS, b"")),
+    case("json under protobuf's name is rejected", raw(CONFIGMAPS, b'{"kind":"ConfigMap"}')),
+    case("a cut envelope is rejected", raw(CONFIGMAPS, encode(configmap())[:-9])),
+    case("an envelope without content is rejected", raw(CONFIGMAPS, MAGIC)),
     case("a definition is read from protobuf", sent(CRDS, WIDGET_DEFINITION, "dryRun=All")),
     case(
         "protobuf delete options are read",
@@ -486,7 +486,7 @@ CASES = [
         ),
     ),
     case(
-        "delete options of no known policy in protobuf are refused",
+        "delete options of no known policy in protobuf are rejected",
         post(CONFIGMAPS, configmap()),
         delete(
             ONE,

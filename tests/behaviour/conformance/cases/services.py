@@ -1,8 +1,8 @@
-"""Services: addresses, ports, and what comes and goes with the type."""
+"""Services: addresses, ports, and the fields that depend on the type."""
 
 from __future__ import annotations
 
-from tests.behaviour.conformance.cases.words import SERVICES, case, merge, post, service
+from tests.behaviour.conformance.cases.requests import SERVICES, case, merge, post, service
 
 CASES = [
     case(
@@ -14,13 +14,13 @@ CASES = [
         "an external name service gets no address",
         post(SERVICES, service(type="ExternalName", externalName="example.com", ports=[])),
     ),
-    case("a service without ports is refused", post(SERVICES, service(ports=[]))),
+    case("a service without ports is rejected", post(SERVICES, service(ports=[]))),
     case(
-        "a service with two unnamed ports is refused",
+        "a service with two unnamed ports is rejected",
         post(SERVICES, service(ports=[{"port": 80}, {"port": 81}])),
     ),
-    case("a service with a bad port is refused", post(SERVICES, service(ports=[{"port": 0}]))),
-    case("a service with an unknown type is refused", post(SERVICES, service(type="Magic"))),
+    case("a service with a bad port is rejected", post(SERVICES, service(ports=[{"port": 0}]))),
+    case("a service with an unknown type is rejected", post(SERVICES, service(type="Magic"))),
     case(
         "a service's address is immutable",
         post(SERVICES, service()),
@@ -74,7 +74,7 @@ CASES = [
         merge(f"{SERVICES}/one", {"spec": {"loadBalancerClass": "a.example/c"}}),
     ),
     *(
-        case(f"a cluster service with {field} is refused", post(SERVICES, service(**{field: value})))
+        case(f"a cluster service with {field} is rejected", post(SERVICES, service(**{field: value})))
         for field, value in (
             ("externalTrafficPolicy", "Local"),
             ("allocateLoadBalancerNodePorts", True),
@@ -84,11 +84,11 @@ CASES = [
         )
     ),
     case(
-        "a load balancer with a bad source range is refused",
+        "a load balancer with a bad source range is rejected",
         post(SERVICES, service(type="LoadBalancer", loadBalancerSourceRanges=["x"])),
     ),
     case(
-        "a cluster service with an external name is warned of it",
+        "a cluster service with an external name gets a warning",
         post(SERVICES, service(externalName="a.example")),
     ),
 ]

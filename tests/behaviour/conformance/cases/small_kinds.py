@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.behaviour.conformance.cases.words import case, merge, named, post
+from tests.behaviour.conformance.cases.requests import case, merge, named, post
 
 INGRESSES = "/apis/networking.k8s.io/v1/namespaces/{ns}/ingresses"
 POLICIES = "/apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies"
@@ -18,7 +18,7 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/{ns}/events"
 
 CASES = [
     case(
-        "an ingress is taken",
+        "an ingress is accepted",
         post(
             INGRESSES,
             named(
@@ -42,7 +42,7 @@ CASES = [
         ),
     ),
     case(
-        "an ingress without a path type is refused",
+        "an ingress without a path type is rejected",
         post(
             INGRESSES,
             named(
@@ -64,7 +64,7 @@ CASES = [
         ),
     ),
     case(
-        "an ingress with a bad host is refused",
+        "an ingress with a bad host is rejected",
         post(
             INGRESSES,
             named(
@@ -87,7 +87,7 @@ CASES = [
             ),
         ),
     ),
-    case("an ingress without rules or backend is refused", post(INGRESSES, named({}))),
+    case("an ingress without rules or backend is rejected", post(INGRESSES, named({}))),
     case("a network policy gets its types", post(POLICIES, named({"podSelector": {}}))),
     case(
         "a claim gets its volume mode",
@@ -96,14 +96,14 @@ CASES = [
         ),
     ),
     case(
-        "a claim without access modes is refused",
+        "a claim without access modes is rejected",
         post(CLAIMS, named({"resources": {"requests": {"storage": "1Gi"}}})),
     ),
-    case("a service account is taken", post(ACCOUNTS, {"metadata": {"name": "robot"}})),
-    case("a quota is taken", post(QUOTAS, named({"hard": {"pods": "10", "requests.cpu": "1500m"}}))),
-    case("a quota with a bad resource is refused", post(QUOTAS, named({"hard": {"nonsense": "1"}}))),
+    case("a service account is accepted", post(ACCOUNTS, {"metadata": {"name": "robot"}})),
+    case("a quota is accepted", post(QUOTAS, named({"hard": {"pods": "10", "requests.cpu": "1500m"}}))),
+    case("a quota with a bad resource is rejected", post(QUOTAS, named({"hard": {"nonsense": "1"}}))),
     case(
-        "a role is taken",
+        "a role is accepted",
         post(
             ROLES,
             {
@@ -113,7 +113,7 @@ CASES = [
         ),
     ),
     case(
-        "a role without verbs is refused",
+        "a role without verbs is rejected",
         post(
             ROLES,
             {"metadata": {"name": "one"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": []}]},
@@ -142,11 +142,11 @@ CASES = [
         merge(f"{BINDINGS}/one", {"roleRef": {"name": "s"}}),
     ),
     case(
-        "a disruption budget is taken",
+        "a disruption budget is accepted",
         post(BUDGETS, named({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}})),
     ),
     case(
-        "a disruption budget with both limits is refused",
+        "a disruption budget with both limits is rejected",
         post(BUDGETS, named({"minAvailable": 1, "maxUnavailable": 1, "selector": {}})),
     ),
     case(
@@ -162,11 +162,11 @@ CASES = [
         ),
     ),
     case(
-        "a pod autoscaler without a maximum is refused",
+        "a pod autoscaler without a maximum is rejected",
         post(SCALERS, named({"scaleTargetRef": {"kind": "Deployment", "name": "one"}})),
     ),
     case(
-        "an event is taken",
+        "an event is accepted",
         post(
             EVENTS,
             {
@@ -182,7 +182,7 @@ CASES = [
         ),
     ),
     case(
-        "an event without an action is refused",
+        "an event without an action is rejected",
         post(
             EVENTS,
             {

@@ -1,10 +1,10 @@
-"""Watches: what they send, from when, and how they end."""
+"""Watches: their start, their events and their end."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.behaviour.conformance.cases.words import (
+from tests.behaviour.conformance.cases.requests import (
     CONFIGMAPS,
     PODS,
     WIDGETS,
@@ -41,16 +41,19 @@ B = post(CONFIGMAPS, configmap("b"))
 
 CASES = [
     watch(
-        "a watch without a revision begins with what is there", "timeoutSeconds=3", before=(A, B), events=2
+        "a watch without a revision begins with the existing objects",
+        "timeoutSeconds=3",
+        before=(A, B),
+        events=2,
     ),
     watch(
-        "a watch from 0 begins with what is there",
+        "a watch from 0 begins with the existing objects",
         "resourceVersion=0&timeoutSeconds=3",
         before=(A,),
         events=1,
     ),
     watch(
-        "a watch from a revision sends what came after it",
+        "a watch from a revision sends later changes",
         "resourceVersion={rv}&timeoutSeconds=3",
         before=(A,),
         during=(B,),
@@ -64,14 +67,14 @@ CASES = [
         events=3,
     ),
     watch(
-        "a change that changes nothing is no event",
+        "a change that changes nothing sends no event",
         "resourceVersion={rv}&timeoutSeconds=3",
         before=(A,),
         during=(merge(f"{CONFIGMAPS}/a", {}), B),
         events=1,
     ),
     watch(
-        "a dry run is no event",
+        "a dry run sends no event",
         "resourceVersion={rv}&timeoutSeconds=3",
         before=(A,),
         during=(post(CONFIGMAPS, configmap("x"), "dryRun=All"), B),
@@ -92,7 +95,7 @@ CASES = [
         events=1,
     ),
     watch(
-        "a change that stays outside the selection is no event",
+        "a change that stays outside the selection sends no event",
         "resourceVersion={rv}&labelSelector=k=v&timeoutSeconds=3",
         before=(A, B),
         during=(
@@ -141,24 +144,24 @@ CASES = [
     watch(
         "a watch ends after timeoutSeconds", "resourceVersion={rv}&timeoutSeconds=1", before=(A,), events=1
     ),
-    watch("a watch from a revision that is no number is refused", "resourceVersion=x", events=1),
-    watch("a watch with a bad selector is refused", "labelSelector=a+in+(", events=1),
-    watch("a watch with an unknown field is refused", "fieldSelector=data.a=1", events=1),
+    watch("a watch from a revision that is not a number is rejected", "resourceVersion=x", events=1),
+    watch("a watch with a bad selector is rejected", "labelSelector=a+in+(", events=1),
+    watch("a watch with an unknown field is rejected", "fieldSelector=data.a=1", events=1),
     watch("a watch with a limit ignores it", "limit=1&timeoutSeconds=3", before=(A, B), events=2),
     watch(
-        "a watch refuses a continue token or ignores it",
+        "a watch rejects a continue token or ignores it",
         "continue=abc&timeoutSeconds=1",
         before=(A,),
         events=1,
     ),
     watch(
-        "a watch refuses resourceVersionMatch without sendInitialEvents",
+        "a watch rejects resourceVersionMatch without sendInitialEvents",
         "resourceVersion=0&resourceVersionMatch=NotOlderThan",
         events=1,
     ),
-    watch("sendInitialEvents without resourceVersionMatch is refused", "sendInitialEvents=true", events=1),
+    watch("sendInitialEvents without resourceVersionMatch is rejected", "sendInitialEvents=true", events=1),
     watch(
-        "sendInitialEvents with Exact is refused",
+        "sendInitialEvents with Exact is rejected",
         "sendInitialEvents=true&resourceVersionMatch=Exact&resourceVersion=5",
         events=1,
     ),

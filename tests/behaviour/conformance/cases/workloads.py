@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.behaviour.conformance.cases.words import (
+from tests.behaviour.conformance.cases.requests import (
     DEPLOYMENTS,
     case,
     deployment,
@@ -105,22 +105,22 @@ CASES = [
         merge(f"{DEPLOYED}/scale", {"spec": {"replicas": 4}}),
     ),
     case(
-        "a deployment's scale set to what it is already",
+        "a deployment's scale set to its current value",
         post(DEPLOYMENTS, deployment(replicas=2), "fieldManager=alpha"),
         merge(f"{DEPLOYED}/scale", {"spec": {"replicas": 2}}, "fieldManager=alpha"),
         get(DEPLOYED),
     ),
     case(
-        "a deployment's scale refuses a negative",
+        "a deployment's scale rejects a negative",
         post(DEPLOYMENTS, deployment()),
         merge(f"{DEPLOYED}/scale", {"spec": {"replicas": -1}}),
     ),
     case(
-        "a deployment without a selector is refused",
+        "a deployment without a selector is rejected",
         post(DEPLOYMENTS, {**deployment(), "spec": {"template": TEMPLATE}}),
     ),
     case(
-        "a deployment whose selector does not match is refused",
+        "a deployment whose selector does not match is rejected",
         post(DEPLOYMENTS, deployment(selector={"matchLabels": {"other": "x"}})),
     ),
     case(
@@ -136,9 +136,9 @@ CASES = [
             },
         ),
     ),
-    case("a deployment with negative replicas is refused", post(DEPLOYMENTS, deployment(replicas=-1))),
+    case("a deployment with negative replicas is rejected", post(DEPLOYMENTS, deployment(replicas=-1))),
     case(
-        "a deployment without containers is refused",
+        "a deployment without containers is rejected",
         post(
             DEPLOYMENTS,
             {
@@ -151,11 +151,11 @@ CASES = [
         ),
     ),
     case(
-        "a deployment with an unknown strategy is refused",
+        "a deployment with an unknown strategy is rejected",
         post(DEPLOYMENTS, deployment(strategy={"type": "Sudden"})),
     ),
     case(
-        "a deployment with Recreate and rolling parameters is refused",
+        "a deployment with Recreate and rolling parameters is rejected",
         post(DEPLOYMENTS, deployment(strategy={"type": "Recreate", "rollingUpdate": {"maxSurge": 1}})),
     ),
     case(
@@ -172,7 +172,7 @@ CASES = [
         ),
     ),
     case(
-        "a job without a restart policy is refused",
+        "a job without a restart policy is rejected",
         post(JOBS, named({"template": {"spec": {"containers": [{"name": "a", "image": "a"}]}}})),
     ),
     case(
@@ -213,7 +213,7 @@ CASES = [
         ),
     ),
     case(
-        "a cron job with a bad schedule is refused",
+        "a cron job with a bad schedule is rejected",
         post(
             CRONJOBS,
             named(

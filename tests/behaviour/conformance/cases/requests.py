@@ -1,4 +1,4 @@
-"""Short words for the requests that the cases are made of."""
+"""Builders for the requests and bodies that the cases consist of."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def strategic(path: str, body: Any, query: str = "") -> Call:
 
 
 def apply(path: str, body: Any, manager: str = "alpha", force: bool = False, query: str = "") -> Call:
-    words = [f"fieldManager={manager}"] if manager else []
-    words += ["force=true"] if force else []
-    words += [query] if query else []
-    return patch(path, body, APPLY_PATCH, "&".join(words))
+    parameters = [f"fieldManager={manager}"] if manager else []
+    parameters += ["force=true"] if force else []
+    parameters += [query] if query else []
+    return patch(path, body, APPLY_PATCH, "&".join(parameters))
 
 
 def named(spec: Any) -> dict[str, Any]:
-    """An object of the path's kind."""
+    """Return an object of the path's kind."""
     return {"metadata": {"name": "one"}, "spec": spec}
 
 
