@@ -8,7 +8,7 @@ import pytest
 from kapsa.devcluster.embedded.custom.resources import resources_of
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
-from kapsa.devcluster.embedded.replies.printers import human_duration
+from kapsa.devcluster.embedded.replies.printers.cells import human_duration
 from kapsa.devcluster.embedded.replies.tables import table
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""JSONPath as printer columns use it: fields, indices, slices, wildcards, filters and recursive descent."""
+"""JSONPath for printer columns: fields, indices, slices, wildcards, filters and recursive descent."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _FILTER = re.compile(r"\?\(\s*@((?:\.|\[).*?)\s*(?:(==|!=|<=|>=|<|>)\s*(.+?)\s*)
 
 
 class JsonPathError(ValueError):
-    """A path that cannot be read; the text says where."""
+    """A path that cannot be parsed. The message contains the position."""
 
 
 def find(path: str, value: Any) -> list[Any]:
-    """Everything `path` leads to from `value`; missing keys lead nowhere."""
-    found = [value]
+    """Return the values at `path` in `value`. Missing keys are skipped."""
+    results = [value]
     for step in _compile(path):
-        found = [result for item in found for result in step(item)]
-    return found
+        results = [result for item in results for result in step(item)]
+    return results
 
 
 @lru_cache(maxsize=1024)
@@ -56,7 +56,7 @@ def _compile(path: str) -> tuple[Step, ...]:
 
 
 def _closing(path: str, at: int) -> int:
-    """The bracket that closes the one at `at`; quotes and nesting are respected."""
+    """Return the index of the bracket that closes the one at `at`, respecting quotes and nesting."""
     depth, quote, index = 0, "", at
     while index < len(path):
         character = path[index]
@@ -77,16 +77,16 @@ def _closing(path: str, at: int) -> int:
 
 
 def _field(path: str, at: int) -> tuple[int, Step]:
-    found = _FIELD.match(path, at)
-    if found is None:
+    match = _FIELD.match(path, at)
+    if match is None:
         raise JsonPathError(f"unexpected {path[at]!r} in {path!r}")
-    name = re.sub(r"\\(.)", r"\1", found[0])
-    return found.end(), _every if name == "*" else _key(name)
+    name = re.sub(r"\\(.)", r"\1", match[0])
+    return match.end(), _children if name == "*" else _key(name)
 
 
 def _bracket(text: str) -> Step:
     if text == "*":
-        return _every
+        return _children
     if text.startswith("?"):
         return _filter(text)
     if text[:1] in "'\"":
@@ -101,7 +101,7 @@ def _bracket(text: str) -> Step:
         return lambda value: (
             value[index] for index in indices if isinstance(value, list) and -len(value) <= index < len(value)
         )
-    raise JsonPathError(f"cannot read [{text}]")
+    raise JsonPathError(f"cannot parse [{text}]")
 
 
 def _key(name: str) -> Step:
@@ -112,7 +112,7 @@ def _key(name: str) -> Step:
     return step
 
 
-def _every(value: Any) -> Iterator[Any]:
+def _children(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         yield from value.values()
     elif isinstance(value, list):
@@ -121,21 +121,21 @@ def _every(value: Any) -> Iterator[Any]:
 
 def _descend(value: Any) -> Iterator[Any]:
     yield value
-    for child in _every(value):
+    for child in _children(value):
         yield from _descend(child)
 
 
 def _filter(text: str) -> Step:
-    found = _FILTER.fullmatch(text)
-    if found is None:
-        raise JsonPathError(f"cannot read [{text}]")
-    path, operator, literal = found[1], found[2], found[3]
-    wanted = _literal(literal) if operator else None
+    match = _FILTER.fullmatch(text)
+    if match is None:
+        raise JsonPathError(f"cannot parse [{text}]")
+    path, operator, literal = match[1], match[2], match[3]
+    expected = _literal(literal) if operator else None
 
     def step(value: Any) -> Iterator[Any]:
         for item in value if isinstance(value, list) else ():
             results = find(path, item)
-            if results and (operator is None or _compare(results[0], operator, wanted)):
+            if results and (operator is None or _compare(results[0], operator, expected)):
                 yield item
 
     return step

@@ -1,4 +1,4 @@
-"""What the client wants to read: JSON or YAML, whole objects, their metadata, or a table."""
+"""Content negotiation: JSON or YAML; whole objects, their metadata, or a table."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _BROWSERS = ("curl", "Wget", "Mozilla/5.0")
 
 
 class Form(msgspec.Struct, frozen=True):
-    """How a reply is written."""
+    """The form of a reply."""
 
     media: str = "json"
     """json or yaml."""
     target: str = ""
-    """Empty for objects as they are; else the kind they are turned into."""
+    """The kind to convert objects to; empty for whole objects."""
     meta_version: str = "v1"
     pretty: bool = False
 
@@ -33,7 +33,7 @@ class Form(msgspec.Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether stored bytes can be sent as they are."""
+        """True if the stored bytes can be sent unchanged."""
         return self is _JSON or (self.media == "json" and not self.target and not self.pretty)
 
 
@@ -44,12 +44,10 @@ _YAML = Form(media="yaml")
 def negotiate(
     request: Request, *, collection: bool = False, transforms: bool = True, stream: bool = False
 ) -> Form:
-    """The form that the Accept header asks for.
+    """Return the form that the Accept header requests. Raises a 406 StatusError if none is available.
 
-    :param collection: whether the path is one that can also be watched, which an error tells.
-    :param transforms: whether the endpoint can turn its objects into tables or metadata.
-    :param stream: whether the reply is a watch, which YAML cannot carry.
-    :raises StatusError: 406 when nothing that is asked for can be given.
+    A `collection` can also be watched, which the error lists. An endpoint that `transforms` can convert its
+    objects to tables or metadata. A `stream` is a watch, which cannot be YAML.
     """
     accept = request.headers.get("accept", "")
     form = _parse(accept, transforms, stream) if accept else _JSON
@@ -65,7 +63,7 @@ _STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobu
 
 
 def _not_acceptable(accept: str, *, collection: bool, stream: bool) -> StatusError:
-    """The router of the real server looks at media types alone; what it lets through is judged as a whole."""
+    """Return the error of kube-apiserver's router, which checks media types only, or of the endpoint."""
     medias = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
     if not medias & {*_WHOLE, "*/*"}:
         available = (*_WHOLE, *_STREAMS) if collection else _WHOLE
@@ -78,9 +76,9 @@ def _not_acceptable(accept: str, *, collection: bool, stream: bool) -> StatusErr
 
 def _wants_pretty(request: Request) -> bool:
     if "pretty" in request.query:
-        wanted = parse_query(request.query).get("pretty", [""])[0]
-        if wanted:
-            return wanted in ("1", "t", "T", "true", "TRUE", "True")
+        value = parse_query(request.query).get("pretty", [""])[0]
+        if value:
+            return value in ("1", "t", "T", "true", "TRUE", "True")
     return request.headers.get("user-agent", "").startswith(_BROWSERS)
 
 

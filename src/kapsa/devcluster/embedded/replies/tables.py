@@ -1,4 +1,4 @@
-"""Tables (meta.k8s.io Table): what `kubectl get` prints, made by the server."""
+"""Tables (meta.k8s.io Table), which `kubectl get` prints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import msgspec
 from kapsa.devcluster.embedded.kinds.definitions import column_descriptions
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.replies.jsonpath import JsonPathError, find
-from kapsa.devcluster.embedded.replies.printers import Column, Printer, human_duration, printer_of
+from kapsa.devcluster.embedded.replies.printers.catalog import printer_of
+from kapsa.devcluster.embedded.replies.printers.cells import Column, Printer, human_duration
 from kapsa.schemas import field_errors
 
 __all__ = ["table"]
@@ -32,10 +33,10 @@ def table(
     version: str = "v1",
     headers: bool = True,
 ) -> Object:
-    """A Table of `objects`.
+    """Return a Table of `objects`.
 
-    :param include: what rows carry of their objects: None, Metadata or Object (the `includeObject` parameter).
-    :param headers: whether the columns are described; the later events of a watch leave that out.
+    `include` is the `includeObject` parameter: None, Metadata or Object. Without `headers` the columns are
+    not described, as in all events of a watch but the first.
     """
     printer = _printer(info)
     rows = [_row(info, printer, obj, now, include, version) for obj in objects]
@@ -93,7 +94,7 @@ _PLAIN = Printer((_NAME, Column("Created At", type="date")), _plain)
 
 
 def _custom_printer(info: ResourceInfo) -> Printer:
-    """The printer of a custom resource: its definition's columns, or its age when it has none."""
+    """Return the printer of a custom resource: its definition's columns, or its age if there are none."""
     name, created = _builtin_printer("", "serviceaccounts").columns
     declared: list[Object] = []
     for version in (info.definition or {}).get("spec", {}).get("versions", ()):
@@ -115,20 +116,20 @@ def _custom_printer(info: ResourceInfo) -> Printer:
     )
 
     def cells(obj: Object, now: datetime) -> list[Any]:
-        found = [_custom_cell(column, obj, now) for column in declared]
-        return [obj["metadata"].get("name", ""), *found]
+        values = [_custom_cell(column, obj, now) for column in declared]
+        return [obj["metadata"].get("name", ""), *values]
 
     return Printer((name, *columns), cells)
 
 
 def _custom_cell(column: Object, obj: Object, now: datetime) -> Any:
     try:
-        found = find(column["jsonPath"], obj)
+        values = find(column["jsonPath"], obj)
     except JsonPathError:
         return None
-    if not found:
+    if not values:
         return None
-    value = found[0]
+    value = values[0]
     match column["type"]:
         case "string":
             return value if isinstance(value, str) else _text(value)

@@ -1,4 +1,4 @@
-"""Replies in the form the client asked for."""
+"""The writer of replies, in the form that the client accepts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _decode_head = msgspec.json.Decoder(_Head).decode
 
 
 class Writer:
-    """Writes objects, lists and events of one resource in one form."""
+    """Writer of a resource's objects, lists and events in one form."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Writer:
         self._read = reader_of(info)
 
     def headers(self) -> dict[str, str]:
+        """Return the headers of a reply."""
         return {
             "content-type": self.form.content_type,
             "cache-control": _CACHE_CONTROL,
@@ -58,7 +59,7 @@ class Writer:
         }
 
     def object(self, code: int, stored: Stored) -> Reply:
-        """One object."""
+        """Return the reply with an object."""
         form = self.form
         if form.target == "Table":
             return self._document(code, self._table([stored], {"resourceVersion": str(stored.revision)}))
@@ -68,7 +69,7 @@ class Writer:
         return self._bytes(code, body)
 
     def page(self, page: Page) -> Reply:
-        """A list."""
+        """Return the reply with a page of a list."""
         form, info = self.form, self.info
         if form.target == "Table":
             return self._document(200, self._table(page.items, page.metadata()))
@@ -97,7 +98,7 @@ class Writer:
 
     @property
     def view(self) -> Callable[[Stored], bytes] | None:
-        """How an event's object is written; None when the stored bytes are it."""
+        """The function that writes an event's object; None if the stored bytes are sent."""
         if self.form.target == "Table":
             return self._table_events()
         if self.form.target:
@@ -105,7 +106,7 @@ class Writer:
         return self._read
 
     def _table_events(self) -> Callable[[Stored], bytes]:
-        """Each event is a table of one row; only the first describes the columns."""
+        """Return a function that writes tables of one row. Only the first one describes the columns."""
         headers = True
 
         def write(stored: Stored) -> bytes:
@@ -117,7 +118,7 @@ class Writer:
         return write
 
     def bookmark(self, revision: int, annotations: dict[str, str]) -> bytes:
-        """A bookmark's object: nothing but a revision."""
+        """Return a bookmark's object, which has only a revision."""
         kind, api_version = self.info.kind, self.info.api_version
         if self.form.target:
             kind, api_version = self.form.target, f"meta.k8s.io/{self.form.meta_version}"
@@ -133,7 +134,7 @@ class Writer:
         )
 
     def _table(self, objects: Sequence[Stored], metadata: Object, *, headers: bool = True) -> Object:
-        # Printers of all kinds: loaded when a person looks.
+        # The printers of all kinds are imported with the first table.
         from kapsa.devcluster.embedded.replies.tables import table
 
         return table(
@@ -158,7 +159,7 @@ class Writer:
 
 
 def reply_document(code: int, document: Object, form: Form, warnings: Sequence[str] = ()) -> Reply:
-    """A reply that is no stored object: a Status, a Scale, a review."""
+    """Return the reply with a document that is not a stored object: a Status, a Scale, a review."""
     headers = {
         "content-type": form.content_type,
         "cache-control": _CACHE_CONTROL,
@@ -168,6 +169,7 @@ def reply_document(code: int, document: Object, form: Form, warnings: Sequence[s
 
 
 def encode_document(document: Object, form: Form) -> bytes:
+    """Encode a document in a form."""
     body = msgspec.json.encode(document)
     return _reformat(body, form) if form.media != "json" or form.pretty else body + b"\n"
 
@@ -184,7 +186,7 @@ def _joined(head: Object, items: Sequence[bytes]) -> bytes:
 
 
 def warning_header(warnings: Sequence[str]) -> dict[str, str]:
-    """What the client should know beside the answer; empty when there is nothing."""
+    """Return the header with the warnings; empty if there are none."""
     if not warnings:
         return {}
     texts = list(dict.fromkeys(warnings))
@@ -194,7 +196,7 @@ def warning_header(warnings: Sequence[str]) -> dict[str, str]:
 
 
 def _shortened(texts: Sequence[str]) -> list[str]:
-    """As many warnings as a header may carry, none of them long."""
+    """Truncate each warning, and drop those that exceed the size of the header."""
     kept: list[str] = []
     total = 0
     for text in texts:

@@ -1,4 +1,4 @@
-"""The fieldSelector query: ``status.phase=Running,metadata.name!=x``, with the fields each kind offers."""
+"""The fieldSelector query: `status.phase=Running,metadata.name!=x`, with the fields of each kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FieldMatcher", "parse"]
 
 FieldMatcher = Callable[[Stored], bool]
 Term = tuple[str, bool, str]
-"""Field, whether it must equal, value."""
+"""A field, True for equality or False for inequality, and the value."""
 
 _POD_FIELDS = (
     "spec.nodeName",
@@ -70,16 +70,16 @@ _DEFAULTS = {"spec.hostNetwork": "false", "spec.unschedulable": "false", "status
 
 
 def parse(text: str, info: ResourceInfo) -> tuple[FieldMatcher | None, str]:
-    """The selector as a predicate on stored objects, and the one name it asks for, if it asks for one.
+    """Return the selector as a predicate on stored objects, and the name it requires, if any.
 
-    :raises SelectorError: when it is not a selector, or names a field that the kind does not offer.
+    Raises SelectorError if it is invalid or contains a field that the kind does not support.
     """
     terms = [_term(part, text) for part in sorted(_split(text)) if part]
     if not terms:
         return None, ""
-    offered = _FIELDS.get((info.group, info.resource), ()) + _declared(info)
+    supported = _FIELDS.get((info.group, info.resource), ()) + _declared(info)
     for field, _, _ in terms:
-        if field not in ("metadata.name", "metadata.namespace") and field not in offered:
+        if field not in ("metadata.name", "metadata.namespace") and field not in supported:
             raise SelectorError(_unsupported(field, info))
     name = next((value for field, equal, value in terms if field == "metadata.name" and equal), "")
     matchers = [_matcher(term, info) for term in terms]
@@ -89,7 +89,7 @@ def parse(text: str, info: ResourceInfo) -> tuple[FieldMatcher | None, str]:
 
 
 def _declared(info: ResourceInfo) -> tuple[str, ...]:
-    """The selectableFields of a custom resource's version."""
+    """Return the selectableFields of a custom resource's version."""
     if info.definition is None:
         return ()
     for version in info.definition["spec"]["versions"]:
@@ -101,14 +101,13 @@ def _declared(info: ResourceInfo) -> tuple[str, ...]:
 def _unsupported(field: str, info: ResourceInfo) -> str:
     if info.is_custom:
         return f"field label not supported: {field}"
-    known = (info.group, info.resource) in _FIELDS
-    if known:
+    if (info.group, info.resource) in _FIELDS:
         return f"field label not supported: {field}"
     return f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def _split(text: str) -> list[str]:
-    """Terms between commas; an escaped comma belongs to its term."""
+    """Split a selector at its commas, except for escaped ones."""
     terms, current, escaped = [], "", False
     for character in text:
         if character == "," and not escaped:
@@ -158,8 +157,8 @@ def _matcher(term: Term, info: ResourceInfo) -> FieldMatcher:
 
     def matches(stored: Stored) -> bool:
         decoded = msgspec.json.decode(stored.body)
-        found = special(decoded) if special else _lookup(decoded, path, default)
-        return (found == value) == equal
+        actual = special(decoded) if special else _lookup(decoded, path, default)
+        return (actual == value) == equal
 
     return matches
 

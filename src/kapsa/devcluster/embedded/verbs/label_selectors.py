@@ -1,4 +1,4 @@
-"""The labelSelector query: ``app=web,tier in (a,b),!canary``."""
+"""The labelSelector query: `app=web,tier in (a,b),!canary`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _END = ""
 
 
 class SelectorError(ValueError):
-    """A selector that cannot be understood; the message is the real server's."""
+    """A selector that cannot be parsed. The message is kube-apiserver's."""
 
 
 def parse(text: str) -> LabelMatcher | None:
-    """The selector as a predicate on labels; None when it selects everything.
+    """Return the selector as a predicate on labels; None if it selects everything.
 
-    :raises SelectorError: when it is not a selector.
+    Raises SelectorError if it is invalid.
     """
     parser = _Parser(text)
     requirements = parser.requirements()
@@ -38,7 +38,7 @@ def parse(text: str) -> LabelMatcher | None:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        # The real server's lexer takes a zero byte for the end.
+        # kube-apiserver's lexer takes a zero byte for the end.
         self._tokens = [match.group(1) for match in _TOKEN.finditer(text.partition("\0")[0])]
         self._position = 0
 
@@ -51,12 +51,12 @@ class _Parser:
         return word
 
     def requirements(self) -> list[LabelMatcher]:
-        found: list[LabelMatcher] = []
+        requirements: list[LabelMatcher] = []
         while (word := self._peek()) != _END:
             if word in _SYMBOLS and word != "!":
                 raise SelectorError(f"found '{word}', expected: !, identifier, or 'end of string'")
             try:
-                found.append(self._requirement())
+                requirements.append(self._requirement())
             except SelectorError as error:
                 raise SelectorError(f"unable to parse requirement: {error}") from None
             word = self._take()
@@ -67,7 +67,7 @@ class _Parser:
             following = self._peek()
             if following == _END or (following in _SYMBOLS and following != "!"):
                 raise SelectorError(f"found '{following}', expected: identifier after ','")
-        return found
+        return requirements
 
     def _requirement(self) -> LabelMatcher:
         word = self._take()
@@ -79,7 +79,7 @@ class _Parser:
         if self._peek() in (_END, ","):
             return (lambda labels: key not in labels) if negated else (lambda labels: key in labels)
         if negated:
-            # What follows !key is read as an operator's end, which it is not.
+            # kube-apiserver parses an operator after !key and ignores it.
             word = self._take()
             if word not in _OPERATORS:
                 raise SelectorError(_expected_operator(word))
@@ -125,8 +125,8 @@ class _Parser:
                 pending = word
 
 
-def _expected_operator(found: str) -> str:
-    return f"found '{found}', expected: in, notin, =, ==, !=, gt, lt"
+def _expected_operator(word: str) -> str:
+    return f"found '{word}', expected: in, notin, =, ==, !=, gt, lt"
 
 
 def _check_key(key: str) -> None:
@@ -146,13 +146,13 @@ def _matcher(key: str, operator: str, values: list[str]) -> LabelMatcher:
     if operator in (">", "<"):
         bound = int(values[0])
         return lambda labels: _compares(labels.get(key), bound, operator)
-    wanted = frozenset(values)
+    accepted = frozenset(values)
     if operator in ("!=", "notin"):
-        return lambda labels: labels.get(key) not in wanted
+        return lambda labels: labels.get(key) not in accepted
     if len(values) == 1 and values[0]:
         only = values[0]
         return lambda labels: labels.get(key) == only
-    return lambda labels: key in labels and labels[key] in wanted
+    return lambda labels: key in labels and labels[key] in accepted
 
 
 def _compares(value: str | None, bound: int, operator: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which objects of a collection a request asks for: its namespace and its selectors."""
+"""The selection of a collection's objects by namespace and selectors."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ class Selection:
         self, prefix: str, labels: LabelMatcher | None, fields: FieldMatcher | None, name: str = ""
     ) -> None:
         self.prefix = prefix
-        """Start of the keys that can match: the namespace, or nothing."""
+        """Prefix of the keys that can match: the namespace, or empty."""
         self.labels = labels
         self.fields = fields
         self.name = name
-        """The one name that can match, if the selector says so."""
+        """The only name that can match, if the selector requires one."""
 
     @property
     def is_everything(self) -> bool:
-        """Whether everything under the prefix matches."""
+        """True if all objects under the prefix match."""
         return self.labels is None and self.fields is None
 
     def matches(self, stored: Stored) -> bool:
+        """Return whether an object matches."""
         return (
             stored.key.startswith(self.prefix)
             and (self.labels is None or self.labels(stored.labels))
@@ -43,16 +44,16 @@ class Selection:
         )
 
     def filter(self, objects: Iterable[Stored]) -> list[Stored]:
-        """The objects that match, of those under the prefix already."""
+        """Return the matching objects out of those under the prefix."""
         if self.is_everything:
             return list(objects)
         return [stored for stored in objects if self.matches(stored)]
 
 
 def selection(info: ResourceInfo, namespace: str, options: ListParameters, name: str = "") -> Selection:
-    """The selection a request makes; ``name`` when its path names one object.
+    """Return the selection of a request. `name` is the object in its path, if any.
 
-    :raises ApiError: 400 for a selector that cannot be understood.
+    Raises a 400 StatusError for an invalid selector.
     """
     prefix = f"{namespace}/" if info.namespaced and namespace else ""
     if not options.label_selector and not options.field_selector and not name:

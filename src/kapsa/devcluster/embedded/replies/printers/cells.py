@@ -1,4 +1,4 @@
-"""What printers share: columns, ages, and the short forms of lists, labels and selectors."""
+"""Columns and cells: ages, and the short forms of lists, labels and selectors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPERATORS = {"In": "in", "NotIn": "notin"}
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column's header."""
+    """The header of a column."""
 
     name: str
     type: str = "string"
@@ -39,14 +39,14 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Printer(msgspec.Struct, frozen=True):
-    """The columns of a kind and the cells of one object, in the same order."""
+    """The columns of a kind, and the function that returns an object's cells in their order."""
 
     columns: tuple[Column, ...]
     cells: Cells
 
 
 def printer(headers: str, cells: Cells) -> Printer:
-    """A printer from headers in short: `Name, Ready, Desired:integer, IP+` (+ marks wide columns)."""
+    """Return a printer with headers from text: `Name, Ready, Desired:integer, IP+`; + marks wide columns."""
     columns = []
     for header in headers.split(","):
         name, _, type_ = header.strip().partition(":")
@@ -59,7 +59,7 @@ def printer(headers: str, cells: Cells) -> Printer:
 
 
 def dig(value: Any, *keys: str) -> Any:
-    """The value under nested keys; None as soon as one is missing."""
+    """Return the value under nested keys, or None if one is missing."""
     for key in keys:
         if not isinstance(value, Mapping):
             return None
@@ -68,17 +68,19 @@ def dig(value: Any, *keys: str) -> Any:
 
 
 def age(obj: Object, now: datetime) -> str:
+    """Return the time since an object's creation."""
     return since(dig(obj, "metadata", "creationTimestamp"), now)
 
 
 def since(timestamp: str | None, now: datetime) -> str:
+    """Return the time since a timestamp."""
     if not timestamp:
         return "<unknown>"
     return human_duration(now - datetime.fromisoformat(timestamp))
 
 
 def human_duration(elapsed: timedelta) -> str:
-    """An age at a glance: 90s, 5m30s, 3h, 2d4h, 3y."""
+    """Render a duration as kubectl does: 90s, 5m30s, 3h, 2d4h, 3y."""
     seconds = int(elapsed.total_seconds())
     if seconds < 0:
         return "0s" if seconds == -1 else "<invalid>"
@@ -107,17 +109,18 @@ def _two(large: int, unit: str, small: int, small_unit: str) -> str:
     return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
 
 
-def labels(found: Mapping[str, str] | None) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted((found or {}).items())) or "<none>"
+def labels(values: Mapping[str, str] | None) -> str:
+    """Render labels on one line."""
+    return ",".join(f"{key}={value}" for key, value in sorted((values or {}).items())) or "<none>"
 
 
-def selector(found: Object | None, empty: str = "<none>") -> str:
-    """A LabelSelector on one line."""
-    if found is None:
+def selector(value: Object | None, empty: str = "<none>") -> str:
+    """Render a LabelSelector on one line."""
+    if value is None:
         return "<none>"
-    parts = {key: f"{key}={value}" for key, value in (found.get("matchLabels") or {}).items()}
+    parts = {key: f"{key}={label}" for key, label in (value.get("matchLabels") or {}).items()}
     ordered = [parts[key] for key in sorted(parts)]
-    for expression in found.get("matchExpressions") or ():
+    for expression in value.get("matchExpressions") or ():
         key, operator = expression["key"], expression["operator"]
         if operator in _OPERATORS:
             values = ",".join(sorted(expression.get("values") or ()))
@@ -128,15 +131,15 @@ def selector(found: Object | None, empty: str = "<none>") -> str:
 
 
 def shortened(items: Iterable[str], limit: int = 3) -> str:
-    """The first few of a list, and how many more there are."""
-    found = list(items)
-    if not found:
+    """Render the first items of a list and the number of the others."""
+    listed = list(items)
+    if not listed:
         return "<unset>"
-    text = ",".join(found[:limit])
-    return f"{text} + {len(found) - limit} more..." if len(found) > limit else text
+    text = ",".join(listed[:limit])
+    return f"{text} + {len(listed) - limit} more..." if len(listed) > limit else text
 
 
 def containers(pod_spec: Object | None) -> tuple[str, str]:
-    """Names and images of a pod template's containers."""
-    found = (pod_spec or {}).get("containers") or ()
-    return ",".join(item.get("name", "") for item in found), ",".join(item.get("image", "") for item in found)
+    """Return the names and the images of a pod template's containers."""
+    items = (pod_spec or {}).get("containers") or ()
+    return ",".join(item.get("name", "") for item in items), ",".join(item.get("image", "") for item in items)

@@ -1,4 +1,4 @@
-"""Kinds that configure the cluster: roles, storage, admission, priorities, leases."""
+"""The printers of kinds that configure the cluster: roles, storage, admission, priorities, leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of the core group that are no workloads: namespaces, nodes, volumes, events, quotas."""
+"""The printers of the core group: namespaces, nodes, volumes, events, quotas."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def _namespace(obj: Object, now: datetime) -> list[Any]:
 def _node(obj: Object, now: datetime) -> list[Any]:
     status, info = obj.get("status") or {}, dig(obj, "status", "nodeInfo") or {}
     states = [
-        "Ready" if found.get("status") == "True" else "NotReady"
-        for found in status.get("conditions") or ()
-        if found["type"] == "Ready"
+        "Ready" if condition.get("status") == "True" else "NotReady"
+        for condition in status.get("conditions") or ()
+        if condition["type"] == "Ready"
     ] or ["Unknown"]
     if dig(obj, "spec", "unschedulable"):
         states.append("SchedulingDisabled")
@@ -71,24 +71,24 @@ def _node(obj: Object, now: datetime) -> list[Any]:
 
 
 def _roles(node: Object) -> list[str]:
-    found = set()
+    roles = set()
     for key, value in (node["metadata"].get("labels") or {}).items():
         if key.startswith(_ROLE) and len(key) > len(_ROLE):
-            found.add(key.removeprefix(_ROLE))
+            roles.add(key.removeprefix(_ROLE))
         elif key == "kubernetes.io/role" and value:
-            found.add(value)
-    return sorted(found)
+            roles.add(value)
+    return sorted(roles)
 
 
 def _address(status: Object, type_: str) -> str:
     return next(
-        (found["address"] for found in status.get("addresses") or () if found["type"] == type_), "<none>"
+        (entry["address"] for entry in status.get("addresses") or () if entry["type"] == type_), "<none>"
     )
 
 
 def _modes(modes: Any) -> str:
-    found = set(modes or ())
-    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in found)
+    given = set(modes or ())
+    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in given)
 
 
 def _storage_class_of(obj: Object) -> str:

@@ -1,4 +1,4 @@
-"""Services, their endpoints, ingresses and network policies."""
+"""The printers of Services, their endpoints, Ingresses and NetworkPolicies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEFAULT_CLASS = "ingressclass.kubernetes.io/is-default-class"
 def _service(obj: Object, now: datetime) -> list[Any]:
     spec = obj.get("spec") or {}
     addresses = spec.get("clusterIPs") or [spec.get("clusterIP") or "<none>"]
-    ports = ",".join(_port(found) for found in spec.get("ports") or ())
+    ports = ",".join(_port(port) for port in spec.get("ports") or ())
     return [
         obj["metadata"]["name"],
         spec.get("type", ""),
@@ -52,24 +52,24 @@ def _external(obj: Object) -> str:
 
 
 def _balancer(obj: Object) -> list[str]:
-    found = {
+    names = {
         entry.get("ip") or entry.get("hostname")
         for entry in dig(obj, "status", "loadBalancer", "ingress") or ()
     }
-    return sorted(name for name in found if name)
+    return sorted(name for name in names if name)
 
 
 def _endpoints(obj: Object, now: datetime) -> list[Any]:
-    found = list(_addresses(obj))
-    text = shortened(found) if found else "<none>"
-    if not found and obj.get("subsets"):
+    addresses = list(_addresses(obj))
+    text = shortened(addresses) if addresses else "<none>"
+    if not addresses and obj.get("subsets"):
         text = ""
     return [obj["metadata"]["name"], text, age(obj, now)]
 
 
 def _addresses(obj: Object) -> Iterator[str]:
     for subset in obj.get("subsets") or ():
-        addresses = [found["ip"] for found in subset.get("addresses") or ()]
+        addresses = [address["ip"] for address in subset.get("addresses") or ()]
         ports = subset.get("ports") or ()
         if not ports:
             yield from addresses
@@ -81,7 +81,7 @@ def _addresses(obj: Object) -> Iterator[str]:
 
 def _endpoint_slice(obj: Object, now: datetime) -> list[Any]:
     ports = [str(port.get("port") or port.get("name") or "*") for port in obj.get("ports") or ()]
-    addresses = [address for found in obj.get("endpoints") or () for address in found.get("addresses") or ()]
+    addresses = [address for item in obj.get("endpoints") or () for address in item.get("addresses") or ()]
     shown = [shortened(ports), shortened(addresses)]
     return [obj["metadata"]["name"], obj.get("addressType", ""), *shown, age(obj, now)]
 

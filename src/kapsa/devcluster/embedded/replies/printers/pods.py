@@ -1,4 +1,4 @@
-"""Pods: the phase a person wants to see is found in the states of the containers."""
+"""The printer of pods. Its STATUS column summarizes the states of the containers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TERMINAL = ("Failed", "Succeeded")
 
 
 class _Tally:
-    """What the containers of a pod add up to."""
+    """The totals of a pod's containers."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -30,7 +30,7 @@ class _Tally:
 def _pod(pod: Object, now: datetime) -> list[Any]:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     tally = _tally(pod)
-    sidecars = sum(_restartable(found) for found in spec.get("initContainers") or ())
+    sidecars = sum(_restartable(container) for container in spec.get("initContainers") or ())
     total = len(spec.get("containers") or ()) + sidecars
     restarts = str(tally.restarts)
     if tally.restarts and tally.last_restart:
@@ -60,13 +60,13 @@ def _gates(spec: Object, status: Object) -> str:
     gates = spec.get("readinessGates") or ()
     if not gates:
         return "<none>"
-    true = {found["type"] for found in status.get("conditions") or () if found.get("status") == "True"}
+    true = {entry["type"] for entry in status.get("conditions") or () if entry.get("status") == "True"}
     return f"{sum(gate['conditionType'] in true for gate in gates)}/{len(gates)}"
 
 
 def _condition(status: Object, type_: str) -> bool:
     return any(
-        found["type"] == type_ and found.get("status") == "True" for found in status.get("conditions") or ()
+        entry["type"] == type_ and entry.get("status") == "True" for entry in status.get("conditions") or ()
     )
 
 
@@ -89,8 +89,8 @@ def _tally(pod: Object) -> _Tally:
 
 
 def _init_containers(pod: Object, tally: _Tally, sidecars: _Tally) -> bool:
-    """Count the init containers up to the one that still runs or failed; whether there is one."""
-    declared = {found["name"]: found for found in dig(pod, "spec", "initContainers") or ()}
+    """Count the init containers up to the one that is running or failed. Returns whether there is one."""
+    declared = {container["name"]: container for container in dig(pod, "spec", "initContainers") or ()}
     for index, status in enumerate(dig(pod, "status", "initContainerStatuses") or ()):
         tally.count(status)
         sidecar = _restartable(declared.get(status["name"], {}))
@@ -137,7 +137,7 @@ def _main_containers(status: Object, tally: _Tally) -> None:
             running = True
             tally.ready += 1
     if tally.reason == "Completed":
-        # One container may be done while another still serves.
+        # One container may have completed while another is still running.
         if running and _condition(status, "Ready"):
             tally.reason = "Running"
         elif error:

@@ -1,4 +1,4 @@
-"""Workloads: deployments and what they own, sets, jobs, autoscalers, disruption budgets."""
+"""The printers of workloads: Deployments, sets, Jobs, autoscalers, disruption budgets."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["PRINTERS"]
 
 
 def _number(obj: Object, *keys: str) -> int:
-    found = dig(obj, *keys)
-    return found if isinstance(found, int) else 0
+    value = dig(obj, *keys)
+    return value if isinstance(value, int) else 0
 
 
 def _template(obj: Object) -> tuple[str, str]:
@@ -69,7 +69,7 @@ def _daemon_set(obj: Object, now: datetime) -> list[Any]:
 
 def _revision(obj: Object, now: datetime) -> list[Any]:
     owner = next(
-        (found for found in obj["metadata"].get("ownerReferences") or () if found.get("controller")), None
+        (owner for owner in obj["metadata"].get("ownerReferences") or () if owner.get("controller")), None
     )
     name = "<none>"
     if owner is not None:
@@ -91,7 +91,7 @@ _JOB_CONDITIONS = (
 
 def _job_status(obj: Object) -> str:
     conditions = dig(obj, "status", "conditions") or ()
-    true = {found["type"] for found in conditions if found.get("status") == "True"}
+    true = {entry["type"] for entry in conditions if entry.get("status") == "True"}
     for condition, text in _JOB_CONDITIONS:
         if condition in true or (not condition and obj["metadata"].get("deletionTimestamp")):
             return text
@@ -99,11 +99,11 @@ def _job_status(obj: Object) -> str:
 
 
 def _job(obj: Object, now: datetime) -> list[Any]:
-    succeeded, wanted = _number(obj, "status", "succeeded"), dig(obj, "spec", "completions")
+    succeeded, total = _number(obj, "status", "succeeded"), dig(obj, "spec", "completions")
     parallelism = _number(obj, "spec", "parallelism")
     completions = f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
-    if wanted is not None:
-        completions = f"{succeeded}/{wanted}"
+    if total is not None:
+        completions = f"{succeeded}/{total}"
     started, ended = dig(obj, "status", "startTime"), dig(obj, "status", "completionTime")
     duration = ""
     if started:
@@ -166,9 +166,9 @@ def _metric(spec: Object, status: Object) -> str:
         average = " (avg)" if key in ("external", "object") else ""
         return f"{named}{current.get('averageValue', '<unknown>')}/{target['averageValue']}{average}"
     if named:
-        used, wanted = current.get("averageUtilization"), target.get("averageUtilization")
+        used, desired = current.get("averageUtilization"), target.get("averageUtilization")
         left = "<unknown>" if used is None else f"{used}%"
-        return f"{named}{left}/{'<auto>' if wanted is None else f'{wanted}%'}"
+        return f"{named}{left}/{'<auto>' if desired is None else f'{desired}%'}"
     return f"{current.get('value', '<unknown>')}/{target.get('value', '<unknown>')}"
 
 
