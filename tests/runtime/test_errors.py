@@ -1,4 +1,4 @@
-"""Refusals of the API server as types."""
+"""Errors of the API server as types."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def status(code: int, reason: str, **more: object) -> bytes:
         (504, "Timeout", errors.Timeout, True),
     ],
 )
-def test_each_refusal_is_a_type_that_says_whether_a_retry_helps(
+def test_each_error_has_a_type_that_says_whether_a_retry_helps(
     code: int, reason: str, kind: type[ApiError], retryable: bool
 ) -> None:
     error = error_from_response(code, {}, status(code, reason, message="no"))
@@ -45,7 +45,7 @@ def test_each_refusal_is_a_type_that_says_whether_a_retry_helps(
     assert (error.code, error.reason, error.message) == (code, reason, "no")
 
 
-def test_an_error_says_what_was_asked_and_what_the_server_said() -> None:
+def test_an_error_contains_the_request_and_the_message_of_the_server() -> None:
     body = status(409, "AlreadyExists", message='services "web" already exists')
     error = error_from_response(409, {}, body, action="POST /api/v1/namespaces/default/services")
     assert str(error) == (
@@ -53,7 +53,7 @@ def test_an_error_says_what_was_asked_and_what_the_server_said() -> None:
     )
 
 
-def test_refused_credentials_are_told_apart_from_a_missing_right() -> None:
+def test_the_error_for_rejected_credentials_asks_to_renew_them() -> None:
     error = error_from_response(
         401, {}, status(401, "Unauthorized", message="Unauthorized"), action="GET /api"
     )
@@ -62,7 +62,7 @@ def test_refused_credentials_are_told_apart_from_a_missing_right() -> None:
     )
 
 
-def test_an_invalid_object_names_each_field_at_fault() -> None:
+def test_the_error_for_an_invalid_object_names_each_field() -> None:
     causes = [
         {"reason": "FieldValueInvalid", "field": "spec.replicas", "message": "must be at least 1"},
         {"reason": "FieldValueRequired", "field": "spec.image", "message": "Required value"},
@@ -74,7 +74,7 @@ def test_an_invalid_object_names_each_field_at_fault() -> None:
     )
 
 
-def test_the_retry_after_header_goes_before_the_one_in_the_body() -> None:
+def test_the_retry_after_header_takes_precedence_over_the_body() -> None:
     body = status(429, "TooManyRequests", details={"retryAfterSeconds": 7})
     assert error_from_response(429, {"Retry-After": "3"}, body).retry_after == 3
     assert error_from_response(429, {}, body).retry_after == 7
@@ -82,14 +82,16 @@ def test_the_retry_after_header_goes_before_the_one_in_the_body() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>bad gateway</html>", b"[1]", b'{"code":"x"}', b"[" * 100_000])
-def test_a_body_that_is_not_a_status_is_judged_by_its_code_and_shown_in_part(body: bytes) -> None:
+def test_an_error_whose_body_is_not_a_status_has_the_type_of_its_code_and_part_of_the_body(
+    body: bytes,
+) -> None:
     error = error_from_response(502, {}, body)
     assert isinstance(error, errors.Unavailable)
     assert error.code == 502
     assert len(str(error)) < 400
 
 
-def test_a_resource_that_is_not_served_is_told_from_an_object_that_is_not_there() -> None:
+def test_a_resource_that_is_not_served_is_distinguished_from_a_missing_object() -> None:
     gone = error_from_response(404, {}, status(404, "NotFound", details={"name": "web"}))
     unserved = error_from_response(404, {}, b"404 page not found\n")
     assert isinstance(gone, errors.NotFound)

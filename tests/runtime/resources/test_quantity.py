@@ -1,4 +1,4 @@
-"""Quantities: reading, writing, comparing and computing."""
+"""Quantities: parsing, formatting, comparison and arithmetic."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def test_amounts_compare_by_size_not_by_text() -> None:
     assert Quantity("900m") < Quantity("1")
     assert Quantity("1Gi") > Quantity("1G")
     assert max(Quantity("9Mi"), Quantity("1Gi")) == "1Gi"
-    assert Quantity("1Gi") != "no quantity"
+    assert Quantity("1Gi") != "not a quantity"
 
 
 @pytest.mark.parametrize(
@@ -60,26 +60,24 @@ def test_amounts_compare_by_size_not_by_text() -> None:
         (Quantity("1Ki") + "500m", "1024500m"),
     ],
 )
-def test_results_are_exact_and_written_in_the_canonical_form(result: Quantity, text: str) -> None:
+def test_results_are_exact_and_in_the_canonical_form(result: Quantity, text: str) -> None:
     assert str(result) == text
 
 
 @given(st.integers(-(10**6), 10**6), st.sampled_from(SUFFIXES))
-def test_computing_with_a_quantity_and_reading_it_back_gives_the_same_amount(
-    number: int, suffix: str
-) -> None:
+def test_a_formatted_result_parses_to_the_same_amount(number: int, suffix: str) -> None:
     amount = Quantity(f"{number}{suffix}")
     assert Quantity(str(amount * 1)) == amount
     assert amount + amount == amount * 2
 
 
 @pytest.mark.parametrize("text", ["", "1 Gi", "Gi", "1GB", "1e", "1e999", "--1", "1.2.3", "١"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_an_invalid_quantity_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"must be a number with an optional suffix|exponent"):
         Quantity(text)
 
 
-def test_a_field_holds_a_quantity_from_text_or_number() -> None:
+def test_a_quantity_field_accepts_a_string_or_a_number() -> None:
     assert Disk.decode(b'{"spec":{"size":"2Gi"}}').spec.size == Quantity("2Gi")
     assert Disk.decode(b'{"spec":{"size":5}}').spec.size == 5
     disk = Disk(metadata=ObjectMeta(name="d"), spec=DiskSpec(size=Quantity("1.5Gi")))
@@ -87,6 +85,6 @@ def test_a_field_holds_a_quantity_from_text_or_number() -> None:
 
 
 @pytest.mark.parametrize("value", [b'"1GB"', b"true", b"[]"])
-def test_a_stored_value_that_is_no_quantity_is_a_mismatch(value: bytes) -> None:
+def test_a_stored_value_that_is_not_a_quantity_is_a_mismatch(value: bytes) -> None:
     with pytest.raises(ModelMismatch, match=r"spec\.size"):
         _ = Disk.decode(b'{"metadata":{"name":"d"},"spec":{"size":' + value + b"}}").spec

@@ -89,8 +89,8 @@ def test_a_class_declares_its_kind() -> None:
     ],
 )
 def test_the_plural_is_the_english_one_unless_given(name: str, plural: str) -> None:
-    made: Any = type(name, (Shop,), {}, group="example.com", version="v1")
-    assert made.definition.plural == plural
+    created: Any = type(name, (Shop,), {}, group="example.com", version="v1")
+    assert created.definition.plural == plural
 
 
 def test_a_resource_is_read_from_json_with_camel_case_names() -> None:
@@ -102,7 +102,7 @@ def test_a_resource_is_read_from_json_with_camel_case_names() -> None:
     assert str(shop) == "Shop town/corner"
 
 
-def test_bytes_dicts_and_parts_give_the_same_resource() -> None:
+def test_json_dicts_and_parts_give_the_same_resource() -> None:
     manifest = msgspec.json.decode(STORED)
     read = Shop.decode(STORED)
     parts = Shop.from_parts(
@@ -122,7 +122,7 @@ def test_fields_of_a_newer_model_survive_a_round_trip() -> None:
     assert shop.to_dict()["status"]["addedLater"] is True
 
 
-def test_a_resource_that_was_read_refuses_changes() -> None:
+def test_a_resource_that_was_read_rejects_changes() -> None:
     shop = Shop.decode(STORED)
     with pytest.raises(AttributeError, match="read-only"):
         shop.metadata = ObjectMeta()
@@ -133,7 +133,7 @@ def test_a_resource_that_was_read_refuses_changes() -> None:
     assert isinstance(shop.status, ShopStatus)
 
 
-def test_a_draft_shares_nothing_with_what_was_read() -> None:
+def test_a_draft_shares_nothing_with_the_resource() -> None:
     shop = Shop.decode(STORED)
     draft = shop.draft_status()
     draft.seen["b"] = 2
@@ -150,7 +150,7 @@ def test_an_untouched_draft_needs_no_write() -> None:
     assert new.status_patch(new.draft_status()) is None
 
 
-def test_a_status_patch_names_only_what_changed() -> None:
+def test_a_status_patch_contains_only_changes() -> None:
     shop = Shop.decode(STORED)
     draft = shop.draft_status()
     draft.ready_replicas = 2
@@ -159,12 +159,12 @@ def test_a_status_patch_names_only_what_changed() -> None:
     assert shop.status_patch(draft) == {"readyReplicas": 2, "phase": None, "seen": {"a": None, "b": 1}}
 
 
-def test_a_merge_patch_tells_false_from_zero() -> None:
+def test_a_merge_patch_distinguishes_false_from_zero() -> None:
     assert merge_patch({"a": 0}, {"a": False}) == {"a": False}
     assert merge_patch({"a": {"b": 1}}, {"a": {"b": 1}}) == {}
 
 
-def test_a_resource_made_here_writes_no_status_and_no_absent_fields() -> None:
+def test_a_new_resource_has_no_status_and_no_absent_fields() -> None:
     shop = Shop(metadata=ObjectMeta(name="n"), spec=ShopSpec(image="i", backup=Backup(schedule="@daily")))
     assert shop.to_dict() == {
         "apiVersion": "example.com/v1",
@@ -192,7 +192,7 @@ def test_a_resource_made_here_writes_no_status_and_no_absent_fields() -> None:
     ],
 )
 @pytest.mark.parametrize("as_bytes", [True, False])
-def test_a_stored_resource_that_does_not_fit_names_itself_and_the_field(
+def test_the_error_for_a_resource_that_does_not_fit_names_the_resource_and_the_field(
     spec: Any, field: str, problem: str, as_bytes: bool
 ) -> None:
     shop = stored_with(msgspec.json.encode(spec) if as_bytes else spec)
@@ -206,13 +206,13 @@ def test_a_stored_resource_that_does_not_fit_names_itself_and_the_field(
     assert f"Shop town/corner does not fit its model: {field}: {problem}" in str(error.value)
 
 
-def test_metadata_that_does_not_fit_is_a_mismatch_too() -> None:
+def test_metadata_that_does_not_fit_is_a_mismatch() -> None:
     with pytest.raises(ModelMismatch) as error:
         Shop.decode(b'{"metadata":{"name":1}}')
     assert error.value.field == "metadata.name"
 
 
-def test_a_null_status_is_no_status() -> None:
+def test_a_null_status_is_an_absent_status() -> None:
     assert (
         Shop.from_dict({"metadata": {"name": "n"}, "spec": {"image": "i"}, "status": None}).status.phase
         is None
@@ -239,12 +239,12 @@ def test_a_condition_keeps_its_transition_time_while_its_status_stays() -> None:
 
 
 @pytest.mark.parametrize("reason", ["", "not ready", "Not-Ready", "1st", "N" * 1025])
-def test_a_reason_that_the_server_would_refuse_is_refused_at_once(reason: str) -> None:
+def test_a_reason_that_the_server_would_reject_is_rejected_at_once(reason: str) -> None:
     with pytest.raises(ValueError, match="the reason of a condition must be"):
         Status().set_condition("Ready", True, reason=reason, now=NOON)
 
 
-def test_a_message_that_is_too_long_is_cut() -> None:
+def test_a_message_that_is_too_long_is_truncated() -> None:
     status = Status()
     status.set_condition("Ready", False, reason="Broken", message="x" * 40_000, now=NOON)
     assert len(status.conditions[0].message) == 32768
@@ -252,7 +252,7 @@ def test_a_message_that_is_too_long_is_cut() -> None:
 
 def test_an_unknown_condition_is_written_as_unknown() -> None:
     status = Status()
-    status.set_condition("Ready", None, reason="NoNews", now=NOON)
+    status.set_condition("Ready", None, reason="Pending", now=NOON)
     assert status.conditions[0].status == "Unknown"
 
 
@@ -260,19 +260,19 @@ def test_an_unknown_condition_is_written_as_unknown() -> None:
     ("text", "parts"),
     [("apps/v1/Deployment", ("apps", "v1", "Deployment")), ("v1/Service", ("", "v1", "Service"))],
 )
-def test_a_kind_is_read_from_text_and_written_back(text: str, parts: tuple[str, str, str]) -> None:
+def test_a_kind_is_parsed_and_formatted(text: str, parts: tuple[str, str, str]) -> None:
     gvk = GroupVersionKind.parse(text)
     assert gvk == GroupVersionKind(*parts)
     assert str(gvk) == text
 
 
 @pytest.mark.parametrize("text", ["", "Service", "v1/service", "a/b/c/D", "/v1/Service", "v1/"])
-def test_a_text_that_names_no_kind_is_refused(text: str) -> None:
+def test_a_string_that_does_not_name_a_kind_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="does not name a kind"):
         GroupVersionKind.parse(text)
 
 
-def test_an_owner_reference_points_back_at_the_resource() -> None:
+def test_an_owner_reference_refers_to_the_resource() -> None:
     assert Shop.decode(STORED).owner_reference() == OwnerReference(
         api_version="example.com/v1",
         kind="Shop",
@@ -290,7 +290,7 @@ def test_the_controller_is_the_owner_that_manages() -> None:
     assert ObjectMeta().controller is None
 
 
-def test_a_status_field_without_a_default_is_refused() -> None:
+def test_a_status_field_without_a_default_is_rejected() -> None:
     class Strict(Status):
         phase: str
 
@@ -301,17 +301,17 @@ def test_a_status_field_without_a_default_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("group", "version"), [("example.com", ""), ("", "v1"), ("example", "v1")])
-def test_a_half_declared_kind_is_refused(group: str, version: str) -> None:
+def test_a_kind_without_a_valid_group_and_version_is_rejected(group: str, version: str) -> None:
     with pytest.raises(TypeError, match="group"):
         type("Half", (Shop,), {}, group=group, version=version)
 
 
-def test_a_class_without_its_types_is_refused() -> None:
+def test_a_class_without_spec_and_status_types_is_rejected() -> None:
     with pytest.raises(TypeError, match=r"CustomResource\[YourSpec, YourStatus\]"):
         type("Bare", (CustomResource,), {}, group="example.com", version="v1")
 
 
-def test_a_constraint_at_the_wrong_place_is_refused_with_the_right_one() -> None:
+def test_the_error_for_a_misplaced_constraint_shows_where_to_write_it() -> None:
     class Outside(Spec):
         zone: Annotated[str | None, Field(max_length=9)] = None
 

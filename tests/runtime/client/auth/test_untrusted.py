@@ -1,4 +1,4 @@
-"""Kubeconfigs from people we do not trust."""
+"""Kubeconfigs from untrusted sources."""
 
 import base64
 import copy
@@ -169,7 +169,7 @@ def test_a_name_that_resolves_to_a_forbidden_address_is_rejected_at_the_connecti
             guard(address)
 
 
-def test_loopback_is_allowed_when_asked_for() -> None:
+def test_loopback_is_allowed_if_set() -> None:
     content = changed("clusters/0/cluster/server", "https://127.0.0.1:6443")
     assert load_untrusted(content, allow_loopback=True).server == "https://127.0.0.1:6443"
     assert not public_address("169.254.169.254", allow_loopback=True)
