@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from kapsa.devcluster.embedded.codec import bodies
-from kapsa.devcluster.embedded.codec.typed_decoding import DecodingError, check_types
+from kapsa.devcluster.embedded.codec.go_types import DecodingError, check_types
 from kapsa.devcluster.embedded.kinds.builtins import definition_name
 from kapsa.devcluster.embedded.kinds.definitions import definitions
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.codec.typed_decoding import DecodingError, decode_special, zero_value
+from kapsa.devcluster.embedded.codec.go_types import DecodingError, decode_special, zero_value
 from kapsa.schemas.go_format import format_float
 from kapsa.schemas.schema import RAW_EXTENSION, Schema
 

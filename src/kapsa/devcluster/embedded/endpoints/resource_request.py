@@ -10,7 +10,7 @@ import msgspec
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec import bodies
 from kapsa.devcluster.embedded.codec.posted_kinds import decode_delete_options
-from kapsa.devcluster.embedded.codec.strict_decoding import duplicate_fields
+from kapsa.devcluster.embedded.codec.strict_checks import duplicate_fields
 from kapsa.devcluster.embedded.endpoints.subresource_parts import confined
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.replies.negotiation import Form, negotiate
@@ -25,7 +25,7 @@ from kapsa.devcluster.embedded.requests.parameters import (
 )
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.embedded.verbs import patches, writes
-from kapsa.devcluster.embedded.verbs.decoding import check_claimed_version
+from kapsa.devcluster.embedded.verbs.decoder import check_claimed_version
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, RequestUser
 from kapsa.devcluster.wire.query import parse_query

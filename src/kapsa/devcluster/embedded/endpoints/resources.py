@@ -19,7 +19,7 @@ from kapsa.devcluster.embedded.requests.parameters import (
     write_parameters,
 )
 from kapsa.devcluster.embedded.storage.store import CompactedError, FutureRevisionError, Stored
-from kapsa.devcluster.embedded.verbs import deletion, listing, writes
+from kapsa.devcluster.embedded.verbs import deletion, pages, writes
 from kapsa.devcluster.embedded.verbs.selection import selection
 from kapsa.devcluster.embedded.verbs.watch import WatchStream, too_old, watch_revision
 from kapsa.devcluster.wire import status_errors as errors
@@ -147,14 +147,14 @@ def _check_get_revision(request: ResourceRequest) -> None:
     text = parse_query(request.request.query).get("resourceVersion", [""])[0]
     revision, current = watch_revision(text), request.backend.store.revision
     if revision > current:
-        raise listing.too_large_revision(FutureRevisionError(revision, current))
+        raise pages.too_large_revision(FutureRevisionError(revision, current))
 
 
 async def _list(request: ResourceRequest) -> Reply:
     writer = request.writer()
     parameters = list_parameters(request.request.query)
     chosen = selection(request.info, request.route.namespace, parameters)
-    page = listing.read_page(
+    page = pages.read_page(
         request.backend.store, request.collection, chosen, parameters, frozen=request.frozen
     )
     await request.prepare(page.items)
@@ -209,7 +209,7 @@ async def _delete_collection(request: ResourceRequest) -> Reply:
     selected = list_parameters(request.request.query)
     parameters = request.delete_parameters()
     chosen = selection(request.info, request.route.namespace, selected)
-    page = listing.read_page(request.backend.store, request.collection, chosen, ListParameters())
+    page = pages.read_page(request.backend.store, request.collection, chosen, ListParameters())
     for stored in page.items:
         try:
             await deletion.delete(

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kapsa.devcluster.embedded.codec import bodies
+from kapsa.devcluster.embedded.codec.go_types import DecodingError, check_types
 from kapsa.devcluster.embedded.codec.posted_kinds import BINDING, EVICTION, SCALE, decode_posted
 from kapsa.devcluster.embedded.codec.scale import scale_of, with_replicas
-from kapsa.devcluster.embedded.codec.typed_decoding import DecodingError, check_types
 from kapsa.devcluster.embedded.codec.version_conversion import from_storage
 from kapsa.devcluster.embedded.endpoints.eviction import take_from_budget
 from kapsa.devcluster.embedded.endpoints.resource_request import ResourceRequest
@@ -18,8 +18,8 @@ from kapsa.devcluster.embedded.replies.negotiation import negotiate
 from kapsa.devcluster.embedded.replies.writer import reply_document
 from kapsa.devcluster.embedded.requests.mutations import DeleteRequest, WriteRequest
 from kapsa.devcluster.embedded.requests.parameters import DeleteParameters, WriteMethod, write_parameters
-from kapsa.devcluster.embedded.verbs import binding, deletion, patches, writes
-from kapsa.devcluster.embedded.verbs.decoding import cannot_decode
+from kapsa.devcluster.embedded.verbs import bindings, deletion, patches, writes
+from kapsa.devcluster.embedded.verbs.decoder import cannot_decode
 from kapsa.devcluster.embedded.verbs.writes import Transform
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Reply
@@ -165,7 +165,7 @@ async def _bind(request: ResourceRequest) -> Reply:
         raise errors.StatusError(500, "", "target.name: Required value")
     form = negotiate(request.request)
     parameters = write_parameters(request.request, WriteMethod.CREATE)
-    await binding.bind(request.backend, request.write(WriteMethod.UPDATE, parameters), node)
+    await bindings.bind(request.backend, request.write(WriteMethod.UPDATE, parameters), node)
     return reply_document(201, _SUCCESS, form)
 
 

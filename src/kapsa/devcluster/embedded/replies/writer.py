@@ -13,7 +13,7 @@ from kapsa.devcluster.embedded.codec.version_conversion import from_storage, rea
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.replies.negotiation import Form
 from kapsa.devcluster.embedded.storage.store import Stored
-from kapsa.devcluster.embedded.verbs.listing import Page
+from kapsa.devcluster.embedded.verbs.pages import Page
 from kapsa.devcluster.wire.exchange import Reply
 
 __all__ = ["Writer", "encode_document", "reply_document", "warning_header"]

@@ -22,7 +22,7 @@ from kapsa.devcluster.embedded.requests.parameters import (
     WriteMethod,
     WriteParameters,
 )
-from kapsa.devcluster.embedded.verbs import binding, deletion, writes
+from kapsa.devcluster.embedded.verbs import bindings, deletion, writes
 from kapsa.devcluster.embedded.verbs.selection import Selection, selection
 from kapsa.devcluster.wire.exchange import RequestUser
 from kapsa.devcluster.wire.status_errors import not_found
@@ -101,7 +101,7 @@ class InProcessClient:
     async def bind(self, info: ResourceInfo, namespace: str, name: str, node: str) -> None:
         """Assign a pod to a node. Raises StatusError 404 when it does not exist, 409 when it has a node."""
         write = self._write(WriteMethod.UPDATE, info, namespace, name, "binding")
-        await binding.bind(self._backend, write, node)
+        await bindings.bind(self._backend, write, node)
 
     async def delete(
         self,

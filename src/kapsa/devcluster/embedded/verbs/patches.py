@@ -13,18 +13,18 @@ from kapsa.devcluster.embedded.apply.object_versions import converter
 from kapsa.devcluster.embedded.apply.strategic_patch import strategic_merge_patch
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec import bodies
+from kapsa.devcluster.embedded.codec.go_types import DecodingError, check_types
 from kapsa.devcluster.embedded.codec.scale import with_replicas
-from kapsa.devcluster.embedded.codec.strict_decoding import (
+from kapsa.devcluster.embedded.codec.strict_checks import (
     OPERATION_FIELDS,
     applied_duplicates,
     duplicate_fields,
     operation_problems,
 )
-from kapsa.devcluster.embedded.codec.typed_decoding import DecodingError, check_types
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.requests.mutations import WriteRequest
 from kapsa.devcluster.embedded.requests.parameters import WriteMethod, WriteParameters
-from kapsa.devcluster.embedded.verbs.decoding import cannot_decode, check_claimed_version, shown_patched
+from kapsa.devcluster.embedded.verbs.decoder import cannot_decode, check_claimed_version, shown_patched
 from kapsa.devcluster.embedded.verbs.reset_fields import reset_fields
 from kapsa.devcluster.embedded.verbs.writes import Transform
 from kapsa.devcluster.wire import status_errors as errors

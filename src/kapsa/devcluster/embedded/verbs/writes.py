@@ -22,7 +22,7 @@ from kapsa.devcluster.embedded.requests.parameters import WriteMethod
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.embedded.verbs import metadata
 from kapsa.devcluster.embedded.verbs.commit import commit, commit_stored
-from kapsa.devcluster.embedded.verbs.decoding import decode_into_schema
+from kapsa.devcluster.embedded.verbs.decoder import decode_into_schema
 from kapsa.devcluster.embedded.verbs.deletion import finish_if_released
 from kapsa.devcluster.embedded.verbs.reset_fields import reset_fields
 from kapsa.devcluster.wire import status_errors as errors

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.codec.claimed_version import unknown_in_its_version
+from kapsa.devcluster.embedded.codec.go_types import DecodingError, check_metadata, check_types
 from kapsa.devcluster.embedded.codec.restored_types import print_as_go, restore_types
-from kapsa.devcluster.embedded.codec.typed_decoding import DecodingError, check_metadata, check_types
 from kapsa.devcluster.embedded.requests.mutations import WriteRequest
 from kapsa.devcluster.embedded.requests.parameters import WriteMethod
 from kapsa.devcluster.wire import status_errors as errors
