@@ -19,22 +19,22 @@ import pytest
 pytestmark = pytest.mark.timeout(240)  # half a minute each on a machine with nothing else to do
 
 KAPSA = Path(sys.executable).with_name("kapsa")
-STORY = (
-    "production serves at https://production.preview.test",
-    "the preview serves at https://cart.preview.test",
-    "the preview shows the new commit, at the same address",
+MILESTONES = (
+    "production is ready at https://production.preview.test",
+    "the preview is ready at https://cart.preview.test",
+    "the preview runs the new commit, at the same URL",
     "could not be built: the build ended with an error",
-    "goes on serving",
-    "a second one must agree",
-    "production followed main to",
-    "preview cart is gone, with namespace team-shop-cart and its host",
+    "keeps running",
+    "checks a second time before it deletes anything",
+    "production was updated to",
+    "preview cart is deleted, with namespace team-shop-cart and its host",
 )
-"""What happens, in order."""
+"""Texts that the demo prints, in order."""
 
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """Its temporary files are this test's own, so that what it leaves behind is found."""
+    """An environment with a directory for temporary files that belongs to this test alone."""
     (tmp_path / "tmp").mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAPSA_", "COLUMNS"))}
     return {**kept, "TMPDIR": str(tmp_path / "tmp"), "NO_COLOR": "1"}
@@ -46,15 +46,15 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "here"
 
 
-def told_in_order(output: str) -> None:
-    text, place = " ".join(output.split()), 0
-    for line in STORY:
-        place = text.find(line, place)
-        assert place >= 0, f"{line!r} is missing, or too early, in:\n{output}"
+def assert_milestones(output: str) -> None:
+    text, position = " ".join(output.split()), 0
+    for line in MILESTONES:
+        position = text.find(line, position)
+        assert position >= 0, f"{line!r} is missing, or too early, in:\n{output}"
 
 
 def on_a_terminal(command: list[str], directory: Path, env: dict[str, str], columns: int) -> tuple[int, str]:
-    """Exit code and everything that a terminal of this width was sent."""
+    """Run a command on a terminal of this width. Return its exit code and its output."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     process = subprocess.Popen(
@@ -65,7 +65,7 @@ def on_a_terminal(command: list[str], directory: Path, env: dict[str, str], colu
     while True:
         try:
             chunk = os.read(ours, 65536)
-        except OSError:  # what Linux says at the end of a terminal
+        except OSError:  # Linux reports the end of a terminal like this
             break
         if not chunk:
             break
@@ -80,11 +80,11 @@ def test_a_terminal_shows_each_step_and_a_live_table_in_80_columns(
     code, output = on_a_terminal([str(KAPSA), "demo"], directory, env, 80)
     assert code == 0, output
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output).replace("\r", "\n")
-    told_in_order(re.sub(r"^[┏┃┡│└].*$", "", plain, flags=re.MULTILINE))
+    assert_milestones(re.sub(r"^[┏┃┡│└].*$", "", plain, flags=re.MULTILINE))
     assert re.search(r"│ cart\s+│ Ready\s+│ [0-9a-f]{7} │ https://cart\.preview\.test\s+│ \d+ s", plain)
     assert re.search(r"│ cart\s+│ Building\s+│", plain)
     assert max(len(line) for line in plain.splitlines()) <= 80
-    assert "its environments, their namespaces and their hosts are gone" in plain
+    assert "its environments, their namespaces and their hosts are deleted" in plain
     assert "Traceback" not in plain
     assert list(directory.iterdir()) == []
     assert list(Path(env["TMPDIR"]).iterdir()) == []
@@ -96,7 +96,7 @@ def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
         yield line
 
 
-def test_it_is_left_running_when_asked_and_takes_pushes_until_it_is_interrupted(
+def test_with_keep_it_runs_and_takes_pushes_until_it_is_interrupted(
     directory: Path, env: dict[str, str]
 ) -> None:
     process = subprocess.Popen(
@@ -112,15 +112,15 @@ def test_it_is_left_running_when_asked_and_takes_pushes_until_it_is_interrupted(
         lines = lines_of(process)
         for line in lines:
             output.append(line)
-            if "Ctrl-C ends it" in line:
+            if "Press Ctrl-C to stop" in line:
                 break
-        told = "".join(output)
-        told_in_order(told)
+        printed = "".join(output)
+        assert_milestones(printed)
         kubeconfig = directory / "demo.kubeconfig"
         assert "server:" in kubeconfig.read_text()
         assert kubeconfig.stat().st_mode & 0o077 == 0
-        assert f"export KUBECONFIG={kubeconfig}" in told
-        clone = re.search(r"^ +cd (.+)$", told, re.MULTILINE)
+        assert f"export KUBECONFIG={kubeconfig}" in printed
+        clone = re.search(r"^ +cd (.+)$", printed, re.MULTILINE)
         assert clone is not None
         for command in ("switch -q -c idea main", "commit -q --allow-empty -m Try", "push -q origin idea"):
             subprocess.run(["git", "-C", clone[1], *command.split()], env=env, check=True, timeout=30)
@@ -129,7 +129,7 @@ def test_it_is_left_running_when_asked_and_takes_pushes_until_it_is_interrupted(
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=30)
     assert process.returncode == 0, "".join(output) + rest
-    assert "nothing is left behind" in rest
+    assert "all files are removed" in rest
     assert list(directory.iterdir()) == []
     assert list(Path(env["TMPDIR"]).iterdir()) == []
 
@@ -149,7 +149,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(directory: Path, env: dict[st
     assert list(Path(env["TMPDIR"]).iterdir()) == []
 
 
-def test_it_ends_in_order_when_nobody_reads_it_any_more(directory: Path, env: dict[str, str]) -> None:
+def test_it_stops_cleanly_when_its_reader_is_gone(directory: Path, env: dict[str, str]) -> None:
     done = subprocess.run(
         ["bash", "-c", f"'{KAPSA}' demo | head -n 1; exit ${{PIPESTATUS[0]}}"],
         cwd=directory,
@@ -163,7 +163,7 @@ def test_it_ends_in_order_when_nobody_reads_it_any_more(directory: Path, env: di
     assert list(Path(env["TMPDIR"]).iterdir()) == []
 
 
-def test_what_does_not_come_about_in_time_is_told_in_one_line(directory: Path, env: dict[str, str]) -> None:
+def test_a_timeout_is_reported_in_one_line(directory: Path, env: dict[str, str]) -> None:
     impatient = "from kapsa.cli import main; from kapsa.cli.demo import walkthrough; walkthrough._SECONDS = 0.2; main()"
     done = subprocess.run(
         [sys.executable, "-c", impatient, "demo"],
@@ -176,12 +176,12 @@ def test_what_does_not_come_about_in_time_is_told_in_one_line(directory: Path, e
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith(
-        "kapsa: it did not come about in 0.2 s that production is ready with commit"
+        "kapsa: timed out after 0.2 s waiting for production to be ready with commit"
     )
     assert list(Path(env["TMPDIR"]).iterdir()) == []
 
 
-def test_without_git_it_says_so_in_one_line(directory: Path, env: dict[str, str]) -> None:
+def test_a_missing_git_is_reported_in_one_line(directory: Path, env: dict[str, str]) -> None:
     (directory / "bin").mkdir()
     env["PATH"] = str(directory / "bin")
     done = subprocess.run([KAPSA, "demo"], cwd=directory, env=env, capture_output=True, text=True, timeout=60)
@@ -190,7 +190,7 @@ def test_without_git_it_says_so_in_one_line(directory: Path, env: dict[str, str]
     assert re.match(r"kapsa: git [0-9.]+ or newer is needed \(none is on PATH\)", done.stderr)
 
 
-def test_without_the_packages_of_the_devcluster_it_says_so_in_one_line(
+def test_missing_packages_of_the_devcluster_are_reported_in_one_line(
     directory: Path, env: dict[str, str]
 ) -> None:
     hidden = "import sys; sys.modules['cel_expr_python'] = None; from kapsa.cli import main; main()"
@@ -198,21 +198,21 @@ def test_without_the_packages_of_the_devcluster_it_says_so_in_one_line(
     done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "kapsa: the demo needs an embedded cluster, which needs cel_expr_python: pip install 'kapsa[devcluster]'\n"
+        "kapsa: the embedded devcluster needs cel_expr_python; install it with: pip install 'kapsa[devcluster]'\n"
     )
 
 
-def test_it_overwrites_no_kubeconfig(directory: Path, env: dict[str, str]) -> None:
+def test_an_existing_kubeconfig_is_not_overwritten(directory: Path, env: dict[str, str]) -> None:
     (directory / "demo.kubeconfig").write_text("mine")
     done = subprocess.run(
         [KAPSA, "demo", "--keep"], cwd=directory, env=env, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
-    assert "exists already" in done.stderr
+    assert "already exists" in done.stderr
     assert (directory / "demo.kubeconfig").read_text() == "mine"
 
 
-def test_a_kubeconfig_that_cannot_be_written_is_told_before_anything_starts(
+def test_a_kubeconfig_that_cannot_be_written_is_reported_before_anything_starts(
     directory: Path, env: dict[str, str]
 ) -> None:
     done = subprocess.run(
@@ -224,5 +224,5 @@ def test_a_kubeconfig_that_cannot_be_written_is_told_before_anything_starts(
         timeout=60,
     )
     assert done.returncode == 2
-    assert "can't be written" in done.stderr
+    assert "cannot be written" in done.stderr
     assert "control plane" not in done.stdout

@@ -1,4 +1,4 @@
-"""`kapsa devcluster` as a person uses it: in processes of its own, from one terminal and another."""
+"""`kapsa devcluster` as a user runs it: in processes of its own, from several terminals."""
 
 import json
 import os
@@ -18,7 +18,7 @@ KAPSA = [sys.executable, "-c", "from kapsa.cli import main; main()"]
 
 
 class Terminal:
-    """A terminal with a home of its own."""
+    """A terminal with its own working and cache directories."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -95,17 +95,17 @@ def test_a_signal_stops_it_and_leaves_nothing(terminal: Terminal, number: signal
     assert terminal.state == []
 
 
-def test_a_second_one_with_the_same_kubeconfig_is_refused(terminal: Terminal) -> None:
+def test_a_second_cluster_with_the_same_kubeconfig_is_refused(terminal: Terminal) -> None:
     process = terminal.up()
     for detach in ([], ["--detach"]):
         answer = terminal.run("up", "--kubeconfig", terminal.kubeconfig, *detach)
         assert answer.returncode == 1
         assert answer.stderr.count("\n") == 1
-        assert f"kapsa: a devcluster (pid {process.pid}) uses {terminal.kubeconfig} already" in answer.stderr
+        assert f"kapsa: a devcluster (pid {process.pid}) already uses {terminal.kubeconfig}" in answer.stderr
     assert _accepts(terminal.server()), "the first one goes on"
 
 
-def test_a_detached_one_lives_on_until_down(terminal: Terminal) -> None:
+def test_a_detached_cluster_runs_until_down(terminal: Terminal) -> None:
     answer = terminal.run("up", "--detach", "--kubeconfig", terminal.kubeconfig)
     assert answer.returncode == 0, answer.stderr
     server = terminal.server()
@@ -116,7 +116,7 @@ def test_a_detached_one_lives_on_until_down(terminal: Terminal) -> None:
     assert terminal.state == []
 
 
-def test_a_detached_one_that_cannot_start_says_why(terminal: Terminal) -> None:
+def test_a_detached_cluster_that_cannot_start_reports_why(terminal: Terminal) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         answer = terminal.run("up", "--detach", "--kubeconfig", terminal.kubeconfig, "--port", port)
@@ -126,7 +126,7 @@ def test_a_detached_one_that_cannot_start_says_why(terminal: Terminal) -> None:
     assert terminal.state == []
 
 
-def test_what_a_killed_one_left_is_no_obstacle_and_is_removed_by_down(terminal: Terminal) -> None:
+def test_down_removes_the_files_of_a_killed_cluster(terminal: Terminal) -> None:
     process = terminal.up()
     process.kill()
     process.wait()
@@ -134,7 +134,7 @@ def test_what_a_killed_one_left_is_no_obstacle_and_is_removed_by_down(terminal: 
     answer = terminal.run("down", "--kubeconfig", terminal.kubeconfig)
     assert (answer.returncode, answer.stderr) == (
         0,
-        f"{terminal.kubeconfig}: had ended already; removed what it left\n",
+        f"{terminal.kubeconfig}: was not running; removed its files\n",
     )
     assert not terminal.kubeconfig.exists()
     assert terminal.state == []
@@ -160,33 +160,33 @@ def test_a_stale_record_never_ends_a_process_that_got_its_pid(terminal: Terminal
         bystander.kill()
 
 
-def test_a_kubeconfig_of_someone_else_is_never_touched(terminal: Terminal) -> None:
+def test_a_kubeconfig_that_was_not_made_here_is_never_touched(terminal: Terminal) -> None:
     terminal.kubeconfig.write_text("apiVersion: v1\nkind: Config\n")
     for detach in ([], ["--detach"]):
         answer = terminal.run("up", "--kubeconfig", terminal.kubeconfig, *detach)
         assert answer.returncode == 1
         assert answer.stderr.count("\n") == 1
-        assert "was not made by kapsa devcluster; name another file" in answer.stderr
+        assert "was not made by kapsa devcluster; choose another file with --kubeconfig" in answer.stderr
     assert terminal.kubeconfig.read_text() == "apiVersion: v1\nkind: Config\n"
     assert terminal.state == []
 
 
-def test_down_without_a_cluster_says_so(terminal: Terminal) -> None:
+def test_down_without_a_cluster_reports_that_none_is_running(terminal: Terminal) -> None:
     answer = terminal.run("down", "--kubeconfig", terminal.kubeconfig)
     assert answer.returncode == 1
-    assert answer.stderr.startswith("kapsa: no devcluster was started with --kubeconfig")
+    assert answer.stderr.startswith("kapsa: no devcluster uses ")
     answer = terminal.run("down", "--all")
-    assert (answer.returncode, answer.stderr) == (0, "no devcluster runs\n")
+    assert (answer.returncode, answer.stderr) == (0, "no devcluster is running\n")
 
 
-def test_a_kubeconfig_in_no_directory_is_one_clear_line(terminal: Terminal) -> None:
+def test_a_kubeconfig_in_a_missing_directory_is_reported_in_one_line(terminal: Terminal) -> None:
     answer = terminal.run("up", "--kubeconfig", terminal.directory / "nowhere" / "file")
     assert answer.returncode == 1
     assert answer.stderr.count("\n") == 1
-    assert "does not exist; make it, or name another file" in answer.stderr
+    assert "does not exist; create it, or choose another file" in answer.stderr
 
 
-def test_the_real_engine_without_go_is_one_clear_line(terminal: Terminal) -> None:
+def test_a_missing_go_is_reported_in_one_line(terminal: Terminal) -> None:
     terminal.env["PATH"] = str(terminal.directory)
     answer = terminal.run("up", "--engine", "real", "--kubeconfig", terminal.kubeconfig)
     assert answer.returncode == 1
@@ -199,7 +199,7 @@ def test_the_real_engine_without_go_is_one_clear_line(terminal: Terminal) -> Non
     assert terminal.state == []
 
 
-def test_a_failed_build_is_one_clear_line(terminal: Terminal) -> None:
+def test_a_failed_build_is_reported_in_one_line(terminal: Terminal) -> None:
     program(terminal.directory / "go", "#!/bin/sh\necho 'go: no such tool \"compile\"'\nexit 2\n")
     terminal.env["PATH"] = f"{terminal.directory}:/bin"
     answer = terminal.run("build")
@@ -210,7 +210,7 @@ def test_a_failed_build_is_one_clear_line(terminal: Terminal) -> None:
 
 
 def test_an_interrupted_start_leaves_nothing(terminal: Terminal) -> None:
-    """With executables that start and never become ready."""
+    """The executables start and never become ready."""
     for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"):
         program(terminal.directory / "assets" / name, "#!/bin/sh\nexec sleep 600\n")
     terminal.env["KUBEBUILDER_ASSETS"] = str(terminal.directory / "assets")
@@ -227,7 +227,7 @@ def test_an_interrupted_start_leaves_nothing(terminal: Terminal) -> None:
     assert terminal.state == []
 
 
-def test_a_cache_that_cannot_be_written_is_one_clear_line(terminal: Terminal) -> None:
+def test_a_cache_that_cannot_be_written_is_reported_in_one_line(terminal: Terminal) -> None:
     terminal.env["XDG_CACHE_HOME"] = "/dev/null/nowhere"
     answer = terminal.run("up", "--kubeconfig", terminal.kubeconfig)
     assert answer.returncode == 1
@@ -238,7 +238,7 @@ def test_a_cache_that_cannot_be_written_is_one_clear_line(terminal: Terminal) ->
 @pytest.mark.real
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("ending", ["down", "interrupt", "kill"])
-def test_a_real_one_leaves_nothing_however_it_ends(terminal: Terminal, ending: str) -> None:
+def test_a_real_cluster_leaves_nothing_however_it_ends(terminal: Terminal, ending: str) -> None:
     terminal.env = dict(os.environ)
     process = terminal.up("--engine=real")
     pids = _descendants(process.pid)
@@ -255,7 +255,7 @@ def test_a_real_one_leaves_nothing_however_it_ends(terminal: Terminal, ending: s
 
 @pytest.mark.real
 @pytest.mark.timeout(1800)
-def test_a_real_one_that_loses_a_component_ends_with_one_line(terminal: Terminal) -> None:
+def test_a_real_cluster_that_loses_a_component_ends_with_one_line(terminal: Terminal) -> None:
     terminal.env = dict(os.environ)
     process = terminal.up("--engine=real")
     pids = _descendants(process.pid)
@@ -269,8 +269,8 @@ def test_a_real_one_that_loses_a_component_ends_with_one_line(terminal: Terminal
 
 def _descendants(ancestor: int) -> list[int]:
     parents = {process.pid: process.parent for process in process_table()}
-    found: list[int] = []
+    descendants: list[int] = []
     generation = [ancestor]
     while generation := [pid for pid, parent in parents.items() if parent in generation]:
-        found += generation
-    return found
+        descendants += generation
+    return descendants

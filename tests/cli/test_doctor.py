@@ -1,4 +1,4 @@
-"""`kapsa doctor` and `kapsa tools`: what is found, and what to do about what is not."""
+"""`kapsa doctor` and `kapsa tools`: the tools that are installed, and advice on missing ones."""
 
 import importlib.metadata
 import json
@@ -58,7 +58,7 @@ def test_the_essentials_are_enough_for_exit_code_0() -> None:
         assert name in output
 
 
-def test_what_is_missing_comes_with_how_to_get_it() -> None:
+def test_missing_tools_come_with_advice() -> None:
     findings = _findings()
     assert list(findings) == NAMES
     assert findings["git"]["status"] == "ok"
@@ -82,7 +82,7 @@ def test_a_missing_essential_is_exit_code_1(tmp_path: Path) -> None:
     assert _findings()["git"]["status"] == "broken"
 
 
-def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10 << 20))
     cache = _findings()["cache"]
@@ -102,7 +102,7 @@ def test_go_and_the_control_plane_are_found_with_their_versions(
     assert findings["etcd"]["where"] == f"{tmp_path}/assets/etcd (KUBEBUILDER_ASSETS)"
 
 
-def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_cluster_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         json.dumps(
@@ -120,7 +120,7 @@ def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pyt
     assert "not reachable" in cluster["where"]
 
 
-async def test_a_cluster_that_answers_is_told_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reachable_cluster_is_reported_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     async with DevCluster() as cluster:
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
         finding = await doctor.examine_cluster()
@@ -135,7 +135,7 @@ def test_tools_are_shown_and_a_missing_one_is_exit_code_1() -> None:
     assert "helm     missing: helm 4.1.4 or newer is needed" in result.output
 
 
-def test_installing_what_is_not_known_is_refused() -> None:
+def test_an_unknown_tool_is_rejected() -> None:
     result = CliRunner().invoke(tools, ["install", "docker"])
     assert result.exit_code == 2
     assert "docker is not one of helm, kubectl, git" in result.output

@@ -1,4 +1,4 @@
-"""`kapsa crd`, `kapsa rbac` and `kapsa new` as a person uses them."""
+"""`kapsa crd`, `kapsa rbac` and `kapsa new` as a user runs them."""
 
 import subprocess
 import sys
@@ -86,7 +86,7 @@ def test_rbac_prints_an_account_and_its_roles(folder: Path) -> None:
     ]
 
 
-def test_new_writes_a_project_and_says_what_to_do_next(folder: Path) -> None:
+def test_new_creates_a_project_and_prints_the_next_step(folder: Path) -> None:
     result = kapsa(folder, "new", "shop", "--group", "example.org", "--kind", "Store")
     assert result.returncode == 0, result.stderr
     assert "cd shop && make test" in result.stdout

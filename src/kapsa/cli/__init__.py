@@ -1,7 +1,7 @@
 """The `kapsa` command.
 
-`kapsa run` becomes the operator's own program before anything else is loaded: the command line's machinery costs a
-third of a second at start and ten megabytes for as long as an operator runs, which is months.
+`kapsa run` hands over to the operator's own program before anything else is imported. The command-line libraries would cost a
+third of a second at start and ten megabytes for as long as the operator runs, which is months.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command line."""
     if sys.argv[1:2] == ["run"]:
-        gc.disable()  # until the operator is loaded: nothing of what is loaded ever becomes garbage
+        gc.disable()  # until the operator is loaded: no imported module ever becomes garbage
         from kapsa.runtime.operator.entrypoint import main as run
 
         sys.exit(run(sys.argv[2:]))

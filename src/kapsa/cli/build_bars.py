@@ -1,4 +1,4 @@
-"""A build of the control plane as bars on a terminal."""
+"""Progress bars for a build of the real control plane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BuildBars"]
 
 
 class BuildBars:
-    """There from its first report until the last executable is done."""
+    """Progress bars, shown from the first report until the last executable is built."""
 
     def __init__(self) -> None:
         self._bars: Progress | None = None

@@ -1,4 +1,4 @@
-"""The commands of `kapsa`: one module a group, loaded only when it is called, which keeps `kapsa --help` quick."""
+"""The commands of `kapsa`: one module for each, imported only when it is called, which keeps `kapsa --help` fast."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from kapsa import __version__
 __all__ = ["app", "main"]
 
 # name -> (module under kapsa.cli, one line of help). A module holds either `app` (a group) or `command` (a function).
-# `run` has no module: it is a program of its own, `kapsa.runtime.operator.entrypoint`, and never comes here.
+# `run` has no module: it is a program of its own, `kapsa.runtime.operator.entrypoint`, and is never called here.
 COMMANDS = {
-    "demo": ("demo", "Run the main job end to end on the embedded devcluster."),
-    "doctor": ("doctor", "Tell what is found, in which version, what is missing and how to get it."),
-    "tools": ("tools", "Show or fetch helm and kubectl."),
-    "devcluster": ("devcluster", "A Kubernetes control plane for development and tests."),
-    "new": ("new", "Start an operator project."),
+    "demo": ("demo", "Run the environments operator end to end on an embedded devcluster."),
+    "doctor": ("doctor", "Check the tools that Kapsa uses, and explain how to install missing ones."),
+    "tools": ("tools", "List or install helm and kubectl."),
+    "devcluster": ("devcluster", "Run a Kubernetes control plane for development and tests."),
+    "new": ("new", "Create an operator project."),
     "run": ("", "Run an operator: MODULE:OPERATOR."),
-    "crd": ("crd", "Write the CustomResourceDefinitions of a module."),
-    "rbac": ("rbac", "Write the least RBAC an operator needs."),
-    "environments": ("environments", "Run the environments operator, or write its manifests."),
+    "crd": ("crd", "Generate the CustomResourceDefinitions of a module."),
+    "rbac": ("rbac", "Generate the least RBAC that an operator needs."),
+    "environments": ("environments", "Run the environments operator, or generate its manifests."),
 }
 
 
 class LateGroup(TyperGroup):
-    """A group that knows its commands' names and help, and imports a command's module when it is called.
+    """A group with the names and help of its commands, which imports a command's module only when it is called.
 
-    typer carries a click of its own whose types have no public name; hence `Any` here.
+    typer vendors click, whose types have no public name: hence `Any`.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -61,8 +61,8 @@ def _command_of(module: Any) -> Any:
     return typer.main.get_command(single)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"kapsa {__version__}")
         raise typer.Exit
 
@@ -76,11 +76,11 @@ def root(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
-    """Kapsa: write Kubernetes operators in Python, and try them anywhere."""
+    """Kapsa: write Kubernetes operators in Python, and run them anywhere."""
 
 
 def main() -> None:
-    """A user's mistake is one line on standard error; KAPSA_DEBUG=1 shows the traceback."""
+    """Run a command. Print a user's mistake as one line on stderr, or as a traceback with KAPSA_DEBUG=1."""
     try:
         app()
     except KeyboardInterrupt:

@@ -18,33 +18,35 @@ def command(
         str,
         typer.Argument(
             metavar="MODULE[:NAME]",
-            help="A module, or a resource class or operator in it. A path to a .py file works, too.",
+            help="A module or .py file, optionally with a resource class or operator in it.",
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all of them to one file.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all CRDs to one file.")
     ] = None,
     directory: Annotated[
         Path | None,
-        typer.Option("--directory", "-d", metavar="DIR", help="Write a file for each, by its name."),
+        typer.Option(
+            "--directory", "-d", metavar="DIR", help="Write each CRD to a file of its own, named after it."
+        ),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 1 if a file is out of date.")
     ] = False,
 ) -> None:
-    """Write the CustomResourceDefinitions of a module's resource classes as YAML."""
+    """Generate the CustomResourceDefinitions of a module's resource classes as YAML."""
     from kapsa.cli.output import write
     from kapsa.runtime.generate.crd import custom_resource_definitions
     from kapsa.runtime.generate.manifest import to_yaml
     from kapsa.runtime.generate.schema import SchemaError
 
     if output and directory:
-        raise TargetError("give --output or --directory, not both")
+        raise TargetError("--output and --directory cannot be combined: give one of them")
     if check and not (output or directory):
-        raise TargetError("--check needs the file or directory to look at: give --output or --directory")
-    module, found = find(target)
+        raise TargetError("--check needs a file or directory to compare with: give --output or --directory")
+    module, named = find(target)
     try:
-        definitions = custom_resource_definitions(_resource_classes(target, module, found))
+        definitions = custom_resource_definitions(_resource_classes(target, module, named))
     except SchemaError as error:
         raise TargetError(str(error)) from error
     if directory is None:
@@ -54,22 +56,22 @@ def command(
         write(to_yaml([definition]), directory / f"{definition['metadata']['name']}.yaml", check=check)
 
 
-def _resource_classes(target: str, module: ModuleType, found: Any) -> list[Any]:
+def _resource_classes(target: str, module: ModuleType, named: Any) -> list[Any]:
     from kapsa.runtime.resources.resource import CustomResource
 
     def is_kind(value: Any) -> bool:
         return isinstance(value, type) and issubclass(value, CustomResource) and "definition" in vars(value)
 
-    if found is None:
+    if named is None:
         classes = {id(value): value for value in vars(module).values() if is_kind(value)}
-    elif is_kind(found):
-        classes = {id(found): found}
+    elif is_kind(named):
+        classes = {id(named): named}
     else:
-        resources = getattr(found, "resources", ())
+        resources = getattr(named, "resources", ())
         classes = {id(value): value for value in resources if is_kind(value)}
     if not classes:
         raise TargetError(
-            f"{target} has no resource class: one derives from CustomResource[YourSpec, YourStatus] "
-            "and has a group and a version"
+            f"{target} has no resource class: define one that derives from CustomResource[YourSpec, YourStatus], "
+            "with a group and a version"
         )
     return list(classes.values())

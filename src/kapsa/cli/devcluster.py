@@ -1,4 +1,4 @@
-"""`kapsa devcluster`: a Kubernetes control plane for development and tests, from the command line."""
+"""`kapsa devcluster`: a Kubernetes control plane for development and tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
-    help="A Kubernetes control plane for development and tests.",
+    help="Run a Kubernetes control plane for development and tests.",
 )
 
 _DETACH_POLL_SECONDS = 0.05
@@ -40,7 +40,7 @@ class Engine(enum.StrEnum):
 
 KubeconfigOption = Annotated[
     Path,
-    typer.Option("--kubeconfig", metavar="FILE", help="The administrator's kubeconfig, a file of its own."),
+    typer.Option("--kubeconfig", metavar="FILE", help="The file to write the administrator's kubeconfig to."),
 ]
 _DEFAULT_KUBECONFIG = Path("devcluster.kubeconfig")
 
@@ -50,22 +50,24 @@ def up(
     engine: Annotated[
         Engine,
         typer.Option(
-            help="embedded: pure Python, at once. real: etcd, kube-apiserver and the rest, as processes."
+            help="embedded: pure Python, starts at once. real: etcd, kube-apiserver and the other components."
         ),
     ] = Engine.EMBEDDED,
     kubeconfig: KubeconfigOption = _DEFAULT_KUBECONFIG,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Where the API listens; 0 is any free port.")
+        int, typer.Option(min=0, max=65535, help="The port of the API server; 0 picks a free one.")
     ] = 0,
-    nodes: Annotated[int, typer.Option(min=0, help="How many nodes it has.")] = 1,
+    nodes: Annotated[int, typer.Option(min=0, help="The number of nodes.")] = 1,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return when it is ready; `down` stops it.")
+        bool, typer.Option("--detach", help="Return when the cluster is ready; stop it with `down`.")
     ] = False,
 ) -> None:
-    """Start a cluster and keep it until Ctrl-C, SIGTERM or `down`. Nothing of it is left then."""
+    """Start a cluster and run it until Ctrl-C, SIGTERM or `down`. All its files are removed then."""
     kubeconfig = kubeconfig.absolute()
     if not kubeconfig.parent.is_dir():
-        raise _user_error(f"the directory of {kubeconfig} does not exist; make it, or name another file")
+        raise _user_error(
+            f"the directory of {kubeconfig} does not exist; create it, or choose another file with --kubeconfig"
+        )
     if detach:
         _up_detached(engine, kubeconfig, port, nodes)
         return
@@ -74,7 +76,7 @@ def up(
 
     try:
         with claim_kubeconfig(kubeconfig) as claimed, _build_progress() as progress:
-            claimed.note(engine)
+            claimed.record(engine)
             cluster = DevCluster(engine=engine.value, port=port, nodes=nodes, progress=progress)
             code = asyncio.run(_serve(cluster, kubeconfig, claimed))
     except OSError as error:
@@ -85,9 +87,9 @@ def up(
 @app.command()
 def down(
     kubeconfig: KubeconfigOption = _DEFAULT_KUBECONFIG,
-    everyone: Annotated[bool, typer.Option("--all", help="Stop every devcluster of this user.")] = False,
+    everyone: Annotated[bool, typer.Option("--all", help="Stop all devclusters of this user.")] = False,
 ) -> None:
-    """Stop a cluster that was started in another terminal, or detached."""
+    """Stop a cluster that was started in another terminal or with --detach."""
     from kapsa.cli.devcluster_records import find_record, list_records, stop_devcluster
 
     if everyone:
@@ -96,19 +98,19 @@ def down(
         record = find_record(kubeconfig.absolute())
         if record is None:
             raise _user_error(
-                f"no devcluster was started with --kubeconfig {kubeconfig}; `down --all` stops every one"
+                f"no devcluster uses {kubeconfig}; name another file with --kubeconfig, or stop all with `down --all`"
             )
         records = [record]
     for record in records:
         was_alive = stop_devcluster(record)
-        _say(f"{record.kubeconfig}: {'stopped' if was_alive else 'had ended already; removed what it left'}")
+        _say(f"{record.kubeconfig}: {'stopped' if was_alive else 'was not running; removed its files'}")
     if not records:
-        _say("no devcluster runs")
+        _say("no devcluster is running")
 
 
 @app.command()
 def build() -> None:
-    """Make sure that the real engine's executables are present: find them, or build them once with Go."""
+    """Build the executables of the real engine with Go, unless they are installed already."""
     from kapsa.devcluster.real.binaries import find_binaries
     from kapsa.devcluster.real.build import ensure_binaries
 
@@ -119,7 +121,7 @@ def build() -> None:
 
 
 async def _serve(cluster: DevCluster, kubeconfig: Path, claimed: KubeconfigClaim) -> int:
-    """Run a cluster until a signal, or until it fails. Returns the exit code."""
+    """Run a cluster until a signal arrives or it fails. Return the exit code."""
     stopped = _stop_signal()
     began = time.monotonic()
     starting = asyncio.create_task(cluster.start())
@@ -133,7 +135,7 @@ async def _serve(cluster: DevCluster, kubeconfig: Path, claimed: KubeconfigClaim
         await _publish(cluster, kubeconfig, claimed)
         _say(f"ready in {_seconds(cluster, began):.1f} s at {cluster.url}")
         _say(f"export KUBECONFIG={kubeconfig}")
-        _say("Ctrl-C stops it and removes everything")
+        _say("press Ctrl-C to stop it and remove its files")
         await _until_the_end(cluster, stopped)
         _say("stopping")
         return 0
@@ -150,11 +152,11 @@ async def _publish(cluster: DevCluster, kubeconfig: Path, claimed: KubeconfigCla
     claimed.write_kubeconfig(yaml.safe_dump(cluster.kubeconfig_data, sort_keys=False))
     if cluster.engine == "real":
         await cluster.real.remove_at_end(kubeconfig)
-    claimed.note(cluster.engine, cluster.url)
+    claimed.record(cluster.engine, cluster.url)
 
 
 def _seconds(cluster: DevCluster, began: float) -> float:
-    # The build of the executables, should there have been one, is not the start.
+    # A build of the executables does not count as start-up.
     return cluster.real.startup_seconds if cluster.engine == "real" else time.monotonic() - began
 
 
@@ -197,7 +199,7 @@ def _up_detached(engine: Engine, kubeconfig: Path, port: int, nodes: int) -> Non
         f"--nodes={nodes}",
     ]
     with log.open("w+") as output:
-        process = subprocess.Popen(  # noqa: S603 - this very command
+        process = subprocess.Popen(  # noqa: S603 - this command itself
             [sys.executable, "-c", "from kapsa.cli import main; main()", "devcluster", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -207,12 +209,12 @@ def _up_detached(engine: Engine, kubeconfig: Path, port: int, nodes: int) -> Non
         with log.open() as reader:
             _wait_until_ready(process, kubeconfig, reader)
     _say(
-        f"runs in the background (pid {process.pid}); stop it with `kapsa devcluster down --kubeconfig {kubeconfig}`"
+        f"running in the background (pid {process.pid}); stop it with `kapsa devcluster down --kubeconfig {kubeconfig}`"
     )
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], kubeconfig: Path, log: IO[str]) -> None:
-    """Repeat what the background process says, until it is ready or dead."""
+    """Print the output of the background process until it is ready or has exited."""
     from kapsa.cli.devcluster_records import find_record
 
     try:
@@ -232,7 +234,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], kubeconfig: Path, log: I
 
 @contextlib.contextmanager
 def _build_progress() -> Iterator[Progress | None]:
-    """Bars on a terminal; elsewhere the lines that building prints by itself."""
+    """Yield progress bars on a terminal. Elsewhere the build prints lines itself."""
     if not sys.stderr.isatty():
         yield None
         return

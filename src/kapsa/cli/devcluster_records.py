@@ -1,7 +1,7 @@
-"""Which devclusters run: a lock and a small file for each, so that another terminal can find and stop them.
+"""Records of running devclusters: a lock and a small file for each, so that another terminal can find and stop them.
 
-The lock tells the truth about life and death (the kernel frees it when its holder dies, however it dies); the file beside
-it only says who the holder is. So a record whose lock is free is stale, and never a reason to signal a process.
+The lock decides whether a devcluster is alive: the kernel releases it when its holder exits, however that happens. The file
+next to it only names the holder. A record whose lock is free is stale, and its process is never signalled.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = [
 ]
 
 KUBECONFIG_MARK = "# Made by kapsa devcluster; removed when it stops.\n"
-"""The first line of every kubeconfig written here: only a file that has it is ever overwritten or removed."""
+"""The first line of each kubeconfig written here. Only a file with this line is overwritten or removed."""
 
 _STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.05
 
 
 class DevClusterTaken(Exception):  # noqa: N818 - named as what happened
-    """Another devcluster uses this kubeconfig, or the file is someone else's."""
+    """Another devcluster uses this kubeconfig, or the file was not made by a devcluster."""
 
     for_the_user = True
 
@@ -52,7 +52,7 @@ class DevClusterRecord(msgspec.Struct, frozen=True):
     engine: str
     pid: int
     url: str = ""
-    """Empty until it is ready."""
+    """The address of the API server; empty until it is ready."""
 
     @property
     def stem(self) -> Path:
@@ -60,7 +60,7 @@ class DevClusterRecord(msgspec.Struct, frozen=True):
 
     @property
     def log(self) -> Path:
-        """What a detached cluster printed."""
+        """The output of a detached cluster."""
         return self.stem.with_suffix(".log")
 
     @property
@@ -70,21 +70,21 @@ class DevClusterRecord(msgspec.Struct, frozen=True):
 
 
 class KubeconfigClaim:
-    """The right to a kubeconfig file, held until the end of `claim_kubeconfig()`."""
+    """The exclusive use of a kubeconfig file, held until the block of `claim_kubeconfig` ends."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
 
-    def note(self, engine: str, url: str = "") -> None:
-        """Tell other terminals about this process."""
+    def record(self, engine: str, url: str = "") -> None:
+        """Record this process, so that other terminals can find it."""
         record = DevClusterRecord(self._kubeconfig, engine, os.getpid(), url)
         file = record.stem.with_suffix(".json")
-        unfinished = file.with_suffix(".new")
-        unfinished.write_bytes(msgspec.json.encode(record, enc_hook=str))
-        unfinished.replace(file)
+        partial = file.with_suffix(".new")
+        partial.write_bytes(msgspec.json.encode(record, enc_hook=str))
+        partial.replace(file)
 
     def write_kubeconfig(self, text: str) -> None:
-        """Write the file, readable by its owner only."""
+        """Write the kubeconfig, readable by its owner only."""
         self._kubeconfig.unlink(missing_ok=True)
         handle = os.open(self._kubeconfig, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w") as file:
@@ -93,51 +93,51 @@ class KubeconfigClaim:
 
 @contextlib.contextmanager
 def claim_kubeconfig(kubeconfig: Path) -> Iterator[KubeconfigClaim]:
-    """Be the only devcluster of this kubeconfig; at the end nothing of it is left.
+    """Claim a kubeconfig for this process. When the block ends, the file and its record are removed.
 
-    :raises DevClusterTaken: another runs, or the file is not one of ours.
+    Raises `DevClusterTaken` when another devcluster uses the file, or when a devcluster did not make it.
     """
     with _try_lock(kubeconfig) as lock:
         if lock is None:
             record = find_record(kubeconfig)
-            who = f" (pid {record.pid})" if record else ""
+            holder = f" (pid {record.pid})" if record else ""
             raise DevClusterTaken(
-                f"a devcluster{who} uses {kubeconfig} already; stop it with "
-                f"`kapsa devcluster down --kubeconfig {kubeconfig}`, or name another file"
+                f"a devcluster{holder} already uses {kubeconfig}; stop it with "
+                f"`kapsa devcluster down --kubeconfig {kubeconfig}`, or choose another file with --kubeconfig"
             )
         try:
             if kubeconfig.exists() and not _is_ours(kubeconfig):
                 raise DevClusterTaken(
-                    f"{kubeconfig} exists and was not made by kapsa devcluster; name another file"
+                    f"{kubeconfig} exists and was not made by kapsa devcluster; choose another file with --kubeconfig"
                 )
             yield KubeconfigClaim(kubeconfig)
         finally:
-            _forget(kubeconfig)
+            _remove(kubeconfig)
 
 
 def check_free(kubeconfig: Path) -> None:
-    """Raise what `claim_kubeconfig()` would raise."""
+    """Raise `DevClusterTaken` if the kubeconfig cannot be claimed."""
     with claim_kubeconfig(kubeconfig):
         return
 
 
 def find_record(kubeconfig: Path) -> DevClusterRecord | None:
-    """The record of this kubeconfig, be its cluster alive or not."""
+    """Return the record of this kubeconfig, even if its cluster is not running."""
     return _read(_stem(kubeconfig).with_suffix(".json"))
 
 
 def list_records() -> list[DevClusterRecord]:
-    """Every record, stale ones included."""
+    """Return all records, including stale ones."""
     records = (_read(file) for file in sorted(_directory().glob("*.json")))
     return [record for record in records if record is not None]
 
 
 def stop_devcluster(record: DevClusterRecord) -> bool:
-    """End a devcluster and wait until nothing of it is left. False: it was dead already, only its traces are removed."""
+    """Stop a devcluster and remove its files. Return False if it was not running."""
     if not record.alive:
         with _try_lock(record.kubeconfig) as lock:
             if lock is not None:
-                _forget(record.kubeconfig)
+                _remove(record.kubeconfig)
         return False
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
@@ -146,11 +146,11 @@ def stop_devcluster(record: DevClusterRecord) -> bool:
         while time.monotonic() < deadline:
             with _try_lock(record.kubeconfig) as lock:
                 if lock is not None:
-                    _forget(record.kubeconfig)
+                    _remove(record.kubeconfig)
                     return True
             time.sleep(_POLL_SECONDS)
     raise DevClusterTaken(
-        f"the devcluster of {record.kubeconfig} (pid {record.pid}) does not end, not even by SIGKILL"
+        f"the devcluster of {record.kubeconfig} (pid {record.pid}) is still running after SIGKILL"
     )
 
 
@@ -177,8 +177,8 @@ def _is_ours(kubeconfig: Path) -> bool:
     return False
 
 
-def _forget(kubeconfig: Path) -> None:
-    """Remove every trace. Only for who holds the lock."""
+def _remove(kubeconfig: Path) -> None:
+    """Remove all files of a devcluster. The caller must hold the lock."""
     if _is_ours(kubeconfig):
         kubeconfig.unlink(missing_ok=True)
     for suffix in (".json", ".new", ".log", ".lock"):
@@ -187,7 +187,7 @@ def _forget(kubeconfig: Path) -> None:
 
 @contextlib.contextmanager
 def _try_lock(kubeconfig: Path) -> Iterator[IO[bytes] | None]:
-    """The lock of this kubeconfig, or None if another process has it."""
+    """Yield the locked file, or None if another process holds the lock."""
     path = _stem(kubeconfig).with_suffix(".lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
@@ -197,7 +197,7 @@ def _try_lock(kubeconfig: Path) -> Iterator[IO[bytes] | None]:
             yield None
             return
         if not _is_same(file, path):
-            # Its last holder removed it between our open and our lock: that file is nobody's any more.
+            # The last holder removed the file between our open and our lock: the lock is on a deleted file.
             with _try_lock(kubeconfig) as again:
                 yield again
             return

@@ -1,4 +1,4 @@
-"""`kapsa doctor`: what is found, in which version, what is missing and how to get it."""
+"""`kapsa doctor`: a check of the tools that Kapsa uses, with advice on missing ones."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from kapsa.adapters.process.tools import ToolNotFound, cache_directory, find_too
 __all__ = ["command"]
 
 _CLUSTER_SECONDS = 5.0
-_FREE_BYTES_WANTED = 1 << 30
+_MIN_FREE_BYTES = 1 << 30
 
 
 class CheckStatus(enum.StrEnum):
     OK = "ok"
     MISSING = "missing"
-    """Not there, but only some commands need it."""
+    """Missing, but only some commands need it."""
     BROKEN = "broken"
-    """Not there, and nothing works well without it."""
+    """Missing or unusable, and most commands need it."""
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """One line of the examination."""
+    """The result of one check."""
 
     name: str
     status: CheckStatus
     version: str = ""
     where: str = ""
     advice: str = ""
-    """What to do about it, or what it is good for."""
+    """The remedy, and what the tool is needed for."""
 
 
 class Output(enum.StrEnum):
@@ -50,20 +50,23 @@ class Output(enum.StrEnum):
 
 def command(
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="A table for people, JSON for programs.")
+        Output, typer.Option("--output", "-o", help="The format of the output.")
     ] = Output.TABLE,
 ) -> None:
-    """Tell what is found, in which version, what is missing and how to get it. Exits 1 if an essential is missing."""
-    findings = list(examine())
+    """Check the tools that Kapsa uses, and explain how to install missing ones.
+
+    Exits 1 if an essential tool is missing.
+    """
+    results = list(examine())
     if output is Output.JSON:
-        typer.echo(msgspec.json.format(msgspec.json.encode(findings), indent=2).decode())
+        typer.echo(msgspec.json.format(msgspec.json.encode(results), indent=2).decode())
     else:
-        _print_table(findings)
-    raise typer.Exit(1 if any(finding.status is CheckStatus.BROKEN for finding in findings) else 0)
+        _print_table(results)
+    raise typer.Exit(1 if any(result.status is CheckStatus.BROKEN for result in results) else 0)
 
 
 def examine() -> Iterator[CheckResult]:
-    """Look at this machine. Fetches and builds nothing."""
+    """Check this machine, without installing or building anything."""
     yield _python()
     yield _cache()
     yield _tool("git", essential=True)
@@ -75,7 +78,7 @@ def examine() -> Iterator[CheckResult]:
 
 
 def _python() -> CheckResult:
-    # An older Python cannot even import this module; it is here so that a report says which one runs.
+    # An older Python cannot import this module; the check reports which one is running.
     return CheckResult("python", CheckStatus.OK, platform.python_version(), sys.executable)
 
 
@@ -85,10 +88,10 @@ def _cache() -> CheckResult:
     free = shutil.disk_usage(existing).free
     size = f"{free / 1e9:.1f} GB free"
     if not os.access(existing, os.W_OK | os.X_OK):
-        advice = f"{existing} is not writable; set XDG_CACHE_HOME to a directory that is"
+        advice = f"{existing} is not writable: set XDG_CACHE_HOME to a writable directory"
         return CheckResult("cache", CheckStatus.BROKEN, size, str(directory), advice)
-    if free < _FREE_BYTES_WANTED:
-        advice = "nearly full: free some space, or set XDG_CACHE_HOME to a directory with more"
+    if free < _MIN_FREE_BYTES:
+        advice = "the disk is nearly full: free some space, or set XDG_CACHE_HOME to another disk"
         return CheckResult("cache", CheckStatus.BROKEN, size, str(directory), advice)
     return CheckResult("cache", CheckStatus.OK, size, str(directory))
 
@@ -104,7 +107,7 @@ def _tool(name: str, *, essential: bool = False) -> CheckResult:
 def _go() -> CheckResult:
     path = shutil.which("go")
     if path is None:
-        advice = "only to build the real control plane: install it from https://go.dev/dl"
+        advice = "needed only to build the real control plane: install it from https://go.dev/dl"
         return CheckResult("go", CheckStatus.MISSING, advice=advice)
     answer = subprocess.run([path, "version"], capture_output=True, text=True, check=False)  # noqa: S603
     version = re.search(r"go(\d+(?:\.\d+)+)", answer.stdout)
@@ -115,10 +118,10 @@ def _control_plane() -> Iterator[CheckResult]:
     from kapsa.devcluster.real.binaries import find_binaries, version_of
     from kapsa.devcluster.real.components import ALL_COMPONENTS
 
-    found = find_binaries()
+    binaries = find_binaries()
     for name in ALL_COMPONENTS:
-        if (binary := found.get(name)) is None:
-            advice = "only for the real devcluster: `kapsa devcluster build` makes it (needs Go)"
+        if (binary := binaries.get(name)) is None:
+            advice = "needed only for the real devcluster: run `kapsa devcluster build` (needs Go)"
             yield CheckResult(name, CheckStatus.MISSING, advice=advice)
         else:
             version = version_of(binary.path) or "unknown"
@@ -126,12 +129,12 @@ def _control_plane() -> Iterator[CheckResult]:
 
 
 async def examine_cluster() -> CheckResult:
-    """Whether the cluster of the current kubeconfig answers."""
+    """Check that the cluster of the current kubeconfig responds."""
     from kapsa.runtime.client.config import load_config
     from kapsa.runtime.client.http.transport import HttpTransport
     from kapsa.runtime.errors import ClientError
 
-    advice = "`kapsa devcluster up` starts one here"
+    advice = "to start one on this machine: `kapsa devcluster up`"
     try:
         transport = HttpTransport(load_config().access)
     except (ClientError, OSError) as error:
@@ -143,10 +146,10 @@ async def examine_cluster() -> CheckResult:
         return CheckResult("cluster", CheckStatus.MISSING, where=f"not reachable: {error}", advice=advice)
     finally:
         await transport.close()
-    return CheckResult("cluster", CheckStatus.OK, version, "the current kubeconfig's")
+    return CheckResult("cluster", CheckStatus.OK, version, "from the current kubeconfig")
 
 
-def _print_table(findings: list[CheckResult]) -> None:
+def _print_table(results: list[CheckResult]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -157,10 +160,10 @@ def _print_table(findings: list[CheckResult]) -> None:
         CheckStatus.BROKEN: ("✗", "red"),
     }
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("", "what", "version", "where, or how to get it"):
+    for title in ("", "tool", "version", "location, or how to install it"):
         table.add_column(title, overflow="fold")
-    for finding in findings:
-        mark, colour = marks[finding.status]
-        told = ". ".join(part for part in (finding.where, finding.advice) if part)
-        table.add_row(Text(mark, style=colour), Text(finding.name), Text(finding.version), Text(told))
+    for result in results:
+        mark, colour = marks[result.status]
+        details = "; ".join(part for part in (result.where, result.advice) if part)
+        table.add_row(Text(mark, style=colour), Text(result.name), Text(result.version), Text(details))
     Console().print(table)

@@ -1,4 +1,4 @@
-"""`kapsa environments`: run the environments operator, and write what it needs in a cluster."""
+"""`kapsa environments`: run the environments operator, or generate the manifests to install it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, add_completion=Fa
 
 @app.callback()
 def environments() -> None:
-    """An isolated environment for every branch and pull request. Set up by KAPSA_* variables."""
+    """Run an isolated environment for each branch and pull request. Configured by KAPSA_* variables."""
 
 
 @app.command()
 def run(
     kubeconfig: Annotated[
         Path | None,
-        typer.Option(help="The cluster; KUBECONFIG, the pod's own or ~/.kube/config unless given."),
+        typer.Option(help="The kubeconfig to use (default: KUBECONFIG, the pod's own, or ~/.kube/config)."),
     ] = None,
-    context: Annotated[str | None, typer.Option(help="The kubeconfig's context to use.")] = None,
+    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig to use.")] = None,
 ) -> None:
-    """Run the operator until SIGTERM or SIGINT; then what runs may finish, and the lease is released."""
+    """Run the operator. On SIGTERM or SIGINT it finishes what it is doing and releases its lease."""
     from kapsa.environments.settings import Settings
 
-    settings = Settings.from_environment()  # here, so that a bad value is one line and nothing starts
+    settings = Settings.from_environment()  # before anything starts, so that an invalid value is one line
     given = {
         "--kubeconfig": kubeconfig,
         "--context": context,
@@ -41,14 +41,14 @@ def run(
     }
     arguments = [f"{name}={value}" for name, value in given.items() if value is not None]
     target = "kapsa.environments.operator:operator"
-    # As `kapsa run` does: the command line's machinery would stay in the operator's memory for months.
+    # As `kapsa run` does: the command-line libraries would stay in the operator's memory for months.
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "kapsa.runtime.operator.entrypoint", target, *arguments])  # noqa: S606
 
 
 @app.command()
 def settings() -> None:
-    """List every KAPSA_* variable with its default."""
+    """List all KAPSA_* variables with their defaults."""
     from kapsa.environments.settings import Settings
 
     for variable, default, text in Settings.documentation():
@@ -59,18 +59,23 @@ def settings() -> None:
 @app.command()
 def manifests(
     image: Annotated[str, typer.Option(help="The operator's image.")] = f"kapsa:{__version__}",
-    replicas: Annotated[int, typer.Option(min=1, max=10, help="How many run; one of them works.")] = 2,
-    crds_only: Annotated[bool, typer.Option("--crds-only", help="Only the kinds.")] = False,
+    replicas: Annotated[
+        int, typer.Option(min=1, max=10, help="The number of replicas, one of which is the leader.")
+    ] = 2,
+    crds_only: Annotated[
+        bool, typer.Option("--crds-only", help="Generate only the CustomResourceDefinitions.")
+    ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead of standard output."),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 1 if the file is out of date.")
     ] = False,
 ) -> None:
-    """Write the kinds, the namespace, the least rights, the Deployment and its Services as YAML.
+    """Generate the CRDs, the namespace, the RBAC, the Deployment and its Services as YAML.
 
-    What KAPSA_* variables say here, they will say there.
+    KAPSA_* variables that are set here are set in the Deployment.
     """
     from kapsa.cli.output import write
     from kapsa.cli.target import TargetError
@@ -79,7 +84,7 @@ def manifests(
     from kapsa.runtime.generate.manifest import to_yaml
 
     if check and output is None:
-        raise TargetError("--check needs the file to look at: give --output")
-    wanted = Settings.from_environment()
-    made = crds() if crds_only else installation(wanted, image=image, replicas=replicas)
+        raise TargetError("--check needs a file to compare with: give --output")
+    configured = Settings.from_environment()
+    made = crds() if crds_only else installation(configured, image=image, replicas=replicas)
     write(to_yaml(made), output, check=check)

@@ -1,4 +1,4 @@
-"""Writes generated manifests to standard output or a file, or checks that a file is up to date."""
+"""Output of generated manifests: to standard output, to a file, or compared with a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["write"]
 
 
 def write(text: str, path: Path | None, *, check: bool = False) -> None:
-    """Write `text` where it belongs. With `check`, write nothing and exit 1 if the file differs."""
+    """Write `text` to a file, or to standard output without one. With `check`, only exit 1 if the file differs."""
     if path is None:
         sys.stdout.write(text)
         return

@@ -14,7 +14,7 @@ __all__ = ["command"]
 
 
 class Scope(StrEnum):
-    """Which kind of role to write."""
+    """The kind of role to generate."""
 
     AUTO = "auto"
     ROLE = "Role"
@@ -28,33 +28,38 @@ def command(
     ],
     name: Annotated[
         str | None,
-        typer.Option("--name", help="The service account's and roles' name; the operator's own by default."),
+        typer.Option(
+            "--name", help="The name of the service account and roles (default: the operator's name)."
+        ),
     ] = None,
     namespace: Annotated[
         str | None,
         typer.Option(
-            "--namespace", "-n", help="The namespace that the operator runs in; NAME-system by default."
+            "--namespace", "-n", help="The namespace that the operator runs in (default: NAME-system)."
         ),
     ] = None,
     role: Annotated[
         Scope,
-        typer.Option("--role", help="By default a Role in each watched namespace, or a ClusterRole for all."),
+        typer.Option(
+            "--role", help="auto: a Role in each watched namespace, or a ClusterRole if all are watched."
+        ),
     ] = Scope.AUTO,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead of standard output."),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 1 if the file is out of date.")
     ] = False,
 ) -> None:
-    """Write a service account, its least roles and their bindings as YAML."""
+    """Generate a service account, the least roles it needs and their bindings as YAML."""
     from kapsa.cli.output import write
     from kapsa.runtime.generate.manifest import to_yaml
     from kapsa.runtime.generate.rbac import rbac_manifests
     from kapsa.runtime.operator.entrypoint import load_operator
 
     if check and output is None:
-        raise TargetError("--check needs the file to look at: give --output")
+        raise TargetError("--check needs a file to compare with: give --output")
     operator = load_operator(target)
     name = name or operator.name
     try:

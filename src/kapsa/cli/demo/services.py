@@ -1,4 +1,4 @@
-"""The stage: a cluster, a git server, an image registry, a builder and the operator, started in order and stopped as a whole."""
+"""The services of the demo: a cluster, a git server, an image registry, simulated builds and the operator."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ _LOOPBACK = "127.0.0.1"
 
 
 class DemoServices(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that runs."""
+    """The services that are running."""
 
     cluster: DevCluster
     client: Client
     repository: GitRepository
     registry: RegistryServer
-    developer: GitClone
+    clone: GitClone
     webhook: str
-    """Where the operator listens for pushes."""
+    """The URL that the operator receives webhooks at."""
     secret: str
-    """What webhooks are signed with."""
+    """The secret that webhooks are signed with."""
 
 
 @contextlib.asynccontextmanager
-async def start_services(directory: Path, screen: Display) -> AsyncIterator[DemoServices]:
-    """Start everything, for as long as the block runs."""
+async def start_services(directory: Path, display: Display) -> AsyncIterator[DemoServices]:
+    """Start all services, and stop them when the block ends."""
     settings = Settings(
         cache_directory=directory / "cache",
         git_protocols=("http",),
@@ -65,35 +65,35 @@ async def start_services(directory: Path, screen: Display) -> AsyncIterator[Demo
     async with contextlib.AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(DevCluster())
         client = await stack.enter_async_context(Client.connect(kubeconfig=cluster.kubeconfig))
-        screen.say(f"a Kubernetes control plane serves at {cluster.url}")
+        display.say(f"started a Kubernetes control plane at {cluster.url}")
 
         (directory / "git").mkdir()
         git = stack.enter_context(GitServer(directory / "git"))
         repository = git.repository("team/shop")
         registry = stack.enter_context(RegistryServer())
-        screen.say(f"a git server serves at {git.url}, an image registry at {registry.endpoint}")
+        display.say(f"started a git server at {git.url} and an image registry at {registry.endpoint}")
 
         await _install(client, settings, registry)
         webhook, secret = await _listen(stack, client)
-        _call_at_push(directory, repository, webhook, secret)
-        developer = GitClone(directory / "shop", repository.path)
-        await developer.start(SAMPLE_APPLICATION)
+        _install_push_hook(directory, repository, webhook, secret)
+        clone = GitClone(directory / "shop", repository.path)
+        await clone.start(SAMPLE_APPLICATION)
 
-        await _work(stack, cluster, client, repository, registry, settings)
-        screen.say("the operator runs, with its five kinds, a pool of domains and the registry in place")
+        await _start_operator(stack, cluster, client, repository, registry, settings)
+        display.say("started the operator, with its five CRDs, a DomainPool and a Registry")
         yield DemoServices(
             cluster=cluster,
             client=client,
             repository=repository,
             registry=registry,
-            developer=developer,
+            clone=clone,
             webhook=webhook,
             secret=secret,
         )
 
 
 async def _install(client: Client, settings: Settings, registry: RegistryServer) -> None:
-    """What an administrator does once."""
+    """Install what an administrator sets up once."""
     for manifest in custom_resource_definitions(KINDS):
         await client.apply(manifest, force=True)
     await client.create(_object("v1", "Namespace", settings.namespace))
@@ -105,7 +105,7 @@ async def _install(client: Client, settings: Settings, registry: RegistryServer)
 
 
 async def _listen(stack: contextlib.AsyncExitStack, client: Client) -> tuple[str, str]:
-    """Listen for pushes, on the loopback only."""
+    """Serve webhooks on loopback. Return their URL and secret."""
     secret = secrets.token_hex(16)
     server = GitWebhookServer(GitWebhook(client, secret), host=_LOOPBACK, port=0)
     await server.start()
@@ -113,19 +113,19 @@ async def _listen(stack: contextlib.AsyncExitStack, client: Client) -> tuple[str
     return f"http://{_LOOPBACK}:{server.port}{PATH}", secret
 
 
-def _call_at_push(directory: Path, repository: GitRepository, webhook: str, secret: str) -> None:
-    """Have the repository tell the operator of each push."""
-    kept = directory / "webhook-secret"
-    kept.touch(mode=0o600)
-    kept.write_text(secret)
-    command = [sys.executable, str(Path(push_hook.__file__)), webhook, repository.url, str(kept)]
+def _install_push_hook(directory: Path, repository: GitRepository, webhook: str, secret: str) -> None:
+    """Install a hook that reports each push to the operator."""
+    secret_file = directory / "webhook-secret"
+    secret_file.touch(mode=0o600)
+    secret_file.write_text(secret)
+    command = [sys.executable, str(Path(push_hook.__file__)), webhook, repository.url, str(secret_file)]
     hook = repository.path / "hooks" / "post-receive"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")
     hook.chmod(0o700)
 
 
-async def _work(
+async def _start_operator(
     stack: contextlib.AsyncExitStack,
     cluster: DevCluster,
     client: Client,
@@ -139,12 +139,12 @@ async def _work(
     pods = SimulatedBuildPods(cluster.workloads)
     builder = SimulatedBuilds(client, pods, registry, read, namespace=settings.build_namespace)
     await stack.enter_async_context(builder.running())
-    # Servers on the loopback are what an operator refuses to talk to; here they are all there is.
-    outgoing = GuardedHttpClient(address_guard=None)
-    stack.push_async_callback(outgoing.close)
-    operator = make_operator(settings, Outside.of(settings, outgoing, address_guard=None))
-    own = client.derive(field_manager=operator.field_manager)
-    await stack.enter_async_context(operator.running(own, serve=False))
+    # The operator rejects servers on loopback. Here there are no others.
+    http = GuardedHttpClient(address_guard=None)
+    stack.push_async_callback(http.close)
+    operator = make_operator(settings, Outside.of(settings, http, address_guard=None))
+    operator_client = client.derive(field_manager=operator.field_manager)
+    await stack.enter_async_context(operator.running(operator_client, serve=False))
 
 
 def _wildcard_certificate(namespace: str) -> dict[str, Any]:
