@@ -68,6 +68,7 @@ class WritePlan(msgspec.Struct):
 
     actions: list[Action] = msgspec.field(default_factory=list)
     again: float | None = None
+    """Seconds until the next run; None to wait for a change."""
 
     def do(self, *actions: Action) -> None:
         """Append actions."""
