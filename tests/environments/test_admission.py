@@ -141,7 +141,7 @@ async def test_what_is_right_is_let_through(client: Client, team: str) -> None:
 async def test_an_environment_in_a_namespace_of_no_project_is_refused(client: Client, team: str) -> None:
     reason, message = await refusal(client, manifest(Environment, "one", environment_spec(), team))
     assert reason == "ProjectMissing"
-    assert f"namespace {team} is not that of a Project app: create the Project" in message
+    assert f"namespace {team} does not belong to a Project app: create the Project" in message
 
 
 async def test_an_environment_of_another_project_than_its_namespaces_is_refused(
@@ -154,7 +154,7 @@ async def test_an_environment_of_another_project_than_its_namespaces_is_refused(
 async def test_an_environment_cannot_move_to_another_project(client: Client, team: str) -> None:
     made = await client.create(manifest(Environment, "one", environment_spec(), f"{team}-app"))
     made["spec"]["projectRef"]["name"] = "other"
-    with pytest.raises(Forbidden, match="is not that of a Project other"):
+    with pytest.raises(Forbidden, match="does not belong to a Project other"):
         await client.replace(made)
 
 
@@ -162,7 +162,7 @@ async def test_an_environment_whose_namespace_is_somebody_elses_is_refused(clien
     await namespace(client, f"{team}-app-taken", owner="others/app", uid="1")
     reason, message = await refusal(client, manifest(Environment, "taken", environment_spec(), f"{team}-app"))
     assert reason == "NamespaceNotOurs"
-    assert f"namespace {team}-app-taken belongs to others/app" in message
+    assert f"namespace {team}-app-taken already exists and belongs to others/app" in message
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -174,7 +174,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "issuer": (
         {"annotations": {"cert-manager.io/cluster-issuer": "mine"}},
         "AnnotationRefused",
-        "is the operator's to set",
+        "may only be set by the operator",
     ),
     "another's host": (
         {
@@ -223,7 +223,11 @@ async def give(client: Client, host: str) -> None:
     [
         ("held.example.com", "HostTaken", "host held.example.com is taken by environment others-app/one"),
         ("admin.example.com", "HostReserved", "host admin.example.com is reserved by DomainPool pool"),
-        ("a.example.org", "HostOutsidePools", "is not below a domain that is given out here (example.com)"),
+        (
+            "a.example.org",
+            "HostOutsidePools",
+            "is not under any domain available to the Project (example.com)",
+        ),
     ],
 )
 async def test_a_host_that_cannot_be_had_is_refused(
@@ -277,7 +281,7 @@ async def test_a_project_whose_namespace_is_somebody_elses_is_refused(client: Cl
     await namespace(client, f"{team}-app-taken")
     reason, message = await refusal(client, manifest(Project, "app-taken", project_spec(), team))
     assert reason == "NamespaceNotOurs"
-    assert f"namespace {team}-app-taken belongs to somebody else" in message
+    assert f"namespace {team}-app-taken already exists and belongs to another owner" in message
 
 
 async def test_a_domain_is_in_one_pool_only(client: Client) -> None:
@@ -287,7 +291,7 @@ async def test_a_domain_is_in_one_pool_only(client: Client) -> None:
         client, manifest(DomainPool, "three", {"baseDomains": ["d.example.com", "a.example.com"]})
     )
     assert reason == "DomainTaken"
-    assert "another pool gives out a.example.com (DomainPool one)" in message
+    assert "another pool allocates hosts under a.example.com (DomainPool one)" in message
     two["spec"]["baseDomains"].append("b.example.com")
     with pytest.raises(Forbidden, match="DomainPool one"):
         await client.replace(two)
@@ -299,7 +303,7 @@ async def test_a_pull_request_has_one_preview(client: Client, team: str) -> None
     second = manifest(PreviewEnvironment, "second", preview_spec(number), team)
     reason, message = await refusal(client, second)
     assert reason == "NamespaceNotOurs"
-    assert f"namespace preview-pr-{number} belongs to others/first" in message
+    assert f"namespace preview-pr-{number} already exists and belongs to others/first" in message
 
 
 async def kubectl(cluster: DevCluster, tmp_path: Path, body: dict[str, Any]) -> tuple[int, str]:
@@ -327,7 +331,7 @@ async def test_people_read_the_refusal_where_they_asked(
     assert "Error from server (HostTaken)" in told
     assert (
         'admission webhook "validate-environment.catalyst.catalyst.dev" denied the request: host held.example.com is '
-        "taken by environment others-app/one. Ask for another host, or delete that environment first"
+        "taken by environment others-app/one. Choose another host, or delete that environment first"
     ) in told
 
 

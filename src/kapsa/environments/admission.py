@@ -12,14 +12,19 @@ from typing import Any, TypeVar
 
 from kapsa.adapters.errors import ExternalError, Refused
 from kapsa.adapters.git.address import RepositoryAddress, check_branch
-from kapsa.environments.domains.choice import HostRequest, built_in_pool, choose, giving_pools, shared_domains
+from kapsa.environments.domains.choice import HostRequest, active_pools, built_in_pool, choose, shared_domains
 from kapsa.environments.domains.routes import check_ingress
 from kapsa.environments.names import namespace_name
 from kapsa.environments.objects.preview_objects import namespace_of
 from kapsa.environments.resources import DomainPool, Environment, PreviewEnvironment, Project, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.namespaces import NAMESPACE, ForeignNamespaceError, refuse_foreign
-from kapsa.environments.tenancy.ownership import PROJECT_MISSING, is_home_of, project_key, project_missing
+from kapsa.environments.tenancy.ownership import (
+    PROJECT_MISSING,
+    is_namespace_of,
+    project_key,
+    project_missing,
+)
 from kapsa.runtime import (
     AdmissionRequest,
     AdmissionResponse,
@@ -109,7 +114,7 @@ class EnvironmentValidator(_Validator[Environment]):
 
     async def _check_host(self, client: Client, environment: Environment, project: Project) -> None:
         pools = (await client.list(DomainPool)).items
-        if not giving_pools(pools):
+        if not active_pools(pools):
             pools = [*pools, built_in_pool(self._settings.preview_domain)]
         choose(pools, HostRequest.of(environment, project), random.Random())  # noqa: S311 - a host that is asked for is not drawn
 
@@ -163,7 +168,7 @@ async def _project_of(client: Client, environment: Environment) -> Project:
     home = await _find(client, NAMESPACE, environment.namespace)
     if (key := project_key(home, environment)) is not None:
         project: Project | None = await _find(client, Project, key.name, namespace=key.namespace)
-        if project is not None and is_home_of(home, project):
+        if project is not None and is_namespace_of(home, project):
             return project
     raise Refused(project_missing(environment), reason=PROJECT_MISSING)
 

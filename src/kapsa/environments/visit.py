@@ -20,7 +20,7 @@ Manifest: TypeAlias = dict[str, Any]
 
 
 class Visit(msgspec.Struct, kw_only=True):
-    """One run of the steps for one environment, with what earlier steps found out for later ones."""
+    """One run of the steps for one environment, with the results that earlier steps hand to later ones."""
 
     environment: Environment
     project: Project
@@ -31,29 +31,29 @@ class Visit(msgspec.Struct, kw_only=True):
     commit: str
     """The full name of the commit."""
     trusted: bool = True
-    """Whether this commit may see secrets."""
+    """True if this commit may see secrets."""
     registry: Registry | None = None
-    """Where the project's images are, if it names a Registry."""
-    namespace: ClaimedNamespace | None = None
-    """Its namespace, once that is there."""
+    """The Registry with the project's images, if the project names one."""
+    claimed: ClaimedNamespace | None = None
+    """The environment's namespace, once it exists."""
     image: str | None = None
-    """The image by digest, if the operator knows one."""
+    """The image by digest, if the operator resolved one."""
     warnings: tuple[str, ...] = ()
-    """What somebody should know about the objects that were rendered."""
+    """Warnings about the rendered objects, for people."""
     host: str | None = None
-    """The host that it was given."""
+    """The host allocated to it."""
     issuer: tuple[str, str] | None = None
     """The kind and name of the issuer of its certificate."""
     wildcard_secret: str | None = None
     """A Secret of the operator's namespace whose certificate covers the host."""
     objects: Sequence[Manifest] = ()
-    """What was rendered."""
+    """The rendered objects."""
 
     @property
-    def place(self) -> str:
-        """The name of its namespace."""
-        if self.namespace is None:
+    def namespace(self) -> str:
+        """The name of the environment's namespace."""
+        if self.claimed is None:
             raise RuntimeError(
-                f"{self.environment}: a step needs the namespace before the step that makes it"
+                f"{self.environment}: a step needs the namespace, but the namespace step has not run"
             )
-        return self.namespace.name
+        return self.claimed.name

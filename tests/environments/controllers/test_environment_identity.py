@@ -70,7 +70,7 @@ async def test_a_namespace_that_was_replaced_is_not_the_environments_whatever_it
     await tenant.start()
     failed = await tenant.reaches("one", "NamespaceReady", "False", "NamespaceNotOurs")
     assert failed.status.failure is not None
-    assert "is not the one that was made" in failed.status.failure.message
+    assert "is not the one in the status" in failed.status.failure.message
     await tenant.client.delete(Environment, "one", namespace=tenant.home)
     await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)
     left = await tenant.sandbox.get("v1/Namespace", place, namespace="")

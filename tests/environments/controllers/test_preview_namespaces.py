@@ -29,7 +29,10 @@ async def test_a_foreign_namespace_is_refused_and_left_alone(sandbox: Sandbox) -
     await preview.ask()
     found = await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
     assert found.status.phase == "Failed"
-    assert f"namespace {preview.place} belongs to somebody else" in found.status.condition("Ready").message
+    assert (
+        f"namespace {preview.place} already exists and belongs to another owner"
+        in found.status.condition("Ready").message
+    )
     assert not any((await preview.children()).values())
     await preview.delete()
     await sandbox.gone(PreviewEnvironment, preview.name)
@@ -75,7 +78,7 @@ async def test_a_namespace_that_was_replaced_is_not_ours_whatever_its_labels_say
     forged = await sandbox.make_namespace(preview.place, **{OWNER_UID: asked.metadata.uid})
     await sandbox.start(make_operator())
     found = await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
-    assert "is not the one that was made" in found.status.condition("Ready").message
+    assert "is not the one in the status" in found.status.condition("Ready").message
     await preview.delete()
     await sandbox.gone(PreviewEnvironment, preview.name)
     kept = await sandbox.get(NAMESPACE, preview.place)

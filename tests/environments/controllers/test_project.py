@@ -408,4 +408,4 @@ async def test_an_environment_of_somebody_else_in_the_place_of_one_of_ours_is_to
     found = (await settled(tenant)).status.condition("Ready")
     assert found is not None
     assert found.reason == "EnvironmentRefused"
-    assert "Environment production: somebody else made one of this name" in found.message
+    assert "Environment production: the name is used by one that the Project did not create" in found.message

@@ -115,7 +115,7 @@ async def test_a_missing_secret_is_named_and_waited_for(sandbox: Sandbox, exampl
     missing = await example.condition("False", "SecretMissing")
     condition = missing.status.condition("Ready")
     assert condition is not None
-    assert f"no Secret login in namespace {sandbox.namespace}" in condition.message
+    assert f"Secret login does not exist in namespace {sandbox.namespace}" in condition.message
     await example.secret("login", {"username": LOGIN[0], "password": LOGIN[1]})
     await example.condition("True", "Verified")
 

@@ -289,7 +289,7 @@ async def test_a_pool_that_is_deleted_stays_until_its_last_host_is_given_back(sa
     await sandbox.client.delete(DomainPool, name)
     found = await sandbox.condition(DomainPool, name, "False", reason="HostsHeld")
     told = found.status.condition("Ready").message
-    assert "environments hold hosts of it (2): " in told
+    assert "waits for 2 hosts that environments still hold: " in told
     assert f"one.{domain} (environment {sandbox.namespace}/one)" in told
     await sandbox.client.delete(Environment, "one", namespace=sandbox.namespace)
     await sandbox.gone(Environment, "one")

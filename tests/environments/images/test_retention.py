@@ -96,7 +96,7 @@ async def test_a_deleted_environment_takes_all_its_images_along(registered: Regi
     await registered.delete()
     assert registered.tags() == []
     (note,) = await registered.told("ImagesDeleted")
-    assert note == f"2 images deleted from Registry {registered.sandbox.unique}"
+    assert note == f"deleted 2 images from Registry {registered.sandbox.unique}"
 
 
 async def test_an_image_goes_with_the_last_environment_that_has_it(registered: Registered) -> None:
@@ -139,7 +139,7 @@ async def test_a_registry_that_deletes_nothing_is_told_of_and_does_not_hold_up_t
     await registered.delete()
     assert registered.tags() == [commit_of("one")]
     (note,) = await registered.told("ImagesNotDeleted")
-    assert note.startswith(f"{image} stays in Registry {registered.sandbox.unique}: ")
+    assert note.startswith(f"could not delete {image} from Registry {registered.sandbox.unique}: ")
     assert "deletes no images (405)" in note
 
 
@@ -154,7 +154,7 @@ async def test_a_registry_that_is_away_is_not_asked_on_and_does_not_hold_up_the_
     asked = {each.path for each in registered.server.requests if each.method == "DELETE"}
     assert len(asked) == 1, "after the first image the others are not tried"
     (note,) = await registered.told("ImagesNotDeleted")
-    assert "and 1 more stays in Registry" in note
+    assert "and 1 more from Registry" in note
     assert "503" in note
     assert LOGIN[1] not in note
 
@@ -167,7 +167,7 @@ async def test_a_registry_whose_credentials_are_gone_does_not_hold_up_the_enviro
     await registered.tenant.client.delete("v1/Secret", "login", namespace=registered.sandbox.namespace)
     await registered.delete()
     (note,) = await registered.told("ImagesNotDeleted")
-    assert "there is no Secret login" in note
+    assert "Secret login, which Registry" in note
 
 
 async def test_deleting_asks_for_a_token_that_may_delete() -> None:

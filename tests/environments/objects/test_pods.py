@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kapsa.environments.objects.pods import PodTrouble, trouble_of
+from kapsa.environments.objects.pods import PodProblem, first_problem
 from kapsa.runtime import Client, ResourceList
 
 PLACE = "team-app-one"
@@ -30,8 +30,8 @@ class OnePod:
         return f"the log of {options['container']} of {name}\n"
 
 
-async def trouble(**status: Any) -> PodTrouble:
-    return await trouble_of(cast("Client", OnePod(status)), WORKLOAD)
+async def problem(**status: Any) -> PodProblem:
+    return await first_problem(cast("Client", OnePod(status)), WORKLOAD)
 
 
 def container(**state: Any) -> list[dict[str, Any]]:
@@ -41,9 +41,9 @@ def container(**state: Any) -> list[dict[str, Any]]:
 async def test_a_container_that_ran_out_of_memory_is_told_as_such() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}
-    found = await trouble(containerStatuses=container(state=waiting, lastState=killed))
+    found = await problem(containerStatuses=container(state=waiting, lastState=killed))
     assert found.message == "container app of pod web-1 ran out of memory"
-    assert "needs more memory than its limit" in found.hint
+    assert "exceeded its memory limit" in found.hint
     assert found.log_tail == "the log of app of web-1"
 
 
@@ -54,23 +54,23 @@ async def test_a_pod_that_no_node_has_room_for_is_told_in_the_schedulers_words()
         "reason": "Unschedulable",
         "message": "0/3 nodes are available: 3 Insufficient cpu.",
     }
-    found = await trouble(conditions=[condition])
+    found = await problem(conditions=[condition])
     assert found.message == "pod web-1: 0/3 nodes are available: 3 Insufficient cpu."
-    assert "No node has room for it" in found.hint
+    assert "No node has room for the pod" in found.hint
 
 
 @pytest.mark.parametrize(
     ("reason", "hint"),
     [
-        ("ImagePullBackOff", "does the registry accept the pull secret?"),
-        ("CreateContainerConfigError", "A Secret or ConfigMap that the container names is not there."),
+        ("ImagePullBackOff", "the registry accepts the pull secret"),
+        ("CreateContainerConfigError", "A Secret or ConfigMap that the container refers to does not exist."),
     ],
 )
 async def test_a_container_that_cannot_start_is_told_without_a_log_that_it_cannot_have(
     reason: str, hint: str
 ) -> None:
     waiting = {"waiting": {"reason": reason, "message": "the kubelet's words"}}
-    found = await trouble(containerStatuses=container(state=waiting))
+    found = await problem(containerStatuses=container(state=waiting))
     assert found.message == f"container app of pod web-1: {reason}: the kubelet's words"
     assert hint in found.hint
     assert found.log_tail == ""
@@ -79,14 +79,14 @@ async def test_a_container_that_cannot_start_is_told_without_a_log_that_it_canno
 async def test_a_container_that_prepares_is_looked_at_first() -> None:
     ended = {"terminated": {"reason": "Error", "exitCode": 3}}
     waiting = {"waiting": {"reason": "PodInitializing"}}
-    found = await trouble(
+    found = await problem(
         initContainerStatuses=[{"name": "migrate", "state": ended}],
         containerStatuses=container(state=waiting),
     )
-    assert found.message == "container migrate of pod web-1 ended with code 3"
+    assert found.message == "container migrate of pod web-1 exited with code 3"
     assert found.log_tail == "the log of migrate of web-1"
 
 
 async def test_a_pod_that_is_only_starting_is_in_no_trouble() -> None:
     starting = {"waiting": {"reason": "ContainerCreating"}}
-    assert await trouble(containerStatuses=container(state=starting)) == PodTrouble()
+    assert await problem(containerStatuses=container(state=starting)) == PodProblem()

@@ -36,7 +36,7 @@ async def test_a_field_of_a_wrong_type_is_named_and_the_next_commit_that_has_it_
     await tenant.project()
     await tenant.environment()
     message = await failed(tenant, "DeploymentReady", "Rejected")
-    assert "Deployment web was not accepted" in message
+    assert "the API server rejected Deployment web" in message
     assert ".spec.replicas" in message
     tenant.outside.renderer.objects = [deployment("web", "app:1"), service("web")]
     await tenant.environment(commit="two")

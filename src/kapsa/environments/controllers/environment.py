@@ -1,4 +1,4 @@
-"""Environments: from a commit to something that runs at an address, step by step, and back to nothing."""
+"""Environments: from a commit to an application that serves at a URL, step by step, and their deletion."""
 
 from __future__ import annotations
 
@@ -36,7 +36,12 @@ from kapsa.environments.steps.teardown import Teardown
 from kapsa.environments.steps.tls import TlsStep
 from kapsa.environments.steps.verify import VerifyStep
 from kapsa.environments.tenancy.namespaces import NAMESPACE, owners
-from kapsa.environments.tenancy.ownership import PROJECT_MISSING, is_home_of, project_key, project_missing
+from kapsa.environments.tenancy.ownership import (
+    PROJECT_MISSING,
+    is_namespace_of,
+    project_key,
+    project_missing,
+)
 from kapsa.environments.visit import Visit
 from kapsa.runtime import (
     Context,
@@ -57,7 +62,7 @@ _CONDITIONS = ("NamespaceReady", "BuildReady", "DeploymentReady", "IngressReady"
 
 
 class EnvironmentController(Controller[Environment]):
-    """Reconciles Environments."""
+    """The controller of Environments."""
 
     finalizer = FINALIZER
     indexes = {COMMIT_INDEX: commits_of}  # noqa: RUF012 - a declaration
@@ -117,9 +122,9 @@ class EnvironmentController(Controller[Environment]):
         interests = self.interests
         children = dict.fromkeys([*POLICY_KINDS, *RENDERED_KINDS])
         return (
-            # All namespaces: a stranger's has none of our labels and stands in the way nonetheless.
+            # All namespaces: one that belongs to somebody else has none of our labels, yet blocks an environment.
             Watch(NAMESPACE, map=self._concerned(NAMESPACE)),
-            # All Secrets and ConfigMaps, without what they hold: the sources of copies have no mark of ours.
+            # All Secrets and ConfigMaps, without their content: the sources of copies have no label of ours.
             *(Watch(kind, map=self._concerned(kind), metadata_only=True) for kind in _COPIED),
             *(
                 Watch(kind, map=waiting_for if kind == JOB else owners, labels=OWNER_UID)
@@ -143,7 +148,7 @@ class EnvironmentController(Controller[Environment]):
 
         return concerned
 
-    # -- life --------------------------------------------------------------------------------------------------
+    # -- reconcile and finalize ------------------------------------------------------------------------------
 
     async def reconcile(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
         project = self._project(environment, ctx)
@@ -151,22 +156,22 @@ class EnvironmentController(Controller[Environment]):
             return await self._orphaned(environment, ctx)
         try:
             commit = await self._commit(environment, project, ctx)
-            _note_commit(commit, environment, ctx)
+            _record_commit(commit, environment, ctx)
             if (expires := ctx.status.expires_at) is not None and ctx.now() >= expires:
                 await self._expire(environment, ctx)
                 return None
             if environment.spec.suspended:
-                # Nothing is built for who sleeps: what was deployed last is kept, and another commit waits for the waking.
+                # Nothing is built for a suspended environment: the last deployed commit stays until it resumes.
                 if ctx.status.commit_sha is None:
-                    return self._never_woken(ctx)
+                    return self._never_deployed(ctx)
                 commit = ctx.status.commit_sha
             visit = await self._visit(environment, project, commit, ctx)
         except ExternalError as error:
             return self._stop(ctx, error)
         outcome = await advance(self.steps, visit)
         self._finish(environment, ctx, outcome)
-        await _tell_of_failure(environment, ctx)
-        _put_in_order(ctx)
+        await _record_failure(environment, ctx)
+        _sort_conditions(ctx)
         return _requeue(outcome, ctx.status.expires_at, ctx.now())
 
     async def finalize(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
@@ -180,7 +185,7 @@ class EnvironmentController(Controller[Environment]):
     # -- before the steps --------------------------------------------------------------------------------------
 
     def _project(self, environment: Environment, ctx: Context[Environment]) -> Project | None:
-        """The Project whose namespace this environment lives in: by the namespace's owner, never by a tenant's word."""
+        """Return the Project that owns the environment's namespace; what the tenant writes does not decide it."""
         home = environment.namespace
         self.interests.note(ctx.key, NAMESPACE, home)
         namespace = ctx.get(NAMESPACE, home, namespace="")
@@ -189,7 +194,7 @@ class EnvironmentController(Controller[Environment]):
             return None
         self.interests.note(ctx.key, Project, key.name, namespace=key.namespace)
         project = ctx.get(Project, key.name, namespace=key.namespace)
-        return project if project is not None and is_home_of(namespace, project) else None
+        return project if project is not None and is_namespace_of(namespace, project) else None
 
     async def _orphaned(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
         if (expires := ctx.status.expires_at) is not None and ctx.now() >= expires:
@@ -200,24 +205,24 @@ class EnvironmentController(Controller[Environment]):
             ctx.status.phase = "Pending"
         return _requeue(None, ctx.status.expires_at, ctx.now())
 
-    def _never_woken(self, ctx: Context[Environment]) -> Requeue | None:
+    def _never_deployed(self, ctx: Context[Environment]) -> Requeue | None:
         ctx.status.phase = "Pending"
         ctx.status.failure = None
         ctx.condition("Ready", False, reason="Suspended", message=ASLEEP)
         return _requeue(None, ctx.status.expires_at, ctx.now())
 
     async def _commit(self, environment: Environment, project: Project, ctx: Context[Environment]) -> str:
-        """The full name of the commit that is asked for."""
+        """Return the full name of the requested commit."""
         source = environment.spec.source
-        wanted = source.commit_sha.removesuffix("...").lower()
-        if is_commit(wanted):
-            return wanted
-        known = environment.status.seen_commit
-        if known is not None and known.startswith(wanted):
-            return known
+        requested = source.commit_sha.removesuffix("...").lower()
+        if is_commit(requested):
+            return requested
+        seen = environment.status.seen_commit
+        if seen is not None and seen.startswith(requested):
+            return seen
         return await self._commits.complete(
             project.spec.source.repository_url,
-            wanted,
+            requested,
             credentials=await self._access.credentials(ctx, project, self.interests),
             branch=source.branch,
             pull_request=source.pr_number,
@@ -258,17 +263,17 @@ class EnvironmentController(Controller[Environment]):
     ) -> None:
         if outcome is None:
             ctx.status.phase = "Ready"
-            where = f"it serves at {ctx.status.url}" if ctx.status.url else "it runs"
+            where = f"serving at {ctx.status.url}" if ctx.status.url else "running"
             ctx.condition("Ready", True, reason="Ready", message=where)
-            self._measure(environment, ctx)
+            self._observe_readiness(environment, ctx)
         elif outcome.reason == "Suspended":
             ctx.status.phase = "Pending"
 
-    def _measure(self, environment: Environment, ctx: Context[Environment]) -> None:
-        """Tell how long a commit took to be ready: once, whatever becomes of its environment later."""
+    def _observe_readiness(self, environment: Environment, ctx: Context[Environment]) -> None:
+        """Record how long a commit took to become ready, once per commit."""
         uid, commit, seen = environment.metadata.uid, ctx.status.seen_commit or "", ctx.status.commit_seen_at
         before = self._ready_commits.get(uid)
-        # Of what was ready when this process first saw it, nobody knows how long it took.
+        # An environment that was ready before this process started has an unknown duration.
         news = environment.status.phase != "Ready" if before is None else before != commit
         if news and seen is not None:
             self.metrics.ready_seconds.observe(max(0.0, (ctx.now() - seen).total_seconds()))
@@ -276,25 +281,29 @@ class EnvironmentController(Controller[Environment]):
 
     async def _expire(self, environment: Environment, ctx: Context[Environment]) -> None:
         if await ctx.delete(environment):
-            ctx.event("Normal", "Expired", f"deleted {environment.spec.ttl} after its last commit")
+            ctx.event(
+                "Normal",
+                "Expired",
+                f"deleted: its TTL of {environment.spec.ttl} has passed since the last commit",
+            )
 
 
-async def _tell_of_failure(environment: Environment, ctx: Context[Environment]) -> None:
-    """An event for a failure that is news, for those who follow events and for what stands there when it is mended."""
+async def _record_failure(environment: Environment, ctx: Context[Environment]) -> None:
+    """Record an event for a new failure; it remains visible after the failure is resolved."""
     before, now = environment.status.failure, ctx.status.failure
     if now is not None and (before is None or (before.step, before.reason) != (now.step, now.reason)):
         ctx.event("Warning", now.reason, f"{now.step}: {now.message}", action=now.step.capitalize())
 
 
-def _put_in_order(ctx: Context[Environment]) -> None:
-    """The conditions in the order of the steps, whichever of them was met first."""
+def _sort_conditions(ctx: Context[Environment]) -> None:
+    """Sort the conditions in the order of the steps."""
     ctx.status.conditions.sort(
         key=lambda each: _CONDITIONS.index(each.type) if each.type in _CONDITIONS else len(_CONDITIONS)
     )
 
 
-def _note_commit(commit: str, environment: Environment, ctx: Context[Environment]) -> None:
-    """Remember when a commit was seen first, and work out when the environment's time is up."""
+def _record_commit(commit: str, environment: Environment, ctx: Context[Environment]) -> None:
+    """Record when a commit was first seen, and compute when the environment expires."""
     status = ctx.status
     if status.seen_commit != commit or status.commit_seen_at is None:
         status.seen_commit = commit
@@ -306,9 +315,9 @@ def _note_commit(commit: str, environment: Environment, ctx: Context[Environment
 def _requeue(
     outcome: Waiting | StepFailure | None, expires: datetime | None, now: datetime
 ) -> Requeue | None:
-    """When to look again although nothing has changed."""
+    """Return when to reconcile again if nothing changes before."""
     due = [outcome.after] if outcome is not None and outcome.after is not None else []
-    # One that has passed counts as soon as the commit that is asked for is known.
+    # A time that has passed takes effect once the requested commit is resolved.
     if expires is not None and expires > now:
         due.append((expires - now).total_seconds())
     return Requeue(after=min(due)) if due else None

@@ -1,7 +1,6 @@
-"""PreviewEnvironments: an image in a namespace of its own at an address of its own, until its time is up.
+"""PreviewEnvironments: an image in a namespace of its own with a URL of its own, until its TTL expires.
 
-What used to be six handlers is one reconcile from what is there to what is asked for: created, changed, resumed after a
-restart and put back after somebody's meddling are all the same. Deletion is the finalizer's, the time-out a Requeue.
+One reconcile covers creation, changes, restarts and drift. The finalizer deletes the namespace, and a Requeue expires the preview.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kapsa.environments.metrics import PreviewMetrics
-from kapsa.environments.objects.preview_objects import MANAGED_LABELS, PreviewChildren, namespace_of
+from kapsa.environments.objects.preview_objects import MANAGED_LABELS, PreviewObjects, namespace_of
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.namespaces import (
@@ -40,19 +39,19 @@ def _namespace_of(stored: StoredObject) -> Iterable[str]:
     return [namespace_of(PreviewEnvironment.decode(stored.raw))]
 
 
-def _wanting_previews(namespace: StoredObject, cache: Cache) -> Iterable[Key]:
-    """Whoever has this namespace, or waits for its present owner to go."""
+def _previews_of(namespace: StoredObject, cache: Cache) -> Iterable[Key]:
+    """Map a namespace to the previews that have it or wait for its current owner to go."""
     return [each.key for each in cache.by_index(PreviewEnvironment, "made namespace", namespace.name)]
 
 
 class PreviewEnvironmentController(Controller[PreviewEnvironment]):
-    """Reconciles PreviewEnvironments."""
+    """The controller of PreviewEnvironments."""
 
     finalizer = "devops.orima.com/finalizer"
     indexes = {"made namespace": _namespace_of}  # noqa: RUF012 - a declaration
     watches = (
-        # All namespaces: a stranger's has none of our labels and stands in the way nonetheless.
-        Watch(NAMESPACE, map=_wanting_previews),
+        # All namespaces: one that belongs to somebody else has none of our labels, yet blocks a preview.
+        Watch(NAMESPACE, map=_previews_of),
         *(Watch(kind, map=owners, labels=MANAGED_LABELS) for kind in CHILDREN),
     )
     rules = (
@@ -77,7 +76,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
             await self._expire(preview, ctx)
             return None
         ctx.status.expires_at = expires
-        children = PreviewChildren(preview, self.settings)
+        children = PreviewObjects(preview, self.settings)
         try:
             await self._provision(preview, ctx, children)
         except (ForeignNamespaceError, NamespaceChangingError) as obstacle:
@@ -98,9 +97,9 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
             ctx.event("Normal", "Expired", f"deleted {seconds} s after its creation", action="Delete")
 
     async def _provision(
-        self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment], children: PreviewChildren
+        self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment], children: PreviewObjects
     ) -> None:
-        """Have everything there is to a preview, and say how far it is."""
+        """Apply all objects of a preview, and report the progress."""
         made = preview.status.ready_at is not None
         async with self._step("namespace"):
             await claim(ctx, children.namespace, labels=children.namespace_labels)
@@ -119,18 +118,18 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
     def _report(
         self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment], deployment: dict[str, Any]
     ) -> None:
-        """Say how far the rollout is; the first time that it is done counts as the creation."""
-        trouble = failed_rollout(deployment)
+        """Report the rollout in the status; the first completed rollout counts as the creation."""
+        failure = failed_rollout(deployment)
         if rolled_out(deployment):
             ctx.status.phase = "Ready"
-            ctx.condition("Ready", True, reason="Available", message=f"serves at {ctx.status.url}")
+            ctx.condition("Ready", True, reason="Available", message=f"serving at {ctx.status.url}")
             if preview.status.ready_at is None:
                 self._created(preview, ctx)
-        elif trouble:
+        elif failure:
             if preview.status.phase != "Failed":
                 self.metrics.failed.labels("update" if preview.status.ready_at else "deployment").inc()
             ctx.status.phase = "Failed"
-            ctx.condition("Ready", False, reason="RolloutFailed", message=trouble)
+            ctx.condition("Ready", False, reason="RolloutFailed", message=failure)
         else:
             ctx.status.phase = "Deploying"
             ctx.condition(
@@ -150,7 +149,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         ctx: Context[PreviewEnvironment],
         obstacle: ForeignNamespaceError | NamespaceChangingError,
     ) -> Requeue | None:
-        """Say what is in the way and come back: at once if it is gone, else when the watch or the clock says so."""
+        """Report the obstacle and requeue: at once if it is gone, else after a watch event or a delay."""
         ctx.condition("Ready", False, reason=obstacle.reason, message=str(obstacle))
         if isinstance(obstacle, ForeignNamespaceError):
             if ctx.status.phase != "Failed":
@@ -165,7 +164,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
 
     @asynccontextmanager
     async def _step(self, name: str) -> AsyncIterator[None]:
-        """Count what goes wrong in a step; the run fails all the same."""
+        """Count a failed request of a step, and raise it again."""
         try:
             yield
         except ClientError:
@@ -174,7 +173,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
 
 
 def expiry(preview: PreviewEnvironment) -> datetime | None:
-    """When its time is up, counted from its creation."""
+    """Return the time at which the preview expires, counted from its creation."""
     created, seconds = preview.metadata.creation_timestamp, preview.spec.ttl_seconds
     return None if created is None or seconds is None else created + timedelta(seconds=seconds)
 
@@ -184,21 +183,21 @@ def _until(moment: datetime | None, now: datetime) -> Requeue | None:
 
 
 def rolled_out(deployment: dict[str, Any]) -> bool:
-    """Whether the Deployment's controller has seen the present spec and all of it is available."""
-    status, wanted = deployment.get("status") or {}, deployment["spec"].get("replicas", 1)
+    """Return whether the Deployment's controller has observed the current spec and all replicas are available."""
+    status, replicas = deployment.get("status") or {}, deployment["spec"].get("replicas", 1)
     return bool(
         status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", math.inf)
-        and status.get("updatedReplicas", 0) >= wanted
-        and status.get("availableReplicas", 0) >= wanted
-        and status.get("replicas", 0) <= wanted
+        and status.get("updatedReplicas", 0) >= replicas
+        and status.get("availableReplicas", 0) >= replicas
+        and status.get("replicas", 0) <= replicas
     )
 
 
 def failed_rollout(deployment: dict[str, Any]) -> str:
-    """Why the rollout has failed; empty if it has not."""
+    """Return the cause of a failed rollout; empty if it has not failed."""
     for condition in (deployment.get("status") or {}).get("conditions", ()):
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-            return str(condition.get("message", "no pod can be made"))
+            return str(condition.get("message", "pods cannot be created"))
         if condition["type"] == "Progressing" and condition["status"] == "False":
-            return str(condition.get("message", "it makes no progress"))
+            return str(condition.get("message", "the Deployment makes no progress"))
     return ""

@@ -1,4 +1,4 @@
-"""Projects: looks at their repositories, and has an Environment for each branch and pull request that gets one."""
+"""Projects: polls their repositories, and creates an Environment for each branch and pull request that gets one."""
 
 from __future__ import annotations
 
@@ -62,26 +62,24 @@ __all__ = ["ROLE", "ProjectController"]
 
 SECRET = "v1/Secret"  # noqa: S105 - a kind
 ROLE = "catalyst.dev/role"
-"""A label of the Environments that a Project made: preview or permanent. It leaves others alone."""
+"""A label of the Environments that a Project created: preview or permanent. Others are left alone."""
 _REFUSED_AGAIN_SECONDS = 60.0
-_SOMEBODY_ELSES = (
-    "somebody else made one of this name, which is left alone: delete it, or choose another name"
-)
+_NOT_OURS = "the name is used by one that the Project did not create: delete it, or choose another name"
 
 
 class _Remembered(msgspec.Struct, frozen=True):
-    """What a listing led to."""
+    """The result of tracking a listing."""
 
     number: int
-    """Of the listing."""
+    """The number of the listing."""
     asked: tuple[str, ...]
-    """What was asked for then: with anything else the same listing may lead elsewhere."""
+    """The inputs besides the listing: if they differ, the same listing may lead to another result."""
     base: Tracking
-    """What the status said before."""
+    """The tracking in the status before."""
     result: Tracking
 
     def result_of(self, written: Tracking) -> bool:
-        """Whether the status says what it said before, or what came of it: nobody else has written since."""
+        """Return whether the status holds the tracking before or after: no other process has written since."""
         return any(
             list(written.tracked) == list(each.tracked)
             and written.last_pull_request == each.last_pull_request
@@ -90,7 +88,7 @@ class _Remembered(msgspec.Struct, frozen=True):
 
 
 class ProjectController(Controller[Project]):
-    """Reconciles Projects."""
+    """The controller of Projects."""
 
     finalizer = FINALIZER
     rules = (
@@ -128,10 +126,10 @@ class ProjectController(Controller[Project]):
         return [*owners(stored), *self._of_namespace(stored)]
 
     def _whose_environment(self, stored: StoredObject) -> Iterable[Key | tuple[str, str]]:
-        """The project whose namespace it is in, whoever made it."""
+        """Map an Environment to the project whose namespace it is in."""
         return self.interests.who_reads(NAMESPACE, stored.namespace)
 
-    # -- life --------------------------------------------------------------------------------------------------
+    # -- reconcile and finalize ------------------------------------------------------------------------------
 
     async def reconcile(self, project: Project, ctx: Context[Project]) -> Requeue | None:
         started = time.perf_counter()
@@ -151,18 +149,18 @@ class ProjectController(Controller[Project]):
             await claim(ctx, home, labels=_namespace_labels(project))
         except (ForeignNamespaceError, NamespaceChangingError) as error:
             ctx.condition("Ready", False, reason=error.reason, message=str(error))
-            made_anew = isinstance(error, NamespaceChangingError) and ctx.status.namespace is None
-            return Requeue(after=0) if made_anew else None
-        listing = await self._look(project, ctx)
+            forgotten = isinstance(error, NamespaceChangingError) and ctx.status.namespace is None
+            return Requeue(after=0) if forgotten else None
+        listing = await self._poll(project, ctx)
         here = {each.name: each for each in ctx.list(Environment, namespace=home)}
         refused: dict[str, str] = {}
-        wanted = await self._environments(project, ctx, home, here, listing, refused)
+        planned = await self._environments(project, ctx, home, here, listing, refused)
         report(project, ctx, here.values(), listing, self._registry(project, ctx), refused)
         due = [self._due_in(project, ctx)]
         if refused:
             due.append(_REFUSED_AGAIN_SECONDS)
-        if wanted.next_expiry is not None:
-            due.append(max(0.0, (wanted.next_expiry - ctx.now()).total_seconds()))
+        if planned.next_expiry is not None:
+            due.append(max(0.0, (planned.next_expiry - ctx.now()).total_seconds()))
         return Requeue(after=min(due))
 
     async def finalize(self, project: Project, ctx: Context[Project]) -> Requeue | None:
@@ -178,9 +176,9 @@ class ProjectController(Controller[Project]):
 
     # -- the repository ----------------------------------------------------------------------------------------
 
-    async def _look(self, project: Project, ctx: Context[Project]) -> Listing | None:
-        """Look at the repository if it is time; the last complete listing, if there was one."""
-        uid, asked = project.metadata.uid, self._asked(project, ctx)
+    async def _poll(self, project: Project, ctx: Context[Project]) -> Listing | None:
+        """Poll the repository if it is due. Returns the last complete listing, if there is one."""
+        uid, asked = project.metadata.uid, self._poll_inputs(project, ctx)
         if self._due_in(project, ctx) <= 0:
             interval = self._interval(project)
             try:
@@ -197,19 +195,22 @@ class ProjectController(Controller[Project]):
                 self._schedule.succeeded(uid, asked, ctx.now(), interval)
                 count = len(listing.refs.branches)
                 ctx.condition(
-                    "RepositoryAccessible", True, reason="Listed", message=f"it shows {count} branches"
+                    "RepositoryAccessible",
+                    True,
+                    reason="Listed",
+                    message=f"the repository has {count} branches",
                 )
         return self._listings.known(project)
 
     def _due_in(self, project: Project, ctx: Context[Project]) -> float:
-        return self._schedule.due_in(project.metadata.uid, self._asked(project, ctx), ctx.now())
+        return self._schedule.due_in(project.metadata.uid, self._poll_inputs(project, ctx), ctx.now())
 
     def _interval(self, project: Project) -> float:
         chosen = project.spec.source.poll_interval
         return chosen.seconds if chosen is not None else self.settings.default_poll_interval
 
-    def _asked(self, project: Project, ctx: Context[Project]) -> tuple[str, ...]:
-        """What a poll depends on: if any of it changes, it is worth while at once."""
+    def _poll_inputs(self, project: Project, ctx: Context[Project]) -> tuple[str, ...]:
+        """Return the inputs of a poll: when one changes, the next poll is due at once."""
         named = project.spec.source.credentials
         version = ""
         if named is not None:
@@ -229,66 +230,66 @@ class ProjectController(Controller[Project]):
         listing: Listing | None,
         refused: dict[str, str],
     ) -> PreviewPlan:
-        """Have the Environments that the project and its repository call for, and no others of ours.
+        """Create the Environments that the project and its repository ask for, and delete any others of ours.
 
-        One that the API server does not take is told of in `refused`, and keeps no other from coming or going.
+        One that the API server rejects is added to `refused`, and does not block the others.
         """
         ours = {name: each for name, each in here.items() if _is_ours(project, each)}
         previews = [name for name, each in ours.items() if each.metadata.labels[ROLE] == "preview"]
         tracking = await self._track(project, ctx, listing, previews)
         ctx.status.tracked = list(tracking.tracked)
         ctx.status.last_pull_request = tracking.last_pull_request
-        wanted = plan(project, tracking.tracked, previews, now=ctx.now())
-        ctx.status.queue = list(wanted.queue)
-        keep = {each.name for each in project.spec.environments} | {each.name for each in wanted.active}
+        planned = plan(project, tracking.tracked, previews, now=ctx.now())
+        ctx.status.queue = list(planned.queue)
+        keep = {each.name for each in project.spec.environments} | {each.name for each in planned.active}
         for name, each in ours.items():
             if name not in keep and not each.metadata.deleting:
                 await ctx.delete(each)
         manifests = [
             *(self._permanent(project, home, here, each, listing) for each in project.spec.environments),
-            *(self._preview(project, home, here, each) for each in wanted.active),
+            *(self._preview(project, home, here, each) for each in planned.active),
         ]
         for name in (
             *(each.name for each in project.spec.environments),
-            *(each.name for each in wanted.active),
+            *(each.name for each in planned.active),
         ):
             if name in here and not _is_ours(project, here[name]):
-                refused[name] = _SOMEBODY_ELSES
+                refused[name] = _NOT_OURS
         for manifest in filter(None, manifests):
             try:
                 await ctx.apply(manifest, owner=False)
             except (BadRequest, Forbidden, Invalid) as error:
                 refused[manifest["metadata"]["name"]] = error.message
-        return wanted
+        return planned
 
     async def _track(
         self, project: Project, ctx: Context[Project], listing: Listing | None, previews: Sequence[str]
     ) -> Tracking:
-        """What is known of the branches, with the last listing taken in once, and anew when the project has changed."""
+        """Return the tracked branches after the last listing; each listing counts once, and again if the project changes."""
         uid, status = project.metadata.uid, project.status
         written = Tracking(tracked=tuple(status.tracked), last_pull_request=status.last_pull_request)
         held = self._tracked.get(uid)
-        # What was worked out counts before it is written, lest a conflict cost a whole poll interval; what another
-        # process wrote since counts more.
-        known = held.result if held is not None and held.result_of(written) else written
+        # Use the result before it is written, so that a conflict does not cost a poll interval, unless another process
+        # has written since.
+        before = held.result if held is not None and held.result_of(written) else written
         asked = (str(project.metadata.generation), project.metadata.annotations.get(ALLOW_MASS_DELETION, ""))
         again = held is not None and listing is not None and held.number == listing.number
         if listing is None or (again and held is not None and held.asked == asked):
-            return known
+            return before
         now = ctx.now().replace(microsecond=0)
-        tracking = track(project, listing.refs, known, previews, now=now, again=again)
+        tracking = track(project, listing.refs, before, previews, now=now, again=again)
         self._tracked[uid] = _Remembered(listing.number, asked, written, tracking)
-        await self._tell_of_brake(ctx, tracking)
+        await self._report_brake(ctx, tracking)
         return tracking
 
-    async def _tell_of_brake(self, ctx: Context[Project], tracking: Tracking) -> None:
+    async def _report_brake(self, ctx: Context[Project], tracking: Tracking) -> None:
         if tracking.kept_by_brake:
             names = ", ".join(tracking.kept_by_brake[:10])
             ctx.event(
                 "Warning",
                 "DeletionBraked",
-                f"{len(tracking.kept_by_brake)} previews without a branch stay for now ({names}): no more than 30 % go "
-                "at once; annotate the project with catalyst.dev/allow-mass-deletion=true to let them go",
+                f"kept {len(tracking.kept_by_brake)} previews whose branches are gone ({names}): at most 30 % are deleted "
+                "at once; to delete them all, annotate the Project with catalyst.dev/allow-mass-deletion=true",
                 action="Delete",
             )
 
@@ -297,46 +298,50 @@ class ProjectController(Controller[Project]):
         project: Project,
         home: str,
         here: Mapping[str, Environment],
-        wanted: PermanentEnvironment,
+        permanent: PermanentEnvironment,
         listing: Listing | None,
     ) -> dict[str, Any] | None:
-        """The Environment as it should be; None if nothing about it is ours to say."""
-        found = here.get(wanted.name)
-        head = listing.refs.branches.get(wanted.branch) if listing is not None else None
-        if found is not None and not _may_change(project, found):
+        """Return the desired Environment; None if the project has nothing to set in it."""
+        existing = here.get(permanent.name)
+        head = listing.refs.branches.get(permanent.branch) if listing is not None else None
+        if existing is not None and not _may_change(project, existing):
             return None
-        if found is None or not is_readable(found):
+        if existing is None or not is_readable(existing):
             if head is None:
-                return None  # its branch does not exist yet, or nobody has seen the repository
+                return None  # its branch does not exist yet, or the repository was never listed
             commit = head
         else:
-            followed = wanted.auto_sync and head is not None
-            commit = head if followed and head is not None else found.spec.source.commit_sha
-            if not wanted.auto_sync and found.spec.type == wanted.type and _branch_of(found) == wanted.branch:
-                return None  # its commit is somebody else's to set, and nothing else has changed
-        source = {"commitSha": commit, "branch": wanted.branch}
-        spec = {"projectRef": {"name": project.name}, "type": wanted.type, "source": source}
-        return _environment(project, home, wanted.name, "permanent", spec)
+            followed = permanent.auto_sync and head is not None
+            commit = head if followed and head is not None else existing.spec.source.commit_sha
+            if (
+                not permanent.auto_sync
+                and existing.spec.type == permanent.type
+                and _branch_of(existing) == permanent.branch
+            ):
+                return None  # its commit is set by people, and nothing else has changed
+        source = {"commitSha": commit, "branch": permanent.branch}
+        spec = {"projectRef": {"name": project.name}, "type": permanent.type, "source": source}
+        return _environment(project, home, permanent.name, "permanent", spec)
 
     def _preview(
-        self, project: Project, home: str, here: Mapping[str, Environment], wanted: TrackedBranch
+        self, project: Project, home: str, here: Mapping[str, Environment], tracked: TrackedBranch
     ) -> dict[str, Any] | None:
-        """The Environment as it should be; None if it is not ours to change."""
-        found = here.get(wanted.name)
-        if found is not None and not _may_change(project, found):
+        """Return the desired Environment; None if the project must not change it."""
+        existing = here.get(tracked.name)
+        if existing is not None and not _may_change(project, existing):
             return None
-        source: dict[str, Any] = {"commitSha": wanted.commit}
-        if wanted.branch:
-            source["branch"] = wanted.branch
-        if wanted.pr_number is not None:
-            source["prNumber"] = wanted.pr_number
+        source: dict[str, Any] = {"commitSha": tracked.commit}
+        if tracked.branch:
+            source["branch"] = tracked.branch
+        if tracked.pr_number is not None:
+            source["prNumber"] = tracked.pr_number
         spec = {
             "projectRef": {"name": project.name},
             "type": "development",
             "source": source,
             "ttl": str(project.spec.preview_environments.ttl),
         }
-        return _environment(project, home, wanted.name, "preview", spec)
+        return _environment(project, home, tracked.name, "preview", spec)
 
     def _registry(self, project: Project, ctx: Context[Project]) -> Registry | None:
         named = project.spec.registry.name if project.spec.registry is not None else None
@@ -381,7 +386,7 @@ def _branch_of(environment: Environment) -> str:
 
 
 def _is_ours(project: Project, environment: Environment) -> bool:
-    """Whether this project made it. What people made in its namespace is theirs."""
+    """Return whether this project created it. Others in the namespace belong to the people who created them."""
     labels = environment.metadata.labels
     return labels.get(OWNER_UID) == project.metadata.uid and ROLE in labels
 

@@ -21,9 +21,9 @@ def report(
     registry: Registry | None,
     refused: Mapping[str, str],
 ) -> None:
-    """Write down what there is; whether it all works is the condition Ready.
+    """Write the summary of the project to the status, and set the condition Ready.
 
-    `refused` are the Environments that the API server did not take, each with its words.
+    `refused` are the Environments that the API server rejected, each with its message.
     """
     there = sorted(environments, key=lambda each: each.name)
     readable = {each.name: each for each in there if is_readable(each)}
@@ -44,32 +44,34 @@ def report(
     _builds(ctx, readable.values())
     _registry(project, ctx, registry)
     for condition in ("RepositoryAccessible", "RegistryReady"):
-        found = ctx.status.condition(condition)
-        if found is None or found.status != "True":
-            message = found.message if found is not None else "nobody has looked at the repository yet"
+        current = ctx.status.condition(condition)
+        if current is None or current.status != "True":
+            message = current.message if current is not None else "the repository has not been polled yet"
             ctx.condition(
-                "Ready", False, reason=found.reason if found is not None else "Pending", message=message
+                "Ready", False, reason=current.reason if current is not None else "Pending", message=message
             )
             return
     if listing is not None and (missing := _missing_branches(project, listing)):
-        told = f"the repository has no branch {' and no branch '.join(missing)}: push it, or name another"
-        ctx.condition("Ready", False, reason="BranchNotFound", message=told[:_LONGEST_MESSAGE])
+        message = (
+            f"the repository has no branch {', '.join(missing)}: push it, or name another in the Project"
+        )
+        ctx.condition("Ready", False, reason="BranchNotFound", message=message[:_LONGEST_MESSAGE])
         return
     if refused:
-        told = "; ".join(f"Environment {name}: {words}" for name, words in list(refused.items())[:3])
-        ctx.condition("Ready", False, reason="EnvironmentRefused", message=told[:_LONGEST_MESSAGE])
+        message = "; ".join(f"Environment {name}: {words}" for name, words in list(refused.items())[:3])
+        ctx.condition("Ready", False, reason="EnvironmentRefused", message=message[:_LONGEST_MESSAGE])
         return
     ctx.condition("Ready", True, reason="Ready", message=f"{len(there)} environments")
 
 
 def _missing_branches(project: Project, listing: Listing) -> list[str]:
-    """The branches that the project names and the repository does not have."""
+    """Return the branches that the project names and the repository lacks."""
     named = {project.spec.source.branch, *(each.branch for each in project.spec.environments)}
     return sorted(named - listing.refs.branches.keys())
 
 
 def is_readable(environment: Environment) -> bool:
-    """Whether it fits its model. One that does not, which an API server may store, must not be in the way of others."""
+    """Return whether the Environment fits its model. The API server may store one that does not; it must not block others."""
     try:
         _ = (environment.spec, environment.status)
     except ModelMismatch:
@@ -80,18 +82,18 @@ def is_readable(environment: Environment) -> bool:
 def _registry(project: Project, ctx: Context[Project], registry: Registry | None) -> None:
     named = project.spec.registry.name if project.spec.registry is not None else None
     if named is None:
-        ctx.condition("RegistryReady", True, reason="NotRequested", message="the project names no Registry")
+        ctx.condition("RegistryReady", True, reason="NotRequested", message="the Project uses no Registry")
     elif registry is None:
         ctx.condition(
-            "RegistryReady", False, reason="RegistryMissing", message=f"there is no Registry {named}"
+            "RegistryReady", False, reason="RegistryMissing", message=f"Registry {named} does not exist"
         )
     elif registry.status.verified:
         ctx.condition(
-            "RegistryReady", True, reason="Verified", message=f"Registry {named} takes its credentials"
+            "RegistryReady", True, reason="Verified", message=f"Registry {named} accepts its credentials"
         )
     else:
-        found = registry.status.condition("Ready")
-        why = found.message if found is not None else "it was not verified yet"
+        ready = registry.status.condition("Ready")
+        why = ready.message if ready is not None else "not verified yet"
         ctx.condition("RegistryReady", False, reason="NotVerified", message=f"Registry {named}: {why}")
 
 
@@ -99,7 +101,7 @@ def _builds(ctx: Context[Project], environments: Collection[Environment]) -> Non
     failed = [
         each.name
         for each in environments
-        if (found := each.status.condition("BuildReady")) is not None and found.reason == "BuildFailed"
+        if (build := each.status.condition("BuildReady")) is not None and build.reason == "BuildFailed"
     ]
     built = [each for each in environments if each.status.image and each.status.is_true("BuildReady")]
     if failed:
@@ -107,7 +109,7 @@ def _builds(ctx: Context[Project], environments: Collection[Environment]) -> Non
             "BuildSucceeded",
             False,
             reason="BuildFailed",
-            message=f"the build failed for {', '.join(failed[:10])}: see failure in their status",
+            message=f"the build failed for {', '.join(failed[:10])}: see status.failure of each",
         )
     elif built:
         ctx.condition(

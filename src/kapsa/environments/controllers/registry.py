@@ -1,4 +1,4 @@
-"""Registries: whether each is there and takes its credentials, by asking it over its own API."""
+"""Registries: checks over each registry's own API that it is reachable and accepts its credentials."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ SECRET = "v1/Secret"  # noqa: S105 - a kind
 _RETRY_SECONDS = 60.0
 
 
-def _naming_registries(secret: StoredObject, cache: Cache) -> Iterable[Key]:
-    """The registries whose credentials are in this Secret."""
-    found = []
+def _registries_of(secret: StoredObject, cache: Cache) -> Iterable[Key]:
+    """Map a Secret to the Registries that take their credentials from it."""
+    matches = []
     for stored in cache.select(Registry.gvk):
         auth = Registry.decode(stored.raw).spec.auth
         if auth is not None and (auth.secret_ref.namespace, auth.secret_ref.name) == secret.key:
-            found.append(stored.key)
-    return found
+            matches.append(stored.key)
+    return matches
 
 
 class RegistryController(Controller[Registry]):
-    """Reconciles Registries."""
+    """The controller of Registries."""
 
     predicates = (generation_changed,)
-    # What Secrets hold stays out of the cache.
-    watches = (Watch(SECRET, map=_naming_registries, metadata_only=True),)
+    # The content of Secrets stays out of the cache.
+    watches = (Watch(SECRET, map=_registries_of, metadata_only=True),)
     rules = (rule_for(SECRET, "get"),)
     max_concurrent_reconciles = 4
 
@@ -66,28 +66,33 @@ class RegistryController(Controller[Registry]):
         self.metrics.registry_verifications.labels("Verified").inc()
         ctx.status.verified = True
         ctx.status.last_verified = ctx.now().replace(microsecond=0)
-        ctx.condition("Ready", True, reason="Verified", message=f"{registry.spec.endpoint} lets us in")
+        ctx.condition(
+            "Ready",
+            True,
+            reason="Verified",
+            message=f"{registry.spec.endpoint} is reachable and accepts the credentials",
+        )
         return Requeue(after=self.settings.registry_verify_interval)
 
     async def _verify(self, registry: Registry, ctx: Context[Registry]) -> None:
         spec = registry.spec
-        asked = ImageRegistry(
+        server = ImageRegistry(
             spec.endpoint,
             self.outgoing,
             credentials=await _credentials(registry, ctx),
             insecure=spec.insecure,
             clock=ctx.client.clock,
         )
-        await asked.verify()
+        await server.verify()
 
     async def _failed(
         self, registry: Registry, ctx: Context[Registry], error: ExternalError
     ) -> Requeue | None:
-        """Say what is wrong. No answer says nothing about the credentials: they count as they did before."""
+        """Report the error. A registry that cannot be reached does not invalidate credentials that were accepted before."""
         self.metrics.registry_verifications.labels(error.reason).inc()
         message = f"{error}. {error.hint}" if error.hint else str(error)
-        known = registry.status.condition("Ready")
-        if known is None or known.reason != error.reason:
+        before = registry.status.condition("Ready")
+        if before is None or before.reason != error.reason:
             ctx.event("Warning", error.reason, message, action="Verify")
         if error.retryable:
             ctx.condition("Ready", None, reason=error.reason, message=message)
@@ -106,7 +111,7 @@ async def _credentials(registry: Registry, ctx: Context[Registry]) -> RegistryCr
         secret = await ctx.client.get(SECRET, reference.name, namespace=reference.namespace)
     except NotFound:
         raise AuthFailed(
-            f"there is no Secret {reference.name} in namespace {reference.namespace}",
+            f"Secret {reference.name} does not exist in namespace {reference.namespace}",
             reason="SecretMissing",
             hint="Create it with username and password, or with .dockerconfigjson",
         ) from None

@@ -1,8 +1,7 @@
-"""Which host an environment gets: chosen from the pools as they were read, by pure functions.
+"""The choice of an environment's host from the pools, by pure functions.
 
-The pools' statuses are the only record of who holds what. All pools are looked at, since two may have the same domain; below
-it the senior one gives out hosts, and the other none. A pool that is being deleted gives out none: its domains are another's,
-and what it gave out before stays with its holders.
+The status of the pools is the only record of allocations. If two pools have the same domain, only the older one allocates hosts
+under it. A pool that is being deleted allocates none: another pool takes over its domains, and existing allocations stay.
 """
 
 from __future__ import annotations
@@ -32,41 +31,41 @@ __all__ = [
     "DEFAULT_POOL",
     "Choice",
     "HostRequest",
+    "active_pools",
     "allocations_of",
     "built_in_pool",
     "choose",
+    "current_choice",
     "domain_counts",
-    "giving_pools",
-    "kept_choice",
     "shared_domains",
 ]
 
 BUILT_IN = "kapsa-built-in"
-"""The pool that is made while administrators have made none."""
+"""The pool that the operator creates while there is no other."""
 DEFAULT_POOL = "kapsa-project.io/default-pool"
-"""An annotation: the pool of projects that name none. Else it is the oldest one."""
+"""An annotation of the pool for projects that name none; without it, the oldest pool is used."""
 _SUFFIX_DIGITS = 5
 
 
 class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wants a host, and which."""
+    """A request for a host."""
 
     uid: str
-    """The environment's identity."""
+    """The UID of the environment."""
     environment: str
-    """Its namespace and name."""
+    """The namespace and name of the environment."""
     project: str = ""
-    """The project's namespace and name."""
+    """The namespace and name of the project."""
     host: str = ""
-    """Exactly this host, if one is asked for."""
+    """The requested host; empty to generate one."""
     labels: tuple[str, ...] = ()
-    """Else the first free of these, below a domain of the pool."""
+    """The labels to try for a generated host, under a domain of the pool."""
     pool: str = ""
-    """The pool to take it from; the default one if empty."""
+    """The name of the pool; the default pool if empty."""
 
     @classmethod
     def of(cls, environment: Environment, project: Project) -> HostRequest:
-        """What an environment of a project asks for."""
+        """Return the request of an environment of a project."""
         domain, name = project.spec.domain, environment.name
         if domain.subdomain is not None:
             labels = [(name, domain.subdomain), (name, domain.subdomain, project.namespace)]
@@ -82,14 +81,14 @@ class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def candidates(self) -> Iterable[str]:
-        """Labels in the order in which they are tried; the last is this environment's own for sure."""
+        """Yield the labels in the order in which they are tried; the last is unique to this environment."""
         yield from self.labels
         suffix = hashlib.sha256(self.uid.encode()).hexdigest()[:_SUFFIX_DIGITS]
         yield f"{bounded(self.labels[-1], 63 - _SUFFIX_DIGITS - 1)}-{suffix}"
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A host that is free."""
+    """A free host."""
 
     pool: DomainPool
     domain: str
@@ -97,58 +96,58 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def built_in_pool(domain: str) -> DomainPool:
-    """The pool that is made while administrators have made none."""
+    """Return the pool that the operator creates while there is no other."""
     metadata = ObjectMeta(name=BUILT_IN, labels={MANAGED_BY: OPERATOR})
     return DomainPool(metadata=metadata, spec=DomainPoolSpec(base_domains=(domain,)))
 
 
 def choose(pools: Sequence[DomainPool], request: HostRequest, rng: random.Random) -> Choice:
-    """A free host for the request.
+    """Return a free host for the request.
 
-    :raises ExternalError: there is none for it.
+    Raises OutsideError if there is none.
     """
     named = [pool for pool in pools if pool.name == request.pool]
     if request.pool and not named:
-        raise ExternalNotFound(
-            f"there is no DomainPool {request.pool}",
+        raise NotFound(
+            f"DomainPool {request.pool} does not exist",
             reason="DomainPoolNotFound",
-            hint="Name another in domain.domainPoolRef of the project, or have an administrator make it",
+            hint="Set domain.domainPoolRef of the Project to another pool, or ask an administrator to create it",
         )
     if named and named[0].metadata.deleting:
         raise Refused(
-            f"DomainPool {request.pool} is being deleted and gives out no more hosts",
+            f"DomainPool {request.pool} is being deleted and allocates no more hosts",
             reason="DomainPoolTerminating",
-            hint="Name another in domain.domainPoolRef of the project",
+            hint="Set domain.domainPoolRef of the Project to another pool",
         )
     if request.host:
-        return _asked_for(pools, named or pools, request)
+        return _requested(pools, named or pools, request)
     return _generated(pools, named[0] if named else _default(pools), request, rng)
 
 
-def _asked_for(pools: Sequence[DomainPool], allowed: Sequence[DomainPool], request: HostRequest) -> Choice:
+def _requested(pools: Sequence[DomainPool], allowed: Sequence[DomainPool], request: HostRequest) -> Choice:
     owners = _owners(pools)
     fitting = [domain for domain in owners if request.host.endswith(f".{domain}")]
     domain = max(fitting, key=len, default="")
     if not domain or owners[domain] not in allowed or request.host in owners:
         names = ", ".join(sorted(each for each, pool in owners.items() if pool in allowed))
         raise Refused(
-            f"host {request.host} is not below a domain that is given out here ({names})",
+            f"host {request.host} is not under any domain available to the Project ({names})",
             reason="HostOutsidePools",
-            hint="Ask for a host below one of these, or have an administrator add the domain to a DomainPool",
+            hint="Choose a host under one of these, or ask an administrator to add the domain to a DomainPool",
         )
     choice = Choice(owners[domain], domain, request.host)
     if _is_reserved(choice):
         raise Refused(
             f"host {request.host} is reserved by DomainPool {choice.pool.name}",
             reason="HostReserved",
-            hint="Ask for another host",
+            hint="Choose another host",
         )
     holder = _holders(pools).get(request.host)
     if holder is not None and holder.uid != request.uid:
         raise Refused(
             f"host {request.host} is taken by environment {holder.environment}",
             reason="HostTaken",
-            hint="Ask for another host, or delete that environment first",
+            hint="Choose another host, or delete that environment first",
         )
     return choice
 
@@ -160,9 +159,9 @@ def _generated(
     domains = [domain for domain in pool.spec.base_domains if owners[domain] is pool]
     if not domains:
         raise Refused(
-            f"DomainPool {pool.name} has no domain that no other pool has",
+            f"DomainPool {pool.name} shares every domain with an older pool",
             reason="DomainTaken",
-            hint="Have an administrator give it a domain of its own",
+            hint="Ask an administrator to give it a domain of its own",
         )
     domain = _next_domain(pool, domains, rng)
     for label in request.candidates():
@@ -170,14 +169,14 @@ def _generated(
         if not _is_reserved(choice) and choice.host not in holders and choice.host not in owners:
             return choice
     raise Refused(
-        f"every host for environment {request.environment} below {domain} is taken or reserved",
+        f"every host for environment {request.environment} under {domain} is taken or reserved",
         reason="NoFreeHost",
-        hint="Ask for a host in ingress.host",
+        hint="Set a host in ingress.host",
     )
 
 
 def _next_domain(pool: DomainPool, domains: Sequence[str], rng: random.Random) -> str:
-    """The domain of the next host, by the pool's strategy."""
+    """Return the domain of the next host, by the pool's strategy."""
     strategy = pool.spec.allocation_policy.strategy
     if strategy == "random":
         return rng.choice(domains)
@@ -188,8 +187,8 @@ def _next_domain(pool: DomainPool, domains: Sequence[str], rng: random.Random) -
     return domains[(domains.index(last) + 1) % len(domains)] if last in domains else domains[0]
 
 
-def kept_choice(pools: Sequence[DomainPool], request: HostRequest) -> Choice | None:
-    """The host that the environment holds already, if that is still what it asks for."""
+def current_choice(pools: Sequence[DomainPool], request: HostRequest) -> Choice | None:
+    """Return the host that the environment already holds, if it still matches the request."""
     for pool in pools:
         if request.pool not in ("", pool.name):
             continue
@@ -202,32 +201,32 @@ def kept_choice(pools: Sequence[DomainPool], request: HostRequest) -> Choice | N
 
 
 def _default(pools: Sequence[DomainPool]) -> DomainPool:
-    giving = giving_pools(pools)
-    if not giving:
+    active = active_pools(pools)
+    if not active:
         raise Refused(
             "every DomainPool is being deleted",
             reason="DomainPoolTerminating",
-            hint="Have an administrator make one",
+            hint="Ask an administrator to create one",
         )
-    marked = [pool for pool in giving if pool.metadata.annotations.get(DEFAULT_POOL) == "true"]
-    return min(marked or giving, key=_seniority)
+    marked = [pool for pool in active if pool.metadata.annotations.get(DEFAULT_POOL) == "true"]
+    return min(marked or active, key=_seniority)
 
 
-def giving_pools(pools: Iterable[DomainPool]) -> list[DomainPool]:
-    """Those that give out hosts: all that are to stay."""
+def active_pools(pools: Iterable[DomainPool]) -> list[DomainPool]:
+    """Return the pools that allocate hosts: those that are not being deleted."""
     return [pool for pool in pools if not pool.metadata.deleting]
 
 
 def _seniority(pool: DomainPool) -> tuple[bool, datetime, str]:
-    """Older pools come first; the built-in one gives way to any that an administrator makes."""
+    """Return the sort key of a pool: older pools come first, the built-in one last."""
     created = pool.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC)
     return pool.name == BUILT_IN, created, pool.name
 
 
 def _owners(pools: Sequence[DomainPool]) -> dict[str, DomainPool]:
-    """Which pool gives out hosts below a domain: where several have it, the senior one."""
+    """Return the pool that allocates hosts under each domain: the oldest of those that have it."""
     owners: dict[str, DomainPool] = {}
-    for pool in sorted(giving_pools(pools), key=_seniority):
+    for pool in sorted(active_pools(pools), key=_seniority):
         for domain in pool.spec.base_domains:
             owners.setdefault(domain, pool)
     return owners
@@ -238,12 +237,12 @@ def _holders(pools: Sequence[DomainPool]) -> dict[str, Allocation]:
 
 
 def allocations_of(pool: DomainPool, uid: str, *, but: str = "") -> list[Allocation]:
-    """What the environment of this UID holds in a pool, but for one host."""
+    """Return the allocations of the environment with this UID in a pool, except one host."""
     return [each for each in pool.status.allocations if each.uid == uid and each.host != but]
 
 
 def _domain_of(pool: DomainPool, host: str) -> str:
-    """The pool's domain that a host is below; empty if it is below none."""
+    """Return the pool's domain that a host is under; empty if there is none."""
     fitting = [domain for domain in pool.spec.base_domains if host.endswith(f".{domain}")]
     return max(fitting, key=len, default="")
 
@@ -254,14 +253,16 @@ def _is_reserved(choice: Choice) -> bool:
 
 
 def shared_domains(pool: DomainPool, pools: Sequence[DomainPool]) -> str:
-    """Which domains of this pool a senior one gives out, in words; empty if none."""
+    """Return a message about the domains of this pool that an older one has; empty if there are none."""
     owners = _owners(pools)
     others = {domain: owners[domain] for domain in sorted(pool.spec.base_domains)}
-    told = [f"{domain} (DomainPool {each.name})" for domain, each in others.items() if each.name != pool.name]
-    return f"another pool gives out {', '.join(told)}" if told else ""
+    shared = [
+        f"{domain} (DomainPool {each.name})" for domain, each in others.items() if each.name != pool.name
+    ]
+    return f"another pool allocates hosts under {', '.join(shared)}" if shared else ""
 
 
 def domain_counts(pool: DomainPool, allocations: Sequence[Allocation]) -> list[DomainCount]:
-    """How many hosts there are below each domain of a pool."""
+    """Return the number of hosts under each domain of a pool."""
     counts = Counter(_domain_of(pool, each.host) for each in allocations)
     return [DomainCount(domain=domain, allocated=counts[domain]) for domain in pool.spec.base_domains]

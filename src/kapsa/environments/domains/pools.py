@@ -1,7 +1,7 @@
-"""Hosts: every environment gets one from a DomainPool, and no two ever hold the same.
+"""The allocation of hosts: each environment gets one from a DomainPool, and no two hold the same.
 
-A host is taken by a write that the server refuses if the pool has changed since it was read, and given back if another pool
-gave it out meanwhile. Whoever holds a host keeps it until its environment goes, whatever the pools say later about new ones.
+A host is allocated by a write that the API server rejects if the pool has changed since it was read, and released if another pool
+allocated it at the same time. An environment keeps its host until it is deleted, even if the pools change.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kapsa.environments.domains.choice import (
     BUILT_IN,
     Choice,
     HostRequest,
+    active_pools,
     allocations_of,
     built_in_pool,
     choose,
+    current_choice,
     domain_counts,
-    giving_pools,
-    kept_choice,
 )
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.ports import HostGrant
@@ -36,7 +36,7 @@ _ATTEMPTS = 20
 
 
 class DomainPools:
-    """Gives out hosts of all pools. One for each operator."""
+    """Allocates and releases hosts of all pools. There is one per operator."""
 
     def __init__(
         self,
@@ -48,78 +48,78 @@ class DomainPools:
         self._settings = settings
         self._metrics = metrics or EnvironmentMetrics()
         self._rng = rng or random.Random()  # noqa: S311 - spreads hosts over domains
-        # The server decides; the lock only spares this process's environments from refusing each other.
+        # The API server decides; the lock only spares conflicts between environments of this process.
         self._lock = asyncio.Lock()
 
     async def allocate(
         self, ctx: Context[Environment], environment: Environment, project: Project
     ) -> HostGrant:
-        """The host of this environment: the same one every time.
+        """Return the host of this environment, the same one each time.
 
-        :raises ExternalError: it is taken, reserved or under no domain of ours, or there is no such pool.
+        Raises OutsideError if the host is taken, reserved or outside every domain, or if the pool does not exist.
         """
         request = HostRequest.of(environment, project)
-        kept = kept_choice(ctx.list(DomainPool, namespace=""), request)
+        kept = current_choice(ctx.list(DomainPool, namespace=""), request)
         if kept is not None:
             return self._grant(kept)
         try:
             async with self._lock:
-                choice = await self._take(ctx, request)
-        except ExternalError:
+                choice = await self._allocate(ctx, request)
+        except OutsideError:
             self._metrics.domain_allocations.labels("refused").inc()
             raise
         await self.release(ctx, request.uid, keep=choice.host)
         return self._grant(choice)
 
     async def release(self, ctx: Context[Environment], uid: str, *, keep: str = "") -> None:
-        """Give back whatever the environment of this UID holds, but for the host to keep."""
+        """Release all hosts of the environment with this UID, except the one to keep."""
         cached = ctx.list(DomainPool, namespace="")
-        # At the end the server is asked: the cache may not know of a write whose answer was lost.
+        # On deletion, read from the API server: the cache may lack a write whose response was lost.
         if not ctx.resource.metadata.deleting and not any(
             allocations_of(pool, uid, but=keep) for pool in cached
         ):
             return
         async with self._lock:
-            await self._give_back(ctx, uid, keep=keep)
+            await self._release(ctx, uid, keep=keep)
 
-    async def _give_back(self, ctx: Context[Environment], uid: str, *, keep: str = "") -> None:
+    async def _release(self, ctx: Context[Environment], uid: str, *, keep: str = "") -> None:
         for _ in range(_ATTEMPTS):
-            holding = [pool for pool in await self._live(ctx) if allocations_of(pool, uid, but=keep)]
+            holding = [pool for pool in await self._read(ctx) if allocations_of(pool, uid, but=keep)]
             if not holding:
                 return
             for pool in holding:
                 gone = allocations_of(pool, uid, but=keep)
                 kept = [each for each in pool.status.allocations if each not in gone]
                 await self._write(ctx, pool, kept)
-        raise ExternalFailure(
-            f"hosts of {uid} could not be given back: the pools kept changing", reason="PoolBusy"
+        raise Failed(
+            f"could not release the hosts of environment {uid}: the pools kept changing", reason="PoolBusy"
         )
 
-    async def _take(self, ctx: Context[Environment], request: HostRequest) -> Choice:
+    async def _allocate(self, ctx: Context[Environment], request: HostRequest) -> Choice:
         for _ in range(_ATTEMPTS):
             pools = await self._all(ctx)
-            kept = kept_choice(pools, request)
+            kept = current_choice(pools, request)
             if kept is not None:
                 return kept
             choice = choose(pools, request, self._rng)
-            taken = Allocation(
+            allocation = Allocation(
                 host=choice.host,
                 project=request.project,
                 environment=request.environment,
                 uid=request.uid,
             )
-            allocations = [*choice.pool.status.allocations, taken]
+            allocations = [*choice.pool.status.allocations, allocation]
             if not await self._write(ctx, choice.pool, allocations, last_domain=choice.domain):
                 continue
             if await self._is_held_alone(ctx, choice.host, request.uid):
                 self._metrics.domain_allocations.labels("allocated").inc()
                 return choice
-            await self._give_back(ctx, request.uid)
-        raise ExternalFailure("no host could be taken: the pools kept changing", reason="PoolBusy")
+            await self._release(ctx, request.uid)
+        raise Failed("could not allocate a host: the pools kept changing", reason="PoolBusy")
 
     async def _is_held_alone(self, ctx: Context[Environment], host: str, uid: str) -> bool:
-        """Whether no other pool gave it out meanwhile: one with the same domain can come between a look and a write."""
-        pools = await self._live(ctx)
+        """Return whether no other pool with the same domain allocated the host between the read and the write."""
+        pools = await self._read(ctx)
         return not any(
             each.host == host and each.uid != uid for pool in pools for each in pool.status.allocations
         )
@@ -132,7 +132,7 @@ class DomainPools:
         *,
         last_domain: str | None = None,
     ) -> bool:
-        """Write who holds what, if nobody has written to the pool since it was read. False: look again."""
+        """Write the allocations. Returns False if the pool was changed since it was read, and has to be read again."""
         status: dict[str, Any] = {
             "allocations": to_wire(allocations),
             "allocated": len(allocations),
@@ -154,30 +154,30 @@ class DomainPools:
         return True
 
     async def _all(self, ctx: Context[Environment]) -> Sequence[DomainPool]:
-        """The pools as the server has them, with the built-in one if there is no other."""
+        """Return the pools from the API server, with the built-in pool if there is no other."""
         for _ in range(_ATTEMPTS):
-            pools = await self._live(ctx)
+            pools = await self._read(ctx)
             domain = self._settings.preview_domain
             built_in = next((pool for pool in pools if pool.name == BUILT_IN), None)
-            if any(pool.name != BUILT_IN for pool in giving_pools(pools)):
+            if any(pool.name != BUILT_IN for pool in active_pools(pools)):
                 return pools
             if built_in is not None and (
                 built_in.metadata.deleting or built_in.spec.base_domains == (domain,)
             ):
                 return pools
-            await self._make_built_in(ctx, domain, exists=built_in is not None)
-        raise ExternalFailure(f"DomainPool {BUILT_IN} could not be made", reason="PoolBusy")
+            await self._ensure_built_in(ctx, domain, exists=built_in is not None)
+        raise Failed(f"could not create DomainPool {BUILT_IN}: it kept changing", reason="PoolBusy")
 
-    async def _make_built_in(self, ctx: Context[Environment], domain: str, *, exists: bool) -> None:
+    async def _ensure_built_in(self, ctx: Context[Environment], domain: str, *, exists: bool) -> None:
         if exists:
             await ctx.patch(DomainPool, BUILT_IN, {"spec": {"baseDomains": [domain]}}, namespace="")
             return
         try:
             await ctx.create(built_in_pool(domain), owner=False)
         except AlreadyExists:
-            return  # somebody was faster; the next look shows it
+            return  # another process created it; the next read returns it
 
-    async def _live(self, ctx: Context[Environment]) -> Sequence[DomainPool]:
+    async def _read(self, ctx: Context[Environment]) -> Sequence[DomainPool]:
         return (await ctx.client.list(DomainPool)).items
 
     def _grant(self, choice: Choice) -> HostGrant:
@@ -185,7 +185,7 @@ class DomainPools:
         issuer = spec.cert_manager.issuer_ref if spec.cert_manager is not None else None
         if issuer is None and self._settings.cluster_issuer:
             issuer = IssuerReference(name=self._settings.cluster_issuer)
-        # A wildcard certificate covers one label and no more.
+        # A wildcard certificate covers exactly one label.
         covered = "." not in choice.host.removesuffix(f".{choice.domain}")
         return HostGrant(
             host=choice.host,

@@ -1,4 +1,4 @@
-"""Routes: from a host to a Service, as an Ingress or as an HTTPRoute, by one writer."""
+"""Routes from a host to a Service, as an Ingress or an HTTPRoute."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ INGRESS = "networking.k8s.io/v1/Ingress"
 HTTP_ROUTE = "gateway.networking.k8s.io/v1/HTTPRoute"
 CERTIFICATE = "cert-manager.io/v1/Certificate"
 ISSUER_ANNOTATIONS = ("cert-manager.io/cluster-issuer", "cert-manager.io/issuer")
-"""What makes cert-manager keep a Certificate for an Ingress."""
+"""The annotations that make cert-manager maintain a Certificate for an Ingress."""
 
 _OURS = ("cert-manager.io/", "acme.cert-manager.io/", "catalyst.dev/", "kubernetes.io/", "applyset.")
-"""Who issues the certificate, and which controller it is for, is said elsewhere."""
+"""Prefixes of annotations that only the operator sets: the issuer and the ingress controller are configured elsewhere."""
 
 
 class HostRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """One host, and where its requests go."""
+    """A host and the Service that receives its requests."""
 
     name: str
     """The name of the object."""
@@ -38,7 +38,7 @@ class HostRoute(msgspec.Struct, frozen=True, kw_only=True):
     gateway: str = ""
     """The Gateway of an HTTPRoute, as namespace/name."""
     tls: bool = True
-    """Whether over https. At an HTTPRoute that is the Gateway's business."""
+    """True to serve HTTPS. For an HTTPRoute, the Gateway terminates TLS."""
     tls_secret: str = ""
     """The Secret with the certificate; if empty, the controller uses its default certificate."""
     issuer: tuple[str, str] | None = None
@@ -47,12 +47,12 @@ class HostRoute(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """Where people find it."""
+        """The URL of the route."""
         scheme = "https" if self.tls else "http"
         return f"{scheme}://{self.host}{self.path if self.path != '/' else ''}"
 
     def manifest(self) -> dict[str, Any]:
-        """The object that makes the route."""
+        """Return the Ingress or HTTPRoute."""
         return self._http_route() if self.kind == "HTTPRoute" else self._ingress()
 
     def _ingress(self) -> dict[str, Any]:
@@ -101,10 +101,10 @@ class HostRoute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_ingress(ingress: EnvironmentIngress, *, host: str | None, namespace: str) -> None:
-    """Let pass what a tenant may say about a route.
+    """Check the settings of a tenant for a route.
 
-    :param host: the environment's host; None while it has none, when any may still be the one that an annotation names.
-    :raises Refused: the path or an annotation breaks a rule.
+    `host` is the environment's host; None while it has none, when an annotation may name any host. Raises Refused if the path or
+    an annotation breaks a rule.
     """
     if why := path_refusal(ingress.path):
         raise Refused(
@@ -114,7 +114,7 @@ def check_ingress(ingress: EnvironmentIngress, *, host: str | None, namespace: s
         raise Refused(
             f"ingress.annotations: {'; '.join(refused)}",
             reason="AnnotationRefused",
-            hint="Take it out of the Environment.",
+            hint="Remove it from the Environment.",
         )
 
 
@@ -122,6 +122,6 @@ def _refused_annotations(annotations: Mapping[str, str], host: str | None, names
     for name, value in sorted(annotations.items()):
         hosts = [host] if host is not None else [each.strip() for each in value.split(",")]
         if name.startswith(_OURS):
-            yield f"annotation {name} is the operator's to set"
+            yield f"annotation {name} may only be set by the operator"
         elif why := annotation_refusal(name, value, hosts=hosts, namespace=namespace):
             yield why

@@ -1,4 +1,4 @@
-"""What routes requests: hosts must be the environment's own, and nothing may configure the controller that all share."""
+"""The rules of routing: hosts must be allocated to the environment, and nothing may configure the shared ingress controller."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["annotation_refusal", "path_refusal", "routing_refusals"]
 _CONFIGURES_ALL = re.compile(
     r"snippet|server-alias|modsecurity|lua-|^config-|auth-url|auth-signin|auth-tls-match-cn|custom-headers|^mirror-|^actions\."
 )
-"""What of an ingress controller's annotations is code, another's host, or sends requests elsewhere."""
+"""Annotations of ingress controllers that inject configuration, claim another host, or send requests elsewhere."""
 _BREAKS_OUT = re.compile(r"[;{}\r\n]")
-"""What would end the line of a controller's configuration that a value is written into, and begin another."""
+"""Characters that would let a value break out of its line in a controller's configuration."""
 _OF_A_CONTROLLER = re.compile(r"(?:ingress|haproxy|traefik|konghq|nginx|contour|projectcontour)", re.I)
 _NAMES_HOSTS = (
     "external-dns.alpha.kubernetes.io/hostname",
@@ -23,7 +23,7 @@ _ELSEWHERE = re.compile(r"external-dns\.alpha\.kubernetes\.io/(target|endpoints-
 
 
 def annotation_refusal(key: str, value: str, *, hosts: Collection[str] = (), namespace: str = "") -> str:
-    """Why an annotation of something that routes is refused; empty if it is not."""
+    """Return the reason to refuse an annotation of a routing object; empty if it is allowed."""
     name = key.rpartition("/")[2].lower()
     if _OF_A_CONTROLLER.search(key.rpartition("/")[0]) and _CONFIGURES_ALL.search(name):
         return f"annotation {key} would configure the ingress controller itself"
@@ -40,14 +40,14 @@ def annotation_refusal(key: str, value: str, *, hosts: Collection[str] = (), nam
 
 
 def path_refusal(path: str) -> str:
-    """Why a path that requests are routed by is refused; empty if it is not."""
+    """Return the reason to refuse a path of a route; empty if it is allowed."""
     if _BREAKS_OUT.search(path):
         return f"path {path[:80]!r} holds a semicolon, a brace or a line break"
     return ""
 
 
 def routing_refusals(manifest: Mapping[str, Any], *, hosts: Collection[str], namespace: str) -> Iterator[str]:
-    """What an object breaks of the rules for routing."""
+    """Yield the reasons to refuse a routing object."""
     kind = manifest.get("kind")
     spec = manifest.get("spec")
     spec = spec if isinstance(spec, dict) else {}

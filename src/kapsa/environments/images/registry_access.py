@@ -1,4 +1,4 @@
-"""How a Registry is asked: at its endpoint, with credentials that are read when they are needed and kept nowhere."""
+"""Access to a Registry: its endpoint, and its credentials, which are read when needed and never stored."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SECRET = "v1/Secret"  # noqa: S105 - a kind
 
 
 async def access_to(registry: Registry | None, client: Client) -> RegistryAccess:
-    """How images in this Registry are asked for; without one, by their own names and as nobody.
+    """Return the access to this Registry; without a Registry, anonymous access by the image's own name.
 
-    :raises AuthFailed: it names a Secret that is not there, or holds none.
+    Raises AuthFailed if the Registry names a Secret that does not exist or holds no credentials.
     """
     if registry is None:
         return RegistryAccess()
@@ -35,9 +35,9 @@ async def _credentials(registry: Registry, client: Client) -> RegistryCredential
         secret = await client.get(SECRET, reference.name, namespace=reference.namespace)
     except NotFound:
         raise AuthFailed(
-            f"there is no Secret {reference.name} in namespace {reference.namespace}, which Registry "
-            f"{registry.name} names",
-            hint="Have an administrator create it.",
+            f"Secret {reference.name}, which Registry {registry.name} refers to, does not exist in namespace "
+            f"{reference.namespace}",
+            hint="Ask an administrator to create it.",
             reason="CredentialsMissing",
         ) from None
     return RegistryCredentials.from_secret(secret, registry.spec.endpoint)

@@ -1,7 +1,7 @@
-"""The ApplySet of an environment: which objects in its namespace came out of its repository, as kubectl's specification has it.
+"""The ApplySet of an environment: the objects in its namespace that were rendered from its repository.
 
-A ConfigMap in the namespace is the parent; members have a label with its identity. What has the label and is no longer
-rendered is pruned. Other tools see from the parent whose the members are, and leave them alone:
+It follows kubectl's specification. A ConfigMap in the namespace is the parent, and members have a label with its ID. An object
+with the label that is no longer rendered is pruned. Other tools recognize the owner of the members by the parent:
 https://kubernetes.io/docs/reference/labels-annotations-taints/#applyset-kubernetes-io-id
 """
 
@@ -26,32 +26,32 @@ _GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
 
 
 def membership(visit: Visit) -> dict[str, str]:
-    """The label of all members."""
-    return {PART_OF: _identity(visit.place)}
+    """Return the label of all members."""
+    return {PART_OF: _identity(visit.namespace)}
 
 
 def members(visit: Visit) -> list[Manifest]:
-    """The members as the cluster has them, those first that others may need least."""
+    """Return the members in the cluster, in the order in which they can be deleted."""
     return [
         {
             "apiVersion": kind.rpartition("/")[0],
             "kind": kind.rpartition("/")[2],
-            "metadata": found["metadata"],
+            "metadata": member["metadata"],
         }
         for kind in reversed(RENDERED_KINDS)
-        for found in visit.ctx.list(kind, namespace=visit.place, labels=membership(visit))
+        for member in visit.ctx.list(kind, namespace=visit.namespace, labels=membership(visit))
     ]
 
 
 def parent(visit: Visit, objects: Iterable[Manifest]) -> Manifest:
-    """The parent of an ApplySet with these objects. It must name all their kinds before there is one of them."""
+    """Return the parent of an ApplySet with these objects. It must list their kinds before the first one is created."""
     kinds = sorted({_group_kind(kind_string(each)) for each in objects})
     manifest = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
             "name": PARENT,
-            "labels": {_ID: _identity(visit.place)},
+            "labels": {_ID: _identity(visit.namespace)},
             "annotations": {_TOOLING: f"{OPERATOR}/v1", _GROUP_KINDS: ",".join(kinds)},
         },
     }

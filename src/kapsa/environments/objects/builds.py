@@ -1,7 +1,7 @@
-"""Builds that environments have begun: one for each image, whoever wants it.
+"""The builds that environments own: one build per image, shared by every environment that needs it.
 
-The environment that began a build owns it, and the others that want the same image wait for it. When its owner no longer
-wants it, it is handed on to one that does; it ends when there is none.
+The environment that starts a build owns it; others that need the same image wait for it. When the owner no longer needs the
+build, ownership moves to another environment that does. If there is none, the build is deleted.
 """
 
 from __future__ import annotations
@@ -30,51 +30,51 @@ __all__ = [
 ]
 
 BUILD = "catalyst.dev/build"
-"""A label of a build's objects: the name of the build, which stands for the image that it makes."""
+"""A label of a build's objects: the name of the build, which identifies the image it produces."""
 BUILT_COMMIT = "catalyst.dev/commit"
-"""A label of a build's objects: the commit that is built."""
+"""A label of a build's objects: the commit it builds."""
 ENGINE = "catalyst.dev/build-engine"
-"""A label of a build's objects: what builds, whatever the project says later."""
+"""A label of a build's objects: the engine that was chosen when the build started."""
 COMMIT_INDEX = "commit"
-"""Finds Environments by their namespace and the commit that they show or want."""
-_BECAME = {"succeeded": "succeeded", "running": "cancelled"}
-"""What became of a build that is taken away; one that failed was counted when it did."""
+"""The index of Environments by their namespace and the commit they have or ask for."""
+_RESULTS = {"succeeded": "succeeded", "running": "cancelled"}
+"""The result to count for a deleted build, by its state; a failed one was counted when it failed."""
 
 
 def commits_of(stored: StoredObject) -> Iterable[tuple[str, str]]:
-    """For the index: the commit that an Environment asks for, and the whole name of it once that is known."""
+    """Return the index keys of an Environment: the commit it asks for, and the full name once it is resolved."""
     environment = Environment.decode(stored.raw)
     commits = {environment.spec.source.commit_sha.lower(), environment.status.seen_commit}
     return [(stored.namespace, _as_label(commit)) for commit in commits if commit]
 
 
 def waiting_for(build: StoredObject, cache: Cache) -> Iterable[tuple[str, str]]:
-    """For a Watch: the environment that owns a build, and all that may wait for it."""
+    """Map a build to the environment that owns it and all that may wait for it. For a Watch."""
     concerned = list(owners(build))
     commit = build.labels.get(BUILT_COMMIT)
-    for home, _ in tuple(concerned) if commit else ():
-        concerned += [each.key for each in cache.by_index(Environment, COMMIT_INDEX, (home, commit))]
+    for namespace, _ in tuple(concerned) if commit else ():
+        concerned += [each.key for each in cache.by_index(Environment, COMMIT_INDEX, (namespace, commit))]
     return concerned
 
 
 def engine_of(build: Manifest) -> str:
-    """What builds, or built."""
+    """Return the engine of a build."""
     engine: str = build["metadata"]["labels"].get(ENGINE, "")
     return engine
 
 
 class EnvironmentBuilds:
-    """The builds that an environment owns, in the namespace of builds."""
+    """The builds that an environment owns, in the build namespace."""
 
     def __init__(self, builds: Builds, settings: Settings, metrics: EnvironmentMetrics) -> None:
         self._builds = builds
-        self._place = settings.build_namespace
+        self._namespace = settings.build_namespace
         self._metrics = metrics
 
     def marked(self, visit: Visit, build: str, manifest: Manifest) -> Manifest:
-        """An object of a build, with the marks of its owner."""
+        """Return an object of a build with the marks of its owner."""
         metadata: dict[str, Any] = dict(manifest["metadata"])
-        metadata["namespace"] = self._place
+        metadata["namespace"] = self._namespace
         metadata["labels"] = {
             **(metadata.get("labels") or {}),
             MANAGED_BY: OPERATOR,
@@ -86,72 +86,72 @@ class EnvironmentBuilds:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), OWNER: str(visit.ctx.key)}
         return {**manifest, "metadata": metadata}
 
-    async def end(self, environment: Environment, ctx: Context[Environment]) -> None:
-        """Take away all builds of the environment: what they were for is there."""
-        for kind, found in self._owned(environment, ctx):
-            await self._delete(kind, found, ctx)
+    async def delete_all(self, environment: Environment, ctx: Context[Environment]) -> None:
+        """Delete all builds of the environment, whose image exists now."""
+        for kind, build in self._owned(environment, ctx):
+            await self._delete(kind, build, ctx)
 
-    async def let_go(
+    async def release(
         self, environment: Environment, ctx: Context[Environment], *, build: str = "", commit: str = ""
     ) -> None:
-        """End the environment's builds, but for the one that it wants and those that others want.
+        """Release the environment's builds, except the one named `build`, which it needs.
 
-        :param build: the name of the one that it wants.
-        :param commit: what that builds: another way to build the same commit is wanted by nobody.
+        A build that another environment needs is handed over; any other is deleted. `commit` is the commit that the needed
+        build is for: a different build of the same commit is obsolete.
         """
-        for kind, found in self._owned(environment, ctx):
-            labels = found["metadata"]["labels"]
+        for kind, manifest in self._owned(environment, ctx):
+            labels = manifest["metadata"]["labels"]
             if labels[BUILD] == build:
                 continue
             built = labels[BUILT_COMMIT]
             heir = _heir(environment, ctx, built) if built != _as_label(commit) else None
             if heir is None:
-                await self._delete(kind, found, ctx)
+                await self._delete(kind, manifest, ctx)
             else:
-                await self._hand_on(kind, found, heir, ctx)
+                await self._transfer(kind, manifest, heir, ctx)
 
     def _owned(
         self, environment: Environment, ctx: Context[Environment]
     ) -> Sequence[tuple[str, dict[str, Any]]]:
         labels = f"{OWNER_UID}={environment.metadata.uid},{BUILD}"
         return [
-            (kind, found)
+            (kind, build)
             for kind in BUILD_KINDS
-            for found in ctx.list(kind, namespace=self._place, labels=labels)
-            if not found["metadata"].get("deletionTimestamp")
+            for build in ctx.list(kind, namespace=self._namespace, labels=labels)
+            if not build["metadata"].get("deletionTimestamp")
         ]
 
-    async def _delete(self, kind: str, found: Manifest, ctx: Context[Environment]) -> None:
-        gone = await ctx.delete(kind, found["metadata"]["name"], namespace=self._place)
+    async def _delete(self, kind: str, build: Manifest, ctx: Context[Environment]) -> None:
+        gone = await ctx.delete(kind, build["metadata"]["name"], namespace=self._namespace)
         if gone and kind in (JOB, KPACK_IMAGE):
-            became = _BECAME.get(self._builds.progress(found).state)
-            if became is not None:
-                self._metrics.builds.labels(engine_of(found), became).inc()
+            result = _RESULTS.get(self._builds.progress(build).state)
+            if result is not None:
+                self._metrics.builds.labels(engine_of(build), result).inc()
 
-    async def _hand_on(
-        self, kind: str, found: Manifest, heir: Environment, ctx: Context[Environment]
+    async def _transfer(
+        self, kind: str, build: Manifest, heir: Environment, ctx: Context[Environment]
     ) -> None:
         metadata = {
-            "uid": found["metadata"]["uid"],
+            "uid": build["metadata"]["uid"],
             "labels": {OWNER_UID: heir.metadata.uid},
             "annotations": {OWNER: str(heir.metadata)},
         }
-        await ctx.patch(kind, found["metadata"]["name"], {"metadata": metadata}, namespace=self._place)
+        await ctx.patch(kind, build["metadata"]["name"], {"metadata": metadata}, namespace=self._namespace)
 
 
 def _as_label(commit: str) -> str:
-    """A commit as far as a label holds it: one of the long kind has a digit more."""
+    """Return the commit cut to the length of a label: a SHA-256 name is one digit longer."""
     return commit[:LABEL_LIMIT]
 
 
 def _heir(environment: Environment, ctx: Context[Environment], commit: str) -> Environment | None:
-    """Another environment of the same project that wants this commit."""
+    """Return another environment of the same project that asks for this commit."""
     for each in ctx.find(Environment, COMMIT_INDEX, (environment.namespace, commit)):
-        wanted = each.spec.source.commit_sha.removesuffix("...").lower()
+        requested = each.spec.source.commit_sha.removesuffix("...").lower()
         if (
             each.metadata.uid != environment.metadata.uid
             and not each.metadata.deleting
-            and commit.startswith(_as_label(wanted))
+            and commit.startswith(_as_label(requested))
         ):
             return each
     return None

@@ -1,4 +1,4 @@
-"""What every object that is made in an environment's namespace carries, and the kinds that it may be of."""
+"""The kinds of objects in an environment's namespace, and the marks of ownership that each carries."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ POLICY_KINDS = (
 )
 
 RENDERED_KINDS = ALLOWED_KINDS
-"""What may be rendered, in the order in which it is applied."""
+"""The kinds that may be rendered, in the order in which they are applied."""
 
 KPACK_IMAGE = "kpack.io/v1alpha2/Image"
 JOB = "batch/v1/Job"
 BUILD_KINDS = (JOB, KPACK_IMAGE, "v1/Secret", "v1/ServiceAccount")
-"""What a build may consist of, in the namespace of builds."""
+"""The kinds of a build's objects in the build namespace."""
 
 
 def marked(visit: Visit, manifest: Manifest, labels: Mapping[str, str] | None = None) -> Manifest:
-    """The object with the marks of its owner, in the environment's namespace."""
+    """Return the object with the marks of its owner, in the environment's namespace."""
     metadata: dict[str, Any] = dict(manifest.get("metadata") or {})
-    metadata["namespace"] = visit.place
+    metadata["namespace"] = visit.namespace
     metadata["labels"] = {
         **(metadata.get("labels") or {}),
         **(labels or {}),
@@ -52,10 +52,10 @@ def marked(visit: Visit, manifest: Manifest, labels: Mapping[str, str] | None = 
 
 
 def kind_string(manifest: Mapping[str, Any]) -> str:
-    """The kind of an object as the client takes it."""
+    """Return the kind of an object in the form that the client takes."""
     return f"{manifest['apiVersion']}/{manifest['kind']}"
 
 
 def shown(manifest: Mapping[str, Any]) -> str:
-    """An object in words for people."""
+    """Return the kind and name of an object, for messages."""
     return f"{manifest.get('kind', 'object')} {(manifest.get('metadata') or {}).get('name', '(unnamed)')}"

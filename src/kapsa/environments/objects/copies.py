@@ -1,7 +1,7 @@
-"""Copies of Secrets and ConfigMaps into an environment's namespace, kept as their sources are.
+"""Copies of Secrets and ConfigMaps in an environment's namespace, kept in sync with their sources.
 
-A copy says which kind of source it has; copies that nothing asks for any more go. Nothing of what a Secret holds is
-remembered: the cache has metadata only, and the content is read when source or copy have changed.
+A label of a copy names the kind of its origin; copies that are no longer needed are deleted. The content of a Secret is never
+kept in memory: the cache has metadata only, and the content is read when the source or the copy has changed.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ __all__ = [
 SECRET = "v1/Secret"  # noqa: S105 - a kind
 CONFIG_MAP = "v1/ConfigMap"
 COPIED_FROM = "catalyst.dev/copied-from"
-"""A label: whose object it is a copy of."""
+"""A label with the origin of a copy."""
 Origin: TypeAlias = Literal["project", "environment", "registry", "domain-pool"]
 Content: TypeAlias = Callable[[Manifest], Manifest]
 
 _State: TypeAlias = tuple[str, str]
 _SHORTEST_SECRET = 6
-"""Shorter values, such as a port or a level of logging, are in most texts by chance."""
+"""The shortest value to redact: a shorter one, such as a port or a log level, occurs in most texts by chance."""
 
 
 def _same(source: Manifest) -> Manifest:
-    """What a copy has of its source: what it holds, and not whether it may be changed."""
+    """Return the content that a copy shares with its source; whether the source is immutable is not copied."""
     return {key: source[key] for key in ("type", "data", "binaryData") if key in source}
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
-    """One object to be copied."""
+    """One object to copy."""
 
     kind: str
     namespace: str
-    """Where the source is."""
+    """The namespace of the source."""
     name: str
     """The source's name."""
     origin: Origin
     target: str = ""
     """The copy's name; the source's if empty."""
     content: Content = _same
-    """What the copy holds, from the source."""
+    """The function that makes the content of the copy from the source."""
 
     @property
     def target_name(self) -> str:
@@ -66,61 +66,61 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissingSourceError(Exception):
-    """There is nothing to copy."""
+    """The source of a copy does not exist."""
 
     def __init__(self, copy: Copy) -> None:
         kind = copy.kind.rpartition("/")[2]
-        super().__init__(f"there is no {kind} {copy.name} in namespace {copy.namespace}")
+        super().__init__(f"{kind} {copy.name} does not exist in namespace {copy.namespace}")
         self.copy = copy
 
 
 class Copies:
-    """Makes copies, and remembers of which version so that nothing is read or written while nothing has changed."""
+    """Makes copies, and remembers their versions so that nothing is read or written until something changes."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[str, str, str], tuple[_State, _State]] = {}
 
-    async def keep(self, visit: Visit, wanted: Sequence[Copy], origins: Iterable[Origin]) -> None:
-        """Have these copies, and no others of these origins.
+    async def keep(self, visit: Visit, copies: Sequence[Copy], origins: Iterable[Origin]) -> None:
+        """Make these copies, and delete any others of these origins.
 
-        :raises MissingSourceError: a source is not there. The copies that are no longer wanted are gone all the same.
+        Raises MissingSourceError if a source does not exist; copies that are no longer needed are deleted all the same.
         """
-        await self._prune(visit, wanted, set(origins))
-        for copy in wanted:
+        await self._prune(visit, copies, set(origins))
+        for copy in copies:
             await self._copy(visit, copy)
 
     def forget(self, uid: str) -> None:
-        """The environment is gone."""
-        for place in [place for place in self._made if place[0] == uid]:
-            del self._made[place]
+        """Drop what is remembered of a deleted environment."""
+        for key in [key for key in self._made if key[0] == uid]:
+            del self._made[key]
 
-    async def _prune(self, visit: Visit, wanted: Sequence[Copy], origins: set[Origin]) -> None:
-        kept = {(copy.kind, copy.target_name) for copy in wanted}
+    async def _prune(self, visit: Visit, copies: Sequence[Copy], origins: set[Origin]) -> None:
+        kept = {(copy.kind, copy.target_name) for copy in copies}
         for kind in (SECRET, CONFIG_MAP):
-            for found in visit.ctx.list(kind, namespace=visit.place, labels=COPIED_FROM):
-                metadata = found["metadata"]
+            for existing in visit.ctx.list(kind, namespace=visit.namespace, labels=COPIED_FROM):
+                metadata = existing["metadata"]
                 origin = metadata["labels"][COPIED_FROM]
                 if origin in origins and (kind, metadata["name"]) not in kept:
-                    await visit.ctx.delete(kind, metadata["name"], namespace=visit.place)
+                    await visit.ctx.delete(kind, metadata["name"], namespace=visit.namespace)
 
     async def _copy(self, visit: Visit, copy: Copy) -> None:
         ctx = visit.ctx
         visit.interests.note(ctx.key, copy.kind, copy.name, namespace=copy.namespace)
-        place = (visit.environment.metadata.uid, copy.kind, copy.target_name)
+        key = (visit.environment.metadata.uid, copy.kind, copy.target_name)
         source = _state(ctx.get(copy.kind, copy.name, namespace=copy.namespace))
-        target = _state(ctx.get(copy.kind, copy.target_name, namespace=visit.place))
-        if source is not None and target is not None and self._made.get(place) == (source, target):
+        target = _state(ctx.get(copy.kind, copy.target_name, namespace=visit.namespace))
+        if source is not None and target is not None and self._made.get(key) == (source, target):
             return
-        found = None
+        content = None
         with contextlib.suppress(NotFound):
-            found = await ctx.client.get(copy.kind, copy.name, namespace=copy.namespace)
-        if found is None:
-            await ctx.delete(copy.kind, copy.target_name, namespace=visit.place)
+            content = await ctx.client.get(copy.kind, copy.name, namespace=copy.namespace)
+        if content is None:
+            await ctx.delete(copy.kind, copy.target_name, namespace=visit.namespace)
             raise MissingSourceError(copy)
-        made = await self._apply(visit, copy, found)
-        read, written = _state(found), _state(made)
+        made = await self._apply(visit, copy, content)
+        read, written = _state(content), _state(made)
         if read is not None and written is not None:
-            self._made[place] = (read, written)
+            self._made[key] = (read, written)
 
     async def _apply(self, visit: Visit, copy: Copy, source: Manifest) -> Manifest:
         labels = {MANAGED_BY: OPERATOR, COPIED_FROM: copy.origin}
@@ -134,24 +134,26 @@ class Copies:
         try:
             return await visit.ctx.apply(desired, owner=False)
         except Invalid:
-            # A Secret's type cannot be changed: it is made anew, without a moment in which it is wrong.
-            await visit.ctx.client.delete(copy.kind, copy.target_name, namespace=visit.place, missing_ok=True)
+            # A Secret's type is immutable: replace the Secret.
+            await visit.ctx.client.delete(
+                copy.kind, copy.target_name, namespace=visit.namespace, missing_ok=True
+            )
             return await visit.ctx.apply(desired, owner=False)
 
 
 async def copied_secrets(visit: Visit) -> list[str]:
-    """What the copies of Secrets in the namespace hold: it is hidden where an application repeats it."""
+    """Return the values in the copied Secrets of the namespace, to redact them from logs and messages."""
     texts: set[str] = set()
-    for known in visit.ctx.list(SECRET, namespace=visit.place, labels=COPIED_FROM):
+    for copied in visit.ctx.list(SECRET, namespace=visit.namespace, labels=COPIED_FROM):
         with contextlib.suppress(ClientError):
-            found = await visit.ctx.client.get(SECRET, known["metadata"]["name"], namespace=visit.place)
-            texts |= set(decoded_secret(found).values())
+            secret = await visit.ctx.client.get(SECRET, copied["metadata"]["name"], namespace=visit.namespace)
+            texts |= set(decoded_secret(secret).values())
     return [text for text in texts if len(text.strip()) >= _SHORTEST_SECRET]
 
 
-def _state(found: Any) -> _State | None:
-    """Which version of which object it is."""
-    if found is None:
+def _state(stored: Any) -> _State | None:
+    """Return the UID and resource version of an object."""
+    if stored is None:
         return None
-    metadata = found["metadata"]
+    metadata = stored["metadata"]
     return metadata["uid"], metadata["resourceVersion"]

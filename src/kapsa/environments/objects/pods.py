@@ -1,4 +1,4 @@
-"""What is wrong with the pods of a workload: the first cause, in words, with the end of its log."""
+"""The first problem of a workload's pods, as a message with the end of the container's log."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ import msgspec
 from kapsa.adapters.redaction import redact, tail
 from kapsa.runtime import Client, ClientError
 
-__all__ = ["PodTrouble", "trouble_of"]
+__all__ = ["PodProblem", "first_problem"]
 
 _HINTS = {
-    "CrashLoopBackOff": "The container ends again and again: read its log.",
-    "ImagePullBackOff": "The image cannot be pulled: does it exist, and does the registry accept the pull secret?",
-    "ErrImagePull": "The image cannot be pulled: does it exist, and does the registry accept the pull secret?",
-    "InvalidImageName": "The image's name is not one: look at registry.imageRepository of the project.",
-    "CreateContainerConfigError": "A Secret or ConfigMap that the container names is not there.",
-    "OOMKilled": "The container needs more memory than its limit allows.",
-    "Unschedulable": "No node has room for it: ask for less, or have nodes added.",
+    "CrashLoopBackOff": "The container keeps crashing: read its log.",
+    "ImagePullBackOff": "The image cannot be pulled: check that it exists and that the registry accepts the pull secret.",
+    "ErrImagePull": "The image cannot be pulled: check that it exists and that the registry accepts the pull secret.",
+    "InvalidImageName": "The image name is invalid: check registry.imageRepository of the Project.",
+    "CreateContainerConfigError": "A Secret or ConfigMap that the container refers to does not exist.",
+    "OOMKilled": "The container exceeded its memory limit: raise the limit, or use less memory.",
+    "Unschedulable": "No node has room for the pod: request less, or ask an administrator to add nodes.",
 }
 
 
-class PodTrouble(msgspec.Struct, frozen=True):
-    """The first thing that is wrong."""
+class PodProblem(msgspec.Struct, frozen=True):
+    """The first problem of a pod; empty if there is none."""
 
     message: str = ""
     log_tail: str = ""
     hint: str = ""
 
 
-async def trouble_of(
+async def first_problem(
     client: Client, workload: Mapping[str, Any], *, secrets: Sequence[str] = ()
-) -> PodTrouble:
-    """What the pods of a workload say, without these secrets. Nothing, if they say nothing or cannot be asked."""
+) -> PodProblem:
+    """Return the first problem of a workload's pods, with these secrets redacted; empty if the pods cannot be listed."""
     selector = (workload.get("spec") or {}).get("selector") or {}
     labels = selector.get("matchLabels") if "matchLabels" in selector else None
     namespace = workload["metadata"]["namespace"]
     if not labels:
-        return PodTrouble()
+        return PodProblem()
     try:
         pods = (await client.list("v1/Pod", namespace=namespace, label_selector=labels, limit=20)).items
     except ClientError:
-        return PodTrouble()
+        return PodProblem()
     for pod in pods:
-        found = _trouble(pod)
-        if found is not None:
-            reason, message, container = found
+        problem = _problem(pod)
+        if problem is not None:
+            reason, message, container = problem
             log = await _log_of(client, pod, container) if container else ""
-            return PodTrouble(redact(message, secrets), tail(log, secrets=secrets), _HINTS.get(reason, ""))
-    return PodTrouble()
+            return PodProblem(redact(message, secrets), tail(log, secrets=secrets), _HINTS.get(reason, ""))
+    return PodProblem()
 
 
-def _trouble(pod: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """Why a pod is not well: reason, message, and the container whose log may tell more."""
+def _problem(pod: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """Return the problem of a pod: reason, message, and the container whose log may explain it."""
     status = pod.get("status") or {}
     name = pod["metadata"]["name"]
     for container in _containers(status):
@@ -71,7 +71,7 @@ def _trouble(pod: Mapping[str, Any]) -> tuple[str, str, str] | None:
             words = f"container {container['name']} of pod {name}: {reason}: {waiting.get('message', '')}"
             return reason, words.rstrip(": "), container["name"] if ended else ""
         if ended.get("exitCode"):
-            words = f"container {container['name']} of pod {name} ended with code {ended['exitCode']}"
+            words = f"container {container['name']} of pod {name} exited with code {ended['exitCode']}"
             return ended.get("reason", "Error"), words, container["name"]
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":

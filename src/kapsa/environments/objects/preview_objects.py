@@ -1,4 +1,4 @@
-"""The objects of a PreviewEnvironment: what runs its image, and what leads to it."""
+"""The objects of a PreviewEnvironment: the workload that runs its image, and the route to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.network import SOLVER_PORT, ingress_controller, internet
 
-__all__ = ["APP_PORT", "MANAGED_LABELS", "PreviewChildren", "namespace_of"]
+__all__ = ["APP_PORT", "MANAGED_LABELS", "PreviewObjects", "namespace_of"]
 
 MANAGED_LABELS = {"managed-by": "preview-operator"}
 APP_PORT = 8000
@@ -20,12 +20,12 @@ _PROBE = {"httpGet": {"path": "/", "port": APP_PORT}, "periodSeconds": 10, "time
 
 
 def namespace_of(preview: PreviewEnvironment) -> str:
-    """The namespace that is made for a preview."""
+    """Return the name of the namespace for a preview."""
     return f"preview-pr-{preview.spec.pr_number}"
 
 
-class PreviewChildren(msgspec.Struct, frozen=True):
-    """Names and manifests for one preview."""
+class PreviewObjects(msgspec.Struct, frozen=True):
+    """Names and manifests of one preview."""
 
     preview: PreviewEnvironment
     settings: Settings
@@ -52,7 +52,7 @@ class PreviewChildren(msgspec.Struct, frozen=True):
 
     @property
     def labels(self) -> dict[str, str]:
-        """What everything of this preview carries."""
+        """The labels of every object of this preview."""
         return {**MANAGED_LABELS, "pr-number": str(self.preview.spec.pr_number)}
 
     @property
@@ -69,8 +69,7 @@ class PreviewChildren(msgspec.Struct, frozen=True):
         }
 
     def network_policy(self) -> dict[str, Any]:
-        """Requests come from this namespace and the ingress controller; out go DNS, this namespace and the internet,
-        and nothing else of the cluster."""
+        """Return the policy: in from this namespace and the ingress controller; out to DNS, this namespace and the internet."""
         from_outside = [{"protocol": "TCP", "port": port} for port in (APP_PORT, SOLVER_PORT)]
         same_namespace: dict[str, Any] = {"podSelector": {}}
         dns = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
@@ -90,7 +89,7 @@ class PreviewChildren(msgspec.Struct, frozen=True):
         }
 
     def deployment(self) -> dict[str, Any]:
-        """Runs the image."""
+        """Return the Deployment that runs the image."""
         container = {
             "name": "app",
             "image": self.image,
@@ -111,14 +110,14 @@ class PreviewChildren(msgspec.Struct, frozen=True):
                 "selector": {"matchLabels": {"app": f"{self.stem}-app"}},
                 "template": {
                     "metadata": {"labels": {**self.labels, "app": f"{self.stem}-app"}},
-                    # What a pull request brings has no business with the API server.
+                    # The code of a pull request must not reach the API server with a token.
                     "spec": {"automountServiceAccountToken": False, "containers": [container]},
                 },
             },
         }
 
     def service(self) -> dict[str, Any]:
-        """Leads to its pod."""
+        """Return the Service of its pod."""
         return {
             "apiVersion": "v1",
             "kind": "Service",
@@ -131,11 +130,11 @@ class PreviewChildren(msgspec.Struct, frozen=True):
         }
 
     def ingress(self) -> dict[str, Any]:
-        """Leads to its Service from outside, over https."""
+        """Return the Ingress that routes HTTPS requests to its Service."""
         issuer = self.settings.preview_environment_issuer
         annotations = {"cert-manager.io/cluster-issuer": issuer} if issuer else {}
         secured: dict[str, Any] = {"hosts": [self.host]}
-        if issuer:  # else nobody would fill it, and the controller has a certificate of its own
+        if issuer:  # without one nothing fills the Secret, and the controller uses its default certificate
             secured["secretName"] = f"{self.stem}-tls"
         backend = {"service": {"name": f"{self.stem}-svc", "port": {"number": SERVICE_PORT}}}
         return {

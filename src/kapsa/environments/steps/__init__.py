@@ -1,4 +1,4 @@
-"""The steps from an Environment to something that runs at an address, one a module.
+"""The steps from an Environment to an application that serves at a URL, one per module.
 
 namespace → policy → secrets → build → host → render → apply → route → tls → verify
 """

@@ -1,9 +1,9 @@
-"""The build step: the image of exactly this commit is in the registry, and is known by its digest.
+"""The build step: resolves the digest of this commit's image, and builds the image if the registry does not have it.
 
-The registry is asked first, and only a clear "there is none" leads to a build: who cannot be asked has perhaps got it. A build
-runs in a namespace of its own, outside the environment's quota, and is there once for all environments that want its image.
-One for a commit that nobody wants any more is cancelled, and since the image's tag says the commit, what it may have pushed
-is never taken for another.
+A build starts only after the registry has answered that the image does not exist; a registry that cannot be reached may have it.
+A build runs in a namespace of its own, outside the environment's quota, once for all environments that need its image. A build
+of a commit that no environment needs any longer is cancelled. The image's tag contains the commit, so an image that a cancelled
+build has pushed is never mistaken for another.
 """
 
 from __future__ import annotations
@@ -42,38 +42,38 @@ class BuildStep:
     phase: ClassVar[Phase] = "Building"
 
     def __init__(
-        self, builds: Builds, images: DigestCache, access: RepositoryAccess, begun: EnvironmentBuilds
+        self, builds: Builds, images: DigestCache, access: RepositoryAccess, owned: EnvironmentBuilds
     ) -> None:
         self._builds = builds
         self._images = images
         self._access = access
-        self._begun = begun
+        self._owned = owned
         self._starting: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     async def run(self, visit: Visit) -> Outcome:
-        wanted = visit.project.spec.registry
-        if wanted is None:
+        registry = visit.project.spec.registry
+        if registry is None:
             return self._without_registry(visit)
-        if wanted.name is not None and visit.registry is None:
+        if registry.name is not None and visit.registry is None:
             return StepFailure(
                 reason="RegistryMissing",
-                message=f"there is no Registry {wanted.name}",
-                object=f"Registry {wanted.name}",
-                hint="Create it, or name another in registry.name of the project.",
+                message=f"Registry {registry.name} does not exist",
+                object=f"Registry {registry.name}",
+                hint="Create it, or set registry.name of the Project to another one.",
                 after=None,
             )
         image = _image(visit)
         name = build_name(visit.project, visit.commit, image)
-        await self._begun.let_go(visit.environment, visit.ctx, build=name, commit=visit.commit)
-        found = _find(visit, name)
-        if found is not None and (progress := self._builds.progress(found)).state == "running":
-            # The registry has nothing to say yet, and is not asked at each event of the build.
-            return _building(visit, found, progress)
+        await self._owned.release(visit.environment, visit.ctx, build=name, commit=visit.commit)
+        build = _find(visit, name)
+        if build is not None and (progress := self._builds.progress(build)).state == "running":
+            # The image cannot be there yet: spare the registry a request at each event of the build.
+            return _building(visit, build, progress)
         digest = self._images.cached(image) or await self._images.digest(image, **await _access(visit))
         if digest is not None:
             visit.image = image.with_digest(digest).pinned
             remember_image(visit.ctx, visit.image, visit.registry)
-            await self._begun.end(visit.environment, visit.ctx)
+            await self._owned.delete_all(visit.environment, visit.ctx)
             return Done(visit.image, reason="ImageReady")
         return await self._build(visit, image, name)
 
@@ -81,11 +81,11 @@ class BuildStep:
         if visit.project.spec.deployment.type == "image":
             return StepFailure(
                 reason="NoImage",
-                message="the project deploys an image and does not say which",
-                hint="Set registry.imageRepository of the project.",
+                message="the Project deploys an image, but sets none",
+                hint="Set registry.imageRepository of the Project.",
                 after=None,
             )
-        return Done("what is deployed names its own image", reason="NotRequested")
+        return Done("the rendered objects name their own images", reason="NotRequested")
 
     # -- the build ---------------------------------------------------------------------------------------------
 
@@ -93,22 +93,22 @@ class BuildStep:
         build = visit.project.spec.build
         if build is None or build.strategy == "none":
             return Waiting(
-                message=f"there is no image {image} yet, and the project has no build",
+                message=f"image {image} does not exist yet, and the Project has no build",
                 reason="ImageMissing",
                 after=_LOOK_AGAIN_SECONDS,
             )
         if not visit.trusted:
             return Waiting(
-                message=f"commit {visit.commit} comes from a fork: it is built once the environment's annotation "
-                f"{APPROVED_COMMIT} has that value",
+                message=f"commit {visit.commit} comes from a fork: to build it, set the annotation {APPROVED_COMMIT} of "
+                "the Environment to that commit",
                 reason="ApprovalRequired",
             )
-        # Two that want the same image may be here at a time, and one of them begins.
+        # Two environments may need the same image at the same time; only one starts the build.
         async with self._starting.setdefault(name, asyncio.Lock()):
-            found = _find(visit, name)
-            if found is None:
+            running = _find(visit, name)
+            if running is None:
                 return await self._start(visit, await self._objects(visit, image, name))
-        return await self._judge(visit, found, image)
+        return await self._assess(visit, running, image)
 
     async def _objects(self, visit: Visit, image: ImageReference, name: str) -> list[Manifest]:
         access = await _access(visit)
@@ -122,7 +122,7 @@ class BuildStep:
             source=await self._access.credentials(visit.ctx, visit.project, visit.interests),
             push=access.get("credentials"),
         )
-        return [self._begun.marked(visit, name, each) for each in self._builds.objects(request)]
+        return [self._owned.marked(visit, name, each) for each in self._builds.objects(request)]
 
     async def _start(self, visit: Visit, objects: list[Manifest]) -> Outcome:
         await _ensure_namespace(visit)
@@ -134,78 +134,82 @@ class BuildStep:
                     reason="BuilderMissing",
                     message=str(error),
                     object=shown(each),
-                    hint="Have an administrator install kpack, or choose another build.strategy for the project.",
+                    hint="Ask an administrator to install kpack, or set another build.strategy in the Project.",
                 )
             except (Invalid, Forbidden) as error:
                 return StepFailure(
                     reason="BuildRejected",
-                    message=f"{shown(each)} was not accepted: {error}",
+                    message=f"the API server rejected {shown(each)}: {error}",
                     object=shown(each),
-                    hint="Look at build of the project, and at the rules of the namespace of builds.",
+                    hint="Check build of the Project, and the policies of the build namespace.",
                 )
         engine = engine_of(objects[-1])
         visit.metrics.builds.labels(engine, "started").inc()
-        visit.ctx.event("Normal", "BuildStarted", f"{engine} builds commit {visit.commit[:12]}")
-        return Waiting(message=f"{shown(objects[-1])} builds commit {visit.commit[:12]}", reason="Building")
+        visit.ctx.event(
+            "Normal", "BuildStarted", f"{engine} started to build commit {visit.commit[:12]}"
+        )
+        return Waiting(
+            message=f"{shown(objects[-1])} is building commit {visit.commit[:12]}", reason="Building"
+        )
 
-    async def _judge(self, visit: Visit, found: Manifest, image: ImageReference) -> Outcome:
-        progress = self._builds.progress(found)
+    async def _assess(self, visit: Visit, build: Manifest, image: ImageReference) -> Outcome:
+        progress = self._builds.progress(build)
         if progress.state == "running":
-            return _building(visit, found, progress)
+            return _building(visit, build, progress)
         if progress.state == "succeeded":
-            # The registry was asked before: some show what was pushed a moment later.
+            # The registry was queried before: some list a pushed image only a moment later.
             return Waiting(
-                message=f"{shown(found)} is done, but the registry does not show {image} yet",
+                message=f"{shown(build)} has completed, but the registry does not list {image} yet",
                 reason="ImageNotPushed",
                 after=_LOOK_AGAIN_SECONDS / 4,
             )
-        own = found["metadata"]["labels"].get(OWNER_UID) == visit.environment.metadata.uid
-        if own and not _told(visit, "BuildFailed"):
-            visit.metrics.builds.labels(engine_of(found), "failed").inc()
+        own = build["metadata"]["labels"].get(OWNER_UID) == visit.environment.metadata.uid
+        if own and not _is_reported(visit, "BuildFailed"):
+            visit.metrics.builds.labels(engine_of(build), "failed").inc()
         return StepFailure(
             reason="BuildFailed",
-            message=f"commit {visit.commit[:12]} could not be built: {progress.message}",
-            object=shown(found),
-            log_tail=await _log_tail(visit, found),
-            hint=f"Push a commit that builds, or delete the {found['kind']} in {visit.settings.build_namespace} "
-            "to have it tried again. The version before it is still served.",
+            message=f"commit {visit.commit[:12]} failed to build: {progress.message}",
+            object=shown(build),
+            log_tail=await _log_tail(visit, build),
+            hint=f"Push a commit that builds, or delete the {build['kind']} in namespace "
+            f"{visit.settings.build_namespace} to retry. The previous version keeps serving.",
             after=None,
         )
 
 
 def _find(visit: Visit, name: str) -> Manifest | None:
-    """The build of this name, whoever began it."""
+    """Return the build of this name, from any environment."""
     for kind in (JOB, KPACK_IMAGE):
-        found = visit.ctx.get(kind, name, namespace=visit.settings.build_namespace)
-        if found is not None:
-            return found
+        build = visit.ctx.get(kind, name, namespace=visit.settings.build_namespace)
+        if build is not None:
+            return build
     return None
 
 
 def _building(visit: Visit, build: Manifest, progress: BuildProgress) -> Waiting:
-    words = f"{shown(build)} builds commit {visit.commit[:12]} {progress.message}".rstrip()
+    words = f"{shown(build)} is building commit {visit.commit[:12]} {progress.message}".rstrip()
     return Waiting(message=words, reason="Building")
 
 
 def _image(visit: Visit) -> ImageReference:
-    """The image of this commit, in the project's Registry if it names one.
+    """Return the image of this commit, in the project's Registry if it names one.
 
-    :raises Refused: the repository is in another registry, which would be sent the credentials of this one.
+    Raises Refused if the repository is in another registry, which would receive the credentials of this one.
     """
     assert visit.project.spec.registry is not None
     repository = visit.project.spec.registry.image_repository
-    found = (
+    image = (
         ImageReference.within(visit.registry.spec.endpoint, repository)
         if visit.registry is not None
         else ImageReference.parse(repository)
     )
-    return found.with_tag(image_tag(visit.project, visit.commit))
+    return image.with_tag(image_tag(visit.project, visit.commit))
 
 
 async def _access(visit: Visit) -> RegistryAccess:
-    """How the registry is asked: again when the Secret with its credentials has changed.
+    """Return the access to the registry, and subscribe to the Secret with its credentials.
 
-    :raises AuthFailed: the Registry names a Secret that is not there, or holds none.
+    Raises AuthFailed if the Registry names a Secret that does not exist or holds no credentials.
     """
     registry = visit.registry
     if registry is not None and registry.spec.auth is not None:
@@ -229,21 +233,21 @@ async def _ensure_namespace(visit: Visit) -> None:
         return
 
 
-def _told(visit: Visit, reason: str) -> bool:
-    """Whether the status says so already, of this commit."""
+def _is_reported(visit: Visit, reason: str) -> bool:
+    """Return whether the status already has this reason for this commit."""
     failure = visit.environment.status.failure
     return failure is not None and failure.reason == reason and visit.commit[:12] in failure.message
 
 
 async def _log_tail(visit: Visit, build: Manifest) -> str:
-    """The end of the log of the pod that failed last."""
-    place, client = visit.settings.build_namespace, visit.ctx.client
+    """Return the end of the log of the pod that failed last."""
+    namespace, client = visit.settings.build_namespace, visit.ctx.client
     selector = {"batch.kubernetes.io/job-name": build["metadata"]["name"]}
     if build["kind"] != "Job":
         selector = {"image.kpack.io/image": build["metadata"]["name"]}
     secrets = await _secret_texts(visit)
     try:
-        pods = (await client.list("v1/Pod", namespace=place, label_selector=selector)).items
+        pods = (await client.list("v1/Pod", namespace=namespace, label_selector=selector)).items
         for pod in sorted(pods, key=lambda each: each["metadata"]["creationTimestamp"], reverse=True):
             status = pod.get("status") or {}
             for container in [
@@ -253,13 +257,13 @@ async def _log_tail(visit: Visit, build: Manifest) -> str:
                 if ((container.get("state") or {}).get("terminated") or {}).get("exitCode"):
                     text = await client.logs(
                         pod["metadata"]["name"],
-                        namespace=place,
+                        namespace=namespace,
                         container=container["name"],
                         tail_lines=60,
                     )
                     return tail(text, secrets=secrets)
     except ClientError as error:
-        visit.ctx.log.info("no log of the failed build", error=str(error))
+        visit.ctx.log.info("cannot read the log of the failed build", error=str(error))
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The host step: the environment's host, before anything is rendered that has to know it."""
+"""The host step: allocates the environment's host, before rendering needs it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HostStep:
             visit.interests.note(visit.ctx.key, DomainPool, pool.name)
         if not environment.spec.ingress.enabled:
             await self._domains.release(visit.ctx, environment.metadata.uid)
-            return Done("it has no host")
+            return Done("ingress.enabled is false: the environment has no host")
         grant = await self._domains.allocate(visit.ctx, environment, visit.project)
         visit.host, visit.issuer, visit.wildcard_secret = grant.host, grant.issuer, grant.wildcard_secret
-        return Done(f"host {grant.host}")
+        return Done(f"host {grant.host} is allocated")

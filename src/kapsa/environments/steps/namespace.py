@@ -1,4 +1,4 @@
-"""The namespace step: a namespace that is this environment's and nobody else's."""
+"""The namespace step: a namespace that belongs to this environment alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["NamespaceStep", "identity_labels"]
 
 
 class NamespaceStep:
-    """Needs the project's place and name. Writes the Namespace, and its name and UID into the status."""
+    """Needs the project's namespace and name. Writes the Namespace, and its name and UID to the status."""
 
     name: ClassVar[str] = "namespace"
     condition: ClassVar[str] = "NamespaceReady"
@@ -46,7 +46,7 @@ class NamespaceStep:
         }
         branch = environment.spec.source.branch
         try:
-            visit.namespace = await claim(
+            visit.claimed = await claim(
                 visit.ctx, name, labels=labels, annotations={BRANCH: branch} if branch else {}
             )
         except ForeignNamespaceError as error:
@@ -54,17 +54,17 @@ class NamespaceStep:
                 reason=error.reason,
                 message=str(error),
                 object=f"Namespace {name}",
-                hint="Rename the environment, or have an administrator delete that namespace.",
+                hint="Rename the Environment, or ask an administrator to delete that namespace.",
                 after=None,
             )
         except NamespaceChangingError as error:
-            made_anew = visit.ctx.status.namespace is None
-            return Waiting(message=str(error), reason=error.reason, after=0 if made_anew else None)
-        return Done(f"namespace {name}", reason="NamespaceReady")
+            forgotten = visit.ctx.status.namespace is None
+            return Waiting(message=str(error), reason=error.reason, after=0 if forgotten else None)
+        return Done(f"namespace {name} is ready", reason="NamespaceReady")
 
 
 def identity_labels(visit: Visit) -> dict[str, str]:
-    """What tells whose a namespace is, for people and selectors. Who owns it is told by its UID alone."""
+    """Return the labels that identify a namespace to people and selectors. Ownership is decided by the UID alone."""
     environment, project = visit.environment, visit.project
     labels = {
         MANAGED_BY: OPERATOR,

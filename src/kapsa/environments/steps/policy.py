@@ -1,6 +1,6 @@
-"""The policy step: how much an environment may use, whom it may talk to, and that it is nobody to the API server.
+"""The policy step: quota, limits, network policies, and a service account without rights.
 
-All of it is applied before anything runs, and put back when somebody changes it.
+All of it is applied before anything runs, and restored when it is changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PolicyStep:
     async def run(self, visit: Visit) -> Outcome:
         quota = resource_quota(visit)
         if quota is None:
-            await visit.ctx.delete(RESOURCE_QUOTA, QUOTA, namespace=visit.place)
+            await visit.ctx.delete(RESOURCE_QUOTA, QUOTA, namespace=visit.namespace)
         objects = [limit_range(visit), *network_policies(visit.settings), service_account(visit)]
         for manifest in [quota, *objects] if quota is not None else objects:
             await visit.ctx.apply(marked(visit, manifest, {MANAGED_BY: OPERATOR}), owner=False)
@@ -44,7 +44,7 @@ class PolicyStep:
 
 
 def resource_quota(visit: Visit) -> Manifest | None:
-    """What all pods together may use; None if the project sets no limit."""
+    """Return the limit on all pods together; None if the project sets none."""
     quota = visit.project.spec.resources.default_quota
     if quota is None:
         return None
@@ -58,7 +58,7 @@ def resource_quota(visit: Visit) -> Manifest | None:
 
 
 def limit_range(visit: Visit) -> Manifest:
-    """What containers get that ask for nothing: under a quota they would not be admitted otherwise."""
+    """Return the defaults for containers that set no resources: under a quota they would not be admitted otherwise."""
     resources = visit.project.spec.resources
     limits = {}
     for resource, usual in _DEFAULT_LIMITS.items():
@@ -77,7 +77,7 @@ def limit_range(visit: Visit) -> Manifest:
 
 
 def network_policies(settings: Settings) -> list[Manifest]:
-    """First nothing may come in or go out; then what an environment needs may."""
+    """Return policies that deny all traffic, then allow the traffic that an environment needs."""
     everyone: dict[str, Any] = {}
     solver = {"matchLabels": {"acme.cert-manager.io/http01-solver": "true"}}
     dns_ports = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
@@ -110,7 +110,7 @@ def network_policies(settings: Settings) -> list[Manifest]:
 
 
 def service_account(visit: Visit) -> Manifest:
-    """The account that pods have which name none: no token of it is mounted, and it can pull the project's images."""
+    """Return the default account of pods: its token is not mounted, and it can pull the project's images."""
     pull_secret = pull_secret_name(visit)
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""The render step: from a commit to objects, with image, host and variables put in."""
+"""The render step: from a commit to objects, with image, host and variables set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kapsa.environments.steps.secrets import env_from, pull_secret_name
 from kapsa.environments.steps.step import Done, Outcome, StepFailure
 from kapsa.environments.visit import Manifest, Visit
 
-__all__ = ["RenderStep", "asleep"]
+__all__ = ["RenderStep", "suspend"]
 
 SUSPENDED_NODES = "catalyst.dev/suspended"
 
@@ -37,7 +37,7 @@ class RenderStep:
             environment=visit.environment,
             project=visit.project,
             commit=visit.commit,
-            namespace=visit.place,
+            namespace=visit.namespace,
             credentials=await self._access.credentials(visit.ctx, visit.project, visit.interests),
             image=visit.image,
             host=visit.host,
@@ -51,44 +51,44 @@ class RenderStep:
         if refusal is not None:
             return refusal
         if visit.environment.spec.suspended:
-            rendered = [asleep(each) for each in rendered]
+            rendered = [suspend(each) for each in rendered]
         visit.objects = rendered
-        return Done(f"{len(rendered)} objects of commit {visit.commit[:12]}")
+        return Done(f"rendered {len(rendered)} objects from commit {visit.commit[:12]}")
 
 
 def _refusal(visit: Visit, rendered: Iterable[Manifest]) -> StepFailure | None:
-    """What must not be applied although the renderer let it pass: kinds that are not pruned, names that are taken."""
+    """Return the failure for an object that must not be applied: its kind is not pruned, or its name is reserved or repeated."""
     seen: set[tuple[str, str]] = set()
     for each in rendered:
-        place = (kind_string(each), each["metadata"]["name"])
+        identity = (kind_string(each), each["metadata"]["name"])
         why = ""
-        if place[0] not in RENDERED_KINDS:
-            why = f"{place[0]} is not among the kinds that an environment may have"
-        elif place in seen:
+        if identity[0] not in RENDERED_KINDS:
+            why = f"{identity[0]} is not a kind that an environment may have"
+        elif identity in seen:
             why = "it is rendered twice"
-        elif _is_taken(visit, *place):
+        elif _is_reserved(visit, *identity):
             why = KEPT_BY_OPERATOR
         if why:
             return StepFailure(
                 reason="ObjectRefused",
                 message=f"{shown(each)}: {why}",
                 object=shown(each),
-                hint="Take it out of what is deployed, or rename it.",
+                hint="Remove it from the manifests, or rename it.",
                 after=None,
             )
-        seen.add(place)
+        seen.add(identity)
     return None
 
 
-def _is_taken(visit: Visit, kind: str, name: str) -> bool:
+def _is_reserved(visit: Visit, kind: str, name: str) -> bool:
     if (kind, name) in RESERVED:
         return True
-    found = visit.ctx.get(kind, name, namespace=visit.place)
-    return found is not None and COPIED_FROM in (found["metadata"].get("labels") or {})
+    live = visit.ctx.get(kind, name, namespace=visit.namespace)
+    return live is not None and COPIED_FROM in (live["metadata"].get("labels") or {})
 
 
-def asleep(manifest: Manifest) -> Manifest:
-    """The object so that nothing runs of it, and everything else stays."""
+def suspend(manifest: Manifest) -> Manifest:
+    """Return the object scaled down so that no pod of it runs; everything else stays."""
     match manifest["kind"]:
         case "Deployment" | "StatefulSet":
             return {**manifest, "spec": {**manifest["spec"], "replicas": 0}}

@@ -1,4 +1,4 @@
-"""The route step: requests for the environment's host reach its Service."""
+"""The route step: routes requests for the environment's host to its Service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["RouteStep", "rendered_route"]
 
 
 class RouteStep:
-    """Needs the host and the Services that were rendered. Writes an Ingress or an HTTPRoute, and the url."""
+    """Needs the host and the rendered Services. Writes an Ingress or an HTTPRoute, and the URL."""
 
     name: ClassVar[str] = "route"
     condition: ClassVar[str] = "IngressReady"
@@ -33,17 +33,17 @@ class RouteStep:
     async def run(self, visit: Visit) -> Outcome:
         if visit.host is None:
             await self._remove(visit)
-            _tell(visit, [])
-            return Done("it is not reached from outside", reason="NotRequested")
+            _set_urls(visit, [])
+            return Done("it is not exposed outside the cluster", reason="NotRequested")
         try:
-            check_ingress(visit.environment.spec.ingress, host=visit.host, namespace=visit.place)
+            check_ingress(visit.environment.spec.ingress, host=visit.host, namespace=visit.namespace)
         except Refused as refusal:
             return StepFailure(reason=refusal.reason, message=str(refusal), hint=refusal.hint, after=None)
         if (rendered := rendered_route(visit)) is not None:
             await self._remove(visit)
             scheme = "https" if _covers_tls(rendered, visit.host) else "http"
-            _tell(visit, [f"{scheme}://{visit.host}"])
-            return Done(f"{shown(rendered)} of the project itself leads to it", reason="RenderedRoute")
+            _set_urls(visit, [f"{scheme}://{visit.host}"])
+            return Done(f"the project's own {shown(rendered)} routes to it", reason="RenderedRoute")
         target = _target(visit)
         if isinstance(target, StepFailure):
             return target
@@ -55,47 +55,47 @@ class RouteStep:
         except MissingSourceError as error:
             return StepFailure(
                 reason="WildcardMissing",
-                message=f"the DomainPool's wildcard certificate: {error}",
+                message=f"the DomainPool's wildcard certificate is missing: {error}",
                 object=f"Secret {error.copy.name}",
-                hint="Have an administrator create it, or take wildcardSecretName out of the DomainPool.",
+                hint="Ask an administrator to create it, or to remove wildcardSecretName from the DomainPool.",
                 after=None,
             )
         assert visit.host is not None
-        wanted, settings = visit.environment.spec.ingress, visit.settings
+        ingress, settings = visit.environment.spec.ingress, visit.settings
         route = HostRoute(
             name=ROUTE,
             host=visit.host,
             service=service,
             port=port,
-            path=wanted.path,
+            path=ingress.path,
             kind=settings.route_kind,
-            class_name=wanted.class_name or settings.ingress_class,
+            class_name=ingress.class_name or settings.ingress_class,
             gateway=settings.gateway,
-            tls=wanted.tls.enabled,
+            tls=ingress.tls.enabled,
             tls_secret=secret,
             issuer=issuer,
-            annotations=wanted.annotations,
+            annotations=ingress.annotations,
         )
         try:
             made = await visit.ctx.apply(marked(visit, route.manifest(), {MANAGED_BY: OPERATOR}), owner=False)
         except (Invalid, Forbidden, BadRequest, UnknownKind) as error:
             return StepFailure(
                 reason="Rejected",
-                message=f"the {route.kind} was not accepted: {error}",
+                message=f"the API server rejected the {route.kind}: {error}",
                 object=f"{route.kind} {ROUTE}",
-                hint="Look at ingress of the Environment and at the operator's KAPSA_ROUTE_KIND.",
+                hint="Check ingress of the Environment, and KAPSA_ROUTE_KIND of the operator.",
             )
         await self._remove(visit, other_than=route.kind)
-        _tell(visit, [route.url])
-        return _accepted(made) or Done(f"{route.host} leads to Service {service}", reason="RouteReady")
+        _set_urls(visit, [route.url])
+        return _accepted(made) or Done(f"{route.host} routes to Service {service}", reason="RouteReady")
 
     async def _certificate(self, visit: Visit) -> tuple[str, tuple[str, str] | None]:
-        """The Secret of the certificate (none: the controller's default one), and who fills it."""
+        """Return the Secret of the certificate (empty for the controller's default one) and the issuer that fills it."""
         tls = visit.environment.spec.ingress.tls
         is_ingress = visit.settings.route_kind == "Ingress"
-        # A fork must not get hold of a key that is good for everybody's host.
+        # A fork must not get a private key that is valid for every host of the domain.
         wildcard = visit.wildcard_secret if tls.enabled and is_ingress and visit.trusted else None
-        wanted = (
+        copies = (
             [
                 Copy(
                     kind=SECRET,
@@ -108,8 +108,8 @@ class RouteStep:
             if wildcard is not None and tls.secret_name is None
             else []
         )
-        await self._copies.keep(visit, wanted, ["domain-pool"])
-        if wanted:
+        await self._copies.keep(visit, copies, ["domain-pool"])
+        if copies:
             return WILDCARD_SECRET, None
         if not tls.enabled or not is_ingress:
             return "", None
@@ -120,16 +120,16 @@ class RouteStep:
     async def _remove(self, visit: Visit, *, other_than: str = "") -> None:
         for kind in (INGRESS, HTTP_ROUTE):
             if kind.rpartition("/")[2] != other_than:
-                await visit.ctx.delete(kind, ROUTE, namespace=visit.place)
+                await visit.ctx.delete(kind, ROUTE, namespace=visit.namespace)
 
 
-def _tell(visit: Visit, urls: list[str]) -> None:
+def _set_urls(visit: Visit, urls: list[str]) -> None:
     visit.ctx.status.urls = urls
     visit.ctx.status.url = urls[0] if urls else None
 
 
 def rendered_route(visit: Visit) -> Manifest | None:
-    """An Ingress of the project's own that is about the host."""
+    """Return the project's own Ingress for the host, if it renders one."""
     for each in visit.objects:
         if each["kind"] == "Ingress" and any(
             rule.get("host") == visit.host for rule in (each.get("spec") or {}).get("rules") or ()
@@ -143,18 +143,18 @@ def _covers_tls(ingress: Manifest, host: str) -> bool:
 
 
 def _target(visit: Visit) -> tuple[str, int] | StepFailure:
-    """The Service and the port that requests go to."""
-    wanted = visit.project.spec.deployment.service or ServiceTarget()
+    """Return the Service and the port that receive the requests."""
+    target = visit.project.spec.deployment.service or ServiceTarget()
     services = [
         each
         for each in visit.objects
         if each["kind"] == "Service" and (each.get("spec") or {}).get("ports") and _is_reachable(each)
     ]
-    chosen = [each for each in services if wanted.name in ("", each["metadata"]["name"])]
+    chosen = [each for each in services if target.name in ("", each["metadata"]["name"])]
     if len(chosen) != 1:
-        return _no_target(wanted.name, services)
+        return _no_target(target.name, services)
     ports = chosen[0]["spec"]["ports"]
-    return chosen[0]["metadata"]["name"], wanted.port or int(ports[0]["port"])
+    return chosen[0]["metadata"]["name"], target.port or int(ports[0]["port"])
 
 
 def _is_reachable(service: Manifest) -> bool:
@@ -165,27 +165,27 @@ def _is_reachable(service: Manifest) -> bool:
 def _no_target(name: str, services: Sequence[Manifest]) -> StepFailure:
     names = ", ".join(each["metadata"]["name"] for each in services)
     if name:
-        message = f"there is no Service {name} among those that are deployed ({names or 'none'})"
+        message = f"Service {name} is not among the deployed Services ({names or 'none'})"
     elif services:
-        message = f"there are several Services: {names}"
+        message = f"several Services are deployed, and none is chosen: {names}"
     else:
-        message = "no Service is deployed that requests could go to"
+        message = "no Service that could receive requests is deployed"
     return StepFailure(
         reason="ServiceUnclear",
         message=message,
-        hint="Name one in deployment.service of the project, or set ingress.enabled to false.",
+        hint="Set deployment.service of the Project, or set ingress.enabled of the Environment to false.",
         after=None,
     )
 
 
 def _accepted(route: Manifest) -> StepFailure | None:
-    """What a Gateway says against the route, if anything."""
+    """Return the failure for a route that its Gateway rejects; None if it is accepted."""
     for parent in (route.get("status") or {}).get("parents") or ():
         for condition in parent.get("conditions") or ():
             if condition.get("type") in ("Accepted", "ResolvedRefs") and condition.get("status") == "False":
                 return StepFailure(
                     reason="RouteNotAccepted",
-                    message=f"the Gateway says: {condition.get('message') or condition.get('reason', '')}",
+                    message=f"the Gateway rejected the route: {condition.get('message') or condition.get('reason', '')}",
                     object=f"HTTPRoute {ROUTE}",
                     after=None,
                 )

@@ -1,6 +1,6 @@
-"""The secrets step: what an environment is trusted with, and no more.
+"""The secrets step: the Secrets and ConfigMaps an environment is trusted with, and no others.
 
-A commit of a fork gets none of it until that very commit is approved, and what it had goes when the approval does.
+A commit from a fork gets no Secret until that commit is approved. If the approval is withdrawn, the copies are deleted.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ class SecretsStep:
         self._copies = copies
 
     async def run(self, visit: Visit) -> Outcome:
-        wanted = _wanted(visit)
-        if (refusal := _refusal(wanted)) is not None:
+        copies = _desired_copies(visit)
+        if (refusal := _refusal(copies)) is not None:
             return refusal
         try:
-            await self._copies.keep(visit, wanted, ("project", "environment", "registry"))
+            await self._copies.keep(visit, copies, ("project", "environment", "registry"))
         except MissingSourceError as error:
             kind = error.copy.kind.rpartition("/")[2]
             return StepFailure(
                 reason=f"{kind}Missing",
                 message=str(error),
                 object=f"{kind} {error.copy.name}",
-                hint=f"Create the {kind} in namespace {error.copy.namespace}, or take its name out.",
+                hint=f"Create the {kind} in namespace {error.copy.namespace}, or remove the reference to it.",
                 after=None,
             )
         if not visit.trusted:
             return Done(
-                "secrets are withheld: the commit comes from a fork and is not approved",
+                "secrets are withheld: the commit comes from a fork and has not been approved",
                 reason="SecretsWithheld",
             )
-        return Done(f"namespace {visit.place}", reason="NamespaceReady")
+        return Done(f"namespace {visit.namespace} is ready", reason="NamespaceReady")
 
 
 def env_from(visit: Visit) -> list[Manifest]:
-    """What containers take their environment from: the Secrets and ConfigMaps that the environment names."""
+    """Return the `envFrom` entries of containers: the Secrets and ConfigMaps that the environment names."""
     config = visit.environment.spec.config
     secrets = config.secret_refs if visit.trusted else ()
     return [
@@ -65,7 +65,7 @@ def env_from(visit: Visit) -> list[Manifest]:
 
 
 def pull_secret_name(visit: Visit) -> str:
-    """The Secret that images are pulled with; empty if there is none."""
+    """Return the name of the Secret for pulling images; empty if there is none."""
     registry = visit.registry
     if registry is None:
         return ""
@@ -75,47 +75,47 @@ def pull_secret_name(visit: Visit) -> str:
     return pull.name if registry.spec.auth is not None and visit.trusted else ""
 
 
-def _refusal(wanted: Sequence[Copy]) -> StepFailure | None:
-    """What must not be copied, since something else has that name: the two would take turns for ever."""
-    targets = Counter((copy.kind, copy.target_name) for copy in wanted)
-    for copy in wanted:
-        place = (copy.kind, copy.target_name)
-        if place not in RESERVED and (targets[place] == 1 or copy.origin == "registry"):
+def _refusal(copies: Sequence[Copy]) -> StepFailure | None:
+    """Return the failure for a copy whose name is reserved or used twice; the two would overwrite each other forever."""
+    targets = Counter((copy.kind, copy.target_name) for copy in copies)
+    for copy in copies:
+        target = (copy.kind, copy.target_name)
+        if target not in RESERVED and (targets[target] == 1 or copy.origin == "registry"):
             continue
         shown = f"{copy.kind.rpartition('/')[2]} {copy.name}"
         return StepFailure(
             reason="ObjectRefused",
-            message=f"{shown} of namespace {copy.namespace} can't be copied: {KEPT_BY_OPERATOR}",
+            message=f"{shown} of namespace {copy.namespace} cannot be copied: {KEPT_BY_OPERATOR}",
             object=shown,
-            hint="Give it another name, and name that in the project or the environment.",
+            hint="Rename it, and refer to the new name in the Project or the Environment.",
             after=None,
         )
     return None
 
 
-def _wanted(visit: Visit) -> list[Copy]:
+def _desired_copies(visit: Visit) -> list[Copy]:
     environment, project = visit.environment, visit.project
-    found = [
+    copies = [
         Copy(kind=CONFIG_MAP, namespace=environment.namespace, name=each.name, origin="environment")
         for each in environment.spec.config.config_refs
     ]
     if not visit.trusted:
-        return found
-    found += [
+        return copies
+    copies += [
         Copy(kind=SECRET, namespace=project.namespace, name=each.name, origin="project")
         for each in project.spec.secrets
     ]
-    taken = {copy.name for copy in found if copy.kind == SECRET}
-    found += [
+    shared = {copy.name for copy in copies if copy.kind == SECRET}
+    copies += [
         Copy(kind=SECRET, namespace=environment.namespace, name=each.name, origin="environment")
         for each in environment.spec.config.secret_refs
-        if each.name not in taken  # then it means the project's, which every environment gets
+        if each.name not in shared  # the project's Secret of that name, which every environment gets
     ]
     registry = visit.registry
     if registry is not None and registry.spec.auth is not None and pull_secret_name(visit):
         reference = registry.spec.auth.secret_ref
         if registry.spec.image_pull_secret.generate_per_namespace:
-            found.append(
+            copies.append(
                 Copy(
                     kind=SECRET,
                     namespace=reference.namespace,
@@ -125,11 +125,11 @@ def _wanted(visit: Visit) -> list[Copy]:
                     content=lambda source: _pull_secret(source, registry),
                 )
             )
-    return found
+    return copies
 
 
 def _pull_secret(source: Manifest, registry: Registry) -> Manifest:
-    """The registry's credentials in the form in which the kubelet takes them, and those of no other registry."""
+    """Return a Secret with the credentials of this registry only, in the form the kubelet expects."""
     endpoint = registry.spec.endpoint
     config = docker_config(endpoint, RegistryCredentials.from_secret(source, endpoint))
     encoded = base64.b64encode(config.encode()).decode()

@@ -1,4 +1,4 @@
-"""The end of an environment: what was made for it goes, and only that, whether or not its Project is still there."""
+"""The teardown of an environment: deletes what was created for it, and only that, even if its Project is gone."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["Teardown"]
 
 
 class Teardown:
-    """Takes an environment down: its builds, its namespace, its host, and its images if they are to go."""
+    """Deletes an environment's builds and namespace, releases its host, and deletes its images if the Registry says so."""
 
     def __init__(
-        self, settings: Settings, domains: Domains, begun: EnvironmentBuilds, images: ImageRetention
+        self, settings: Settings, domains: Domains, builds: EnvironmentBuilds, images: ImageRetention
     ) -> None:
         self._settings = settings
         self._domains = domains
-        self._begun = begun
+        self._builds = builds
         self._images = images
 
     async def run(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
-        """One look at how far it is. None once nothing is left."""
-        await self._begun.let_go(environment, ctx)
+        """Do the next part of the teardown. Returns None once nothing is left."""
+        await self._builds.release(environment, ctx)
         for name in await self._namespaces(environment, ctx):
             waits_for = await release(ctx, name)
             if waits_for:
@@ -39,17 +39,17 @@ class Teardown:
         return None
 
     async def _namespaces(self, environment: Environment, ctx: Context[Environment]) -> Iterable[str]:
-        """The one in the status, and any other that has our mark: the status may never have been written."""
+        """Return the namespace in the status and any other with our label: the status may never have been written."""
         remembered = environment.status.namespace
         selector = {OWNER_UID: environment.metadata.uid}
         listed = await ctx.client.list(NAMESPACE, label_selector=selector)
-        found = [each["metadata"]["name"] for each in listed.items]
-        return dict.fromkeys([*([remembered.name] if remembered is not None else []), *found])
+        labelled = [each["metadata"]["name"] for each in listed.items]
+        return dict.fromkeys([*([remembered.name] if remembered is not None else []), *labelled])
 
     async def _wait(self, environment: Environment, ctx: Context[Environment], waits_for: str) -> Requeue:
         ctx.condition("NamespaceReady", False, reason="Terminating", message=waits_for)
         ctx.condition("Ready", False, reason="Terminating", message=waits_for)
-        # What is being taken down is neither ready nor at an address, however long that takes.
+        # An environment that is being deleted is neither ready nor reachable, however long that takes.
         ctx.status.phase = "Pending"
         ctx.status.url, ctx.status.urls, ctx.status.failure = None, [], None
         asked = environment.metadata.deletion_timestamp

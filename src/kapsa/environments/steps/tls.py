@@ -1,4 +1,4 @@
-"""The TLS step: the certificate of the environment's host is there, as cert-manager's Certificate says."""
+"""The TLS step: waits for the certificate of the environment's host, as reported by cert-manager's Certificate."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["TlsStep"]
 
 
 class TlsStep:
-    """Needs the route. Writes nothing: cert-manager makes the Certificate from the Ingress."""
+    """Needs the route. Writes nothing: cert-manager creates the Certificate from the Ingress."""
 
     name: ClassVar[str] = "tls"
     condition: ClassVar[str] = "TLSReady"
     phase: ClassVar[Phase] = "Deploying"
 
     async def run(self, visit: Visit) -> Outcome:
-        wanted = visit.host is not None and visit.environment.spec.ingress.tls.enabled
-        ingress = rendered_route(visit) or visit.ctx.get(INGRESS, ROUTE, namespace=visit.place)
-        if not wanted or ingress is None or not ingress["spec"].get("tls"):
-            by_gateway = wanted and ingress is None and visit.settings.route_kind == "HTTPRoute"
+        requested = visit.host is not None and visit.environment.spec.ingress.tls.enabled
+        ingress = rendered_route(visit) or visit.ctx.get(INGRESS, ROUTE, namespace=visit.namespace)
+        if not requested or ingress is None or not ingress["spec"].get("tls"):
+            by_gateway = requested and ingress is None and visit.settings.route_kind == "HTTPRoute"
             return Done(reason="TerminatedByGateway" if by_gateway else "NotRequested")
         secret = _secret_of(ingress)
         if not secret:
@@ -40,21 +40,23 @@ class TlsStep:
         return _given(visit, secret)
 
     async def _issued(self, visit: Visit, name: str) -> Outcome:
-        visit.interests.note(visit.ctx.key, CERTIFICATE, name, namespace=visit.place)
-        certificate = visit.ctx.get(CERTIFICATE, name, namespace=visit.place)
+        visit.interests.note(visit.ctx.key, CERTIFICATE, name, namespace=visit.namespace)
+        certificate = visit.ctx.get(CERTIFICATE, name, namespace=visit.namespace)
         if certificate is None:
             if not await _is_served(visit):
-                return Done("cert-manager is not installed, so nobody issues it", reason="NoCertManager")
-            return Waiting(message=f"cert-manager makes Certificate {name}", reason="CertificatePending")
+                return Done("cert-manager is not installed: no certificate is issued", reason="NoCertManager")
+            return Waiting(
+                message=f"waiting for cert-manager to create Certificate {name}", reason="CertificatePending"
+            )
         if not any(
             condition.get("type") == "Ready"
             for condition in (certificate.get("status") or {}).get("conditions") or ()
         ):
             return Waiting(message=f"Certificate {name} is being issued", reason="CertificatePending")
-        found = object_health(certificate)
-        if found.state == "Current":
+        verdict = object_health(certificate)
+        if verdict.state == "Current":
             return Done(f"Certificate {name} is ready", reason="CertificateReady")
-        return Waiting(message=f"Certificate {name}: {found.message}", reason="CertificatePending")
+        return Waiting(message=f"Certificate {name}: {verdict.message}", reason="CertificatePending")
 
 
 def _secret_of(ingress: Manifest) -> str:
@@ -62,19 +64,19 @@ def _secret_of(ingress: Manifest) -> str:
 
 
 def _names_issuer(ingress: Manifest) -> bool:
-    """Whether cert-manager makes a Certificate from this Ingress, which it does for an annotation."""
+    """Return whether an annotation makes cert-manager create a Certificate for this Ingress."""
     return any(name in ISSUER_ANNOTATIONS for name in ingress["metadata"].get("annotations") or ())
 
 
 def _given(visit: Visit, name: str) -> Outcome:
-    """A Secret that somebody else fills."""
-    visit.interests.note(visit.ctx.key, SECRET, name, namespace=visit.place)
-    if visit.ctx.get(SECRET, name, namespace=visit.place) is None:
+    """Return the outcome for a Secret that the operator does not fill."""
+    visit.interests.note(visit.ctx.key, SECRET, name, namespace=visit.namespace)
+    if visit.ctx.get(SECRET, name, namespace=visit.namespace) is None:
         return StepFailure(
             reason="CertificateMissing",
-            message=f"there is no Secret {name} with a certificate, and no issuer that would make it",
+            message=f"Secret {name} with the certificate does not exist, and no issuer creates it",
             object=f"Secret {name}",
-            hint="Render the Secret with the application, or leave ingress.tls.secretName out.",
+            hint="Deploy the Secret with the application, or remove ingress.tls.secretName from the Environment.",
             after=None,
         )
     return Done(f"Secret {name} holds the certificate", reason="CertificateGiven")

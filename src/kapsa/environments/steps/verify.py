@@ -1,4 +1,4 @@
-"""The verify step: ready means reachable. Optional, by setting."""
+"""The verify step: checks that the URL answers. Optional, by a setting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AGAIN_SECONDS = 10.0
 
 
 class VerifyStep:
-    """Needs the url. Writes nothing: it asks the host for a page, through the ingress."""
+    """Needs the URL. Writes nothing: it requests the URL through the ingress."""
 
     name: ClassVar[str] = "verify"
     condition: ClassVar[str] = "IngressReady"
@@ -28,15 +28,19 @@ class VerifyStep:
     async def run(self, visit: Visit) -> Outcome:
         url = visit.ctx.status.url
         if not visit.settings.verify_routes or url is None:
-            return Done(f"{url} is routed" if url else "it is not reached from outside", reason="RouteReady")
+            return Done(
+                f"{url} is routed" if url else "it is not exposed outside the cluster", reason="RouteReady"
+            )
         if visit.environment.status.is_true("Ready") and visit.environment.status.url == url:
-            return Done(f"{url} has answered", reason="Reachable")
+            return Done(f"{url} responds", reason="Reachable")
         try:
             code = await self._prober.probe(url, address=visit.settings.verify_address)
         except ExternalError as error:
             return Waiting(
-                message=f"{url} does not answer: {error}", reason="Unreachable", after=_AGAIN_SECONDS
+                message=f"{url} does not respond: {error}", reason="Unreachable", after=_AGAIN_SECONDS
             )
         if code >= 500:
-            return Waiting(message=f"{url} answers with {code}", reason="Unreachable", after=_AGAIN_SECONDS)
-        return Done(f"{url} answers with {code}", reason="Reachable")
+            return Waiting(
+                message=f"{url} responds with status {code}", reason="Unreachable", after=_AGAIN_SECONDS
+            )
+        return Done(f"{url} responds with status {code}", reason="Reachable")

@@ -1,7 +1,7 @@
-"""Namespaces that are made for a resource: claimed only if they are its own, deleted only if they still are.
+"""Namespaces that are created for a resource: claimed and deleted only if the resource owns them.
 
-A namespace is the resource's own if its label says so (the owner's UID) and, once the status remembers a namespace, if it
-is that very one. One with another owner, or none, is refused: never adopted, never changed, never deleted.
+A resource owns a namespace if the namespace has a label with its UID and, once the status records a namespace, if the UIDs match. A
+namespace with another owner, or none, is refused: never adopted, never changed, never deleted.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ NAMESPACE = "v1/Namespace"
 
 
 class ForeignNamespaceError(Exception):
-    """A namespace of the name that we need belongs to somebody else."""
+    """A namespace of the required name exists, and the resource does not own it."""
 
     reason = "NamespaceNotOurs"
 
 
 class NamespaceChangingError(Exception):
-    """The namespace goes, or has gone, by somebody's hand. It is made anew once that is over."""
+    """The namespace is being deleted, or was deleted. It is created again once it is gone."""
 
     reason = "NamespaceTerminating"
 
 
 class ClaimedNamespace(msgspec.Struct, frozen=True):
-    """A namespace that is ours."""
+    """A namespace that the resource owns."""
 
     name: str
     uid: str
@@ -52,38 +52,40 @@ class ClaimedNamespace(msgspec.Struct, frozen=True):
 async def claim(
     ctx: Context[Any], name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
 ) -> ClaimedNamespace:
-    """Have the namespace, with these labels and annotations and the marks of its owner; the status remembers it.
+    """Create or correct the namespace, with these labels and annotations and the marks of its owner.
 
-    :raises ForeignNamespaceError: it exists and is not ours.
-    :raises NamespaceChangingError: it is on its way out; the watch on namespaces tells when it is gone.
+    The status records it. Raises ForeignNamespaceError if the resource does not own it, and NamespaceChangingError while it is being
+    deleted; the watch on namespaces triggers the next run.
     """
-    wanted = _manifest(ctx, name, labels, annotations or {})
+    desired = _manifest(ctx, name, labels, annotations or {})
     remembered: NamespaceStatus | None = ctx.status.namespace
     live = ctx.get(NAMESPACE, name, namespace="")
     if live is None and remembered is not None and (live := await _live(ctx, name)) is None:
-        # First forget the old one, then make a new one: were both done at once, a crash in between would leave a
-        # namespace that the status takes for a stranger's.
+        # First clear the status, then create the namespace. With both in one run, a crash in between would leave a
+        # namespace that does not match the status.
         ctx.status.namespace = None
-        raise NamespaceChangingError(f"namespace {name} was deleted; it is made again")
+        raise NamespaceChangingError(f"namespace {name} was deleted; creating it again")
     if live is None:
-        live = await _create(ctx, wanted)
+        live = await _create(ctx, desired)
     refuse_foreign(live, ctx.stored.uid, remembered)
     if live["metadata"].get("deletionTimestamp"):
-        raise NamespaceChangingError(f"namespace {name} is being deleted; it is made again once it is gone")
-    await _correct(ctx, live, wanted)
+        raise NamespaceChangingError(
+            f"namespace {name} is being deleted; it is created again once it is gone"
+        )
+    await _correct(ctx, live, desired)
     ctx.status.namespace = NamespaceStatus(name=name, uid=live["metadata"]["uid"])
     return ClaimedNamespace(name, live["metadata"]["uid"])
 
 
 async def release(ctx: Context[Any], name: str) -> str:
-    """Delete the namespace if it is ours. Empty once it is gone; else what it waits for."""
+    """Delete the namespace if the resource owns it. Returns what blocks the deletion; empty once it is gone."""
     live = await _live(ctx, name)
     if live is None:
         return ""
     try:
         refuse_foreign(live, ctx.stored.uid, ctx.status.namespace)
     except ForeignNamespaceError as refusal:
-        ctx.log.info("namespace left alone", namespace=name, why=str(refusal))
+        ctx.log.info("namespace not deleted: the resource does not own it", namespace=name, why=str(refusal))
         return ""
     if not live["metadata"].get("deletionTimestamp"):
         await ctx.delete(live, propagation="Background")
@@ -94,7 +96,7 @@ async def release(ctx: Context[Any], name: str) -> str:
 
 
 def owners(stored: StoredObject) -> Iterable[tuple[str, str]]:
-    """For a Watch: the resource that an object was made for, by its annotation."""
+    """Map an object to the resource it was created for, by its annotation. For a Watch."""
     namespace, _, name = stored.annotations().get(OWNER, "").partition("/")
     return [(namespace, name)] if namespace and name else []
 
@@ -114,47 +116,45 @@ def _manifest(
 
 
 async def _live(ctx: Context[Any], name: str) -> dict[str, Any] | None:
-    """As the server has it: the cache may not know yet what a write whose answer was lost has made."""
+    """Read the namespace from the API server: the cache may lack a write whose response was lost."""
     with contextlib.suppress(NotFound):
         return await ctx.client.get(NAMESPACE, name)
     return None
 
 
-async def _create(ctx: Context[Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Not by apply: that would take over a stranger's namespace that appeared in this very moment."""
+async def _create(ctx: Context[Any], desired: dict[str, Any]) -> dict[str, Any]:
+    """Create the namespace. Apply would take over one that another client creates at the same time."""
     try:
-        return await ctx.create(wanted, owner=False)
+        return await ctx.create(desired, owner=False)
     except AlreadyExists:
-        found: dict[str, Any] = await ctx.client.get(NAMESPACE, wanted["metadata"]["name"])
-        return found
+        existing: dict[str, Any] = await ctx.client.get(NAMESPACE, desired["metadata"]["name"])
+        return existing
 
 
 def refuse_foreign(live: Mapping[str, Any], uid: str, remembered: NamespaceStatus | None) -> None:
-    """Let pass the namespace that was made for the resource of this UID.
-
-    :raises ForeignNamespaceError: it is anybody else's.
-    """
+    """Raise ForeignNamespaceError unless the namespace was created for the resource with this UID."""
     metadata = live["metadata"]
     name, owner = metadata["name"], (metadata.get("labels") or {}).get(OWNER_UID)
     if owner != uid:
         whose = (metadata.get("annotations") or {}).get(OWNER) if owner else None
         raise ForeignNamespaceError(
-            f"namespace {name} belongs to {whose or 'somebody else'} and is left alone: "
-            "delete it, or choose other names"
+            f"namespace {name} already exists and belongs to {whose or 'another owner'}: delete it, or choose "
+            "another name"
         )
     if remembered is not None and remembered.name == name and remembered.uid != metadata["uid"]:
         raise ForeignNamespaceError(
-            f"namespace {name} is not the one that was made (uid {metadata['uid']}, not {remembered.uid}) and is "
-            "left alone: delete it"
+            f"namespace {name} is not the one in the status (uid {metadata['uid']}, not {remembered.uid}): delete it"
         )
 
 
-async def _correct(ctx: Context[Any], live: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Put back labels and annotations that somebody changed; those of others stay."""
+async def _correct(ctx: Context[Any], live: Mapping[str, Any], desired: Mapping[str, Any]) -> None:
+    """Restore labels and annotations that were changed; those set by others stay."""
     drift: dict[str, dict[str, str]] = {}
     for part in ("labels", "annotations"):
-        found = live["metadata"].get(part) or {}
-        missing = {key: value for key, value in wanted["metadata"][part].items() if found.get(key) != value}
+        current = live["metadata"].get(part) or {}
+        missing = {
+            key: value for key, value in desired["metadata"][part].items() if current.get(key) != value
+        }
         if missing:
             drift[part] = missing
     if drift:
@@ -164,10 +164,10 @@ async def _correct(ctx: Context[Any], live: Mapping[str, Any], wanted: Mapping[s
 
 
 def _blockers(live: Mapping[str, Any]) -> str:
-    """What keeps a namespace from going, in the namespace controller's own words."""
-    told = [
+    """Return what blocks the deletion of a namespace, from the namespace controller's conditions."""
+    messages = [
         condition.get("message", "")
         for condition in live.get("status", {}).get("conditions", ())
         if condition.get("status") == "True"
     ]
-    return f"namespace {live['metadata']['name']}: {' '.join(told)}" if told else ""
+    return f"namespace {live['metadata']['name']}: {' '.join(messages)}" if messages else ""

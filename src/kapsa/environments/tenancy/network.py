@@ -1,4 +1,4 @@
-"""Whom pods may talk to, in the words of NetworkPolicies: the ingress controller, the solver of ACME challenges, the internet."""
+"""Peers of NetworkPolicies: the ingress controller, the solver of ACME challenges, and the internet."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kapsa.environments.settings import Settings
 __all__ = ["SOLVER_PORT", "ingress_controller", "internet"]
 
 SOLVER_PORT = 8089
-"""Where cert-manager's pods answer an authority that wants to see the host's page."""
-# None of these is the internet: other tenants' pods, nodes, link-local and with it the metadata services.
+"""The port on which cert-manager's solver pods answer HTTP-01 challenges."""
+# Not the internet: the pods of other tenants, nodes, and link-local addresses such as metadata services.
 _NOT_THE_INTERNET = (
     ("0.0.0.0/0", 4, ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")),
     ("::/0", 6, ("fc00::/7", "fe80::/10")),
@@ -19,12 +19,12 @@ _NOT_THE_INTERNET = (
 
 
 def ingress_controller(settings: Settings) -> dict[str, Any]:
-    """The pods that requests from outside come from."""
+    """Return the peer of the ingress controller's pods."""
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": settings.ingress_namespace}}}
 
 
 def internet(settings: Settings) -> list[dict[str, Any]]:
-    """Every address that is neither private nor the API server's."""
+    """Return the peers of all addresses that are neither private nor the API server's."""
     networks = [ipaddress.ip_network(cidr) for cidr in settings.api_server_cidrs]
     blocks = []
     for cidr, version, private in _NOT_THE_INTERNET:
