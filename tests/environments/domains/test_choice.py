@@ -87,7 +87,7 @@ def test_a_host_that_is_asked_for_is_given_or_refused_with_its_holder() -> None:
 @pytest.mark.parametrize("host", ["example.com", "shop.example.org", "badexample.com", "b.example.com"])
 def test_a_host_outside_the_pools_is_refused(host: str) -> None:
     pools = [pool(), pool("nested", "b.example.com")]
-    with pytest.raises(OutsideError, match="not under any domain available") as refused:
+    with pytest.raises(ExternalError, match="not under any domain available") as refused:
         chosen(pools, request(host=host))
     assert refused.value.reason == "HostOutsidePools"
 
@@ -101,10 +101,10 @@ def test_a_domain_inside_another_pools_domain_is_never_given_out_as_a_host() -> 
 def test_a_pool_that_is_named_is_used_and_one_that_is_missing_is_reported() -> None:
     pools = [pool(age=1), pool("other", "other.org")]
     assert chosen(pools, request(pool="other")) == "pr-1.other.org"
-    with pytest.raises(OutsideError, match="DomainPool third does not exist") as refused:
+    with pytest.raises(ExternalError, match="DomainPool third does not exist") as refused:
         chosen(pools, request(pool="third"))
     assert refused.value.reason == "DomainPoolNotFound"
-    with pytest.raises(OutsideError, match="not under any domain available"):
+    with pytest.raises(ExternalError, match="not under any domain available"):
         chosen(pools, request(pool="other", host="x.example.com"))
 
 
@@ -123,7 +123,7 @@ def test_the_default_is_the_marked_pool_else_the_oldest_and_the_built_in_one_las
 
 
 def test_a_pool_without_a_domain_of_its_own_gives_out_nothing() -> None:
-    with pytest.raises(OutsideError, match="shares every domain with an older pool") as refused:
+    with pytest.raises(ExternalError, match="shares every domain with an older pool") as refused:
         chosen([pool(age=1), pool("copy")], request(pool="copy"))
     assert refused.value.reason == "DomainTaken"
 

@@ -95,9 +95,7 @@ async def _release_lost(pool: DomainPool, ctx: Context[DomainPool]) -> list[Allo
     lost = len(pool.status.allocations) - len(held)
     if lost:
         ctx.status.allocations = held
-        ctx.event(
-            "Normal", "HostsReleased", f"released {lost} hosts of environments that no longer exist"
-        )
+        ctx.event("Normal", "HostsReleased", f"released {lost} hosts of environments that no longer exist")
     ctx.status.allocated = len(held)
     ctx.status.domains = domain_counts(pool, held)
     return held

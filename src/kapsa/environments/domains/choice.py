@@ -104,11 +104,11 @@ def built_in_pool(domain: str) -> DomainPool:
 def choose(pools: Sequence[DomainPool], request: HostRequest, rng: random.Random) -> Choice:
     """Return a free host for the request.
 
-    Raises OutsideError if there is none.
+    Raises ExternalError if there is none.
     """
     named = [pool for pool in pools if pool.name == request.pool]
     if request.pool and not named:
-        raise NotFound(
+        raise ExternalNotFound(
             f"DomainPool {request.pool} does not exist",
             reason="DomainPoolNotFound",
             hint="Set domain.domainPoolRef of the Project to another pool, or ask an administrator to create it",

@@ -56,7 +56,7 @@ class DomainPools:
     ) -> HostGrant:
         """Return the host of this environment, the same one each time.
 
-        Raises OutsideError if the host is taken, reserved or outside every domain, or if the pool does not exist.
+        Raises ExternalError if the host is taken, reserved or outside every domain, or if the pool does not exist.
         """
         request = HostRequest.of(environment, project)
         kept = current_choice(ctx.list(DomainPool, namespace=""), request)
@@ -65,7 +65,7 @@ class DomainPools:
         try:
             async with self._lock:
                 choice = await self._allocate(ctx, request)
-        except OutsideError:
+        except ExternalError:
             self._metrics.domain_allocations.labels("refused").inc()
             raise
         await self.release(ctx, request.uid, keep=choice.host)
@@ -91,7 +91,7 @@ class DomainPools:
                 gone = allocations_of(pool, uid, but=keep)
                 kept = [each for each in pool.status.allocations if each not in gone]
                 await self._write(ctx, pool, kept)
-        raise Failed(
+        raise ExternalFailure(
             f"could not release the hosts of environment {uid}: the pools kept changing", reason="PoolBusy"
         )
 
@@ -115,7 +115,7 @@ class DomainPools:
                 self._metrics.domain_allocations.labels("allocated").inc()
                 return choice
             await self._release(ctx, request.uid)
-        raise Failed("could not allocate a host: the pools kept changing", reason="PoolBusy")
+        raise ExternalFailure("could not allocate a host: the pools kept changing", reason="PoolBusy")
 
     async def _is_held_alone(self, ctx: Context[Environment], host: str, uid: str) -> bool:
         """Return whether no other pool with the same domain allocated the host between the read and the write."""
@@ -166,7 +166,7 @@ class DomainPools:
             ):
                 return pools
             await self._ensure_built_in(ctx, domain, exists=built_in is not None)
-        raise Failed(f"could not create DomainPool {BUILT_IN}: it kept changing", reason="PoolBusy")
+        raise ExternalFailure(f"could not create DomainPool {BUILT_IN}: it kept changing", reason="PoolBusy")
 
     async def _ensure_built_in(self, ctx: Context[Environment], domain: str, *, exists: bool) -> None:
         if exists:

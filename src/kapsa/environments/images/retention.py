@@ -54,7 +54,7 @@ class ImageRetention:
             for image in images:
                 await self._images.delete(image, **access)
                 deleted += 1
-        except OutsideError as error:
+        except ExternalError as error:
             # The next image would fail the same way, and the deletion does not wait for a registry.
             left = images[deleted:]
             first, more = left[0].pinned, f" and {len(left) - 1} more" if len(left) > 1 else ""

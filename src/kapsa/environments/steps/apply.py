@@ -75,9 +75,7 @@ class ApplyStep:
             kind, name = _identity(each)
             if (kind, name) not in kept and not each["metadata"].get("deletionTimestamp"):
                 await visit.ctx.delete(kind, name, namespace=visit.namespace)
-                visit.ctx.event(
-                    "Normal", "Pruned", f"deleted {shown(each)}, which is no longer rendered"
-                )
+                visit.ctx.event("Normal", "Pruned", f"deleted {shown(each)}, which is no longer rendered")
 
     async def _assess(self, visit: Visit, applied: Sequence[Manifest]) -> Outcome:
         assessed = [(each, object_health(each)) for each in applied]

@@ -145,9 +145,7 @@ class BuildStep:
                 )
         engine = engine_of(objects[-1])
         visit.metrics.builds.labels(engine, "started").inc()
-        visit.ctx.event(
-            "Normal", "BuildStarted", f"{engine} started to build commit {visit.commit[:12]}"
-        )
+        visit.ctx.event("Normal", "BuildStarted", f"{engine} started to build commit {visit.commit[:12]}")
         return Waiting(
             message=f"{shown(objects[-1])} is building commit {visit.commit[:12]}", reason="Building"
         )
