@@ -27,7 +27,7 @@ __all__ = ["Client", "DeleteOptions", "PatchType", "Propagation", "WriteOptions"
 
 T = TypeVar("T")
 Propagation = Literal["Foreground", "Background", "Orphan"]
-"""How a delete treats the objects that the deleted one owns."""
+"""The treatment of the objects that a deleted object owns."""
 PatchType = Literal["merge", "json", "strategic"]
 """The format of a patch: JSON merge patch, JSON patch, or strategic merge patch."""
 Patch = Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes
