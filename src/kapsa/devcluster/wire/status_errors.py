@@ -12,8 +12,8 @@ from kapsa.devcluster.wire.exchange import Reply
 from kapsa.schemas.go_format import quote
 
 __all__ = [
+    "ErrorCause",
     "FieldProblem",
-    "StatusCause",
     "StatusError",
     "already_exists",
     "bad_request",
@@ -65,7 +65,7 @@ class FieldProblem(Protocol):
     def message(self) -> str: ...
 
 
-class StatusCause(msgspec.Struct, frozen=True):
+class ErrorCause(msgspec.Struct, frozen=True):
     """One entry of a Status' ``details.causes``."""
 
     field: str
@@ -198,7 +198,7 @@ def conflict(
 
 
 def forbidden(
-    resource: Named, name: str, why: str, *, causes: Sequence[StatusCause] = (), subresource: str = ""
+    resource: Named, name: str, why: str, *, causes: Sequence[ErrorCause] = (), subresource: str = ""
 ) -> StatusError:
     what = qualified(resource)
     if subresource:
@@ -273,7 +273,7 @@ def too_large(limit: int) -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", message)
 
 
-def too_many_requests(message: str, retry_after: int, *, causes: Sequence[StatusCause] = ()) -> StatusError:
+def too_many_requests(message: str, retry_after: int, *, causes: Sequence[ErrorCause] = ()) -> StatusError:
     details: dict[str, Any] = {}
     if causes:
         details["causes"] = [_cause(cause) for cause in causes]
@@ -297,7 +297,7 @@ def server_timeout(resource: Named, operation: str) -> StatusError:
     return StatusError(504, "ServerTimeout", message, details=_details(resource, ""))
 
 
-def gateway_timeout(message: str, *, retry_after: int = 0, causes: Sequence[StatusCause] = ()) -> StatusError:
+def gateway_timeout(message: str, *, retry_after: int = 0, causes: Sequence[ErrorCause] = ()) -> StatusError:
     details: dict[str, Any] = {}
     if causes:
         details["causes"] = [_cause(cause) for cause in causes]

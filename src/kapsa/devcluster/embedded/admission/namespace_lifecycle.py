@@ -8,7 +8,7 @@ from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.requests.mutations import DeleteRequest, WriteRequest
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.status_errors import StatusCause
+from kapsa.devcluster.wire.status_errors import ErrorCause
 
 __all__ = ["NamespaceLifecycle"]
 
@@ -47,7 +47,7 @@ class NamespaceLifecycle:
         if namespace["metadata"].get("deletionTimestamp"):
             name = write.namespace
             why = f"unable to create new content in namespace {name} because it is being terminated"
-            cause = StatusCause(
+            cause = ErrorCause(
                 "metadata.namespace", "NamespaceTerminating", f"namespace {name} is being terminated"
             )
             raise errors.forbidden(write.info, write.name, why, causes=[cause])

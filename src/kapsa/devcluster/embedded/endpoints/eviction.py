@@ -9,7 +9,7 @@ from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.labels import matches
 from kapsa.devcluster.embedded.verbs.commit import commit
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.status_errors import StatusCause
+from kapsa.devcluster.wire.status_errors import ErrorCause
 
 __all__ = ["take_from_budget"]
 
@@ -43,7 +43,7 @@ def take_from_budget(backend: Backend, pod: Object) -> None:
         name, healthy = budget["metadata"]["name"], status.get("currentHealthy", 0)
         text = f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods and has {healthy} currently"
         message = "Cannot evict pod as it would violate the pod's disruption budget."
-        raise errors.too_many_requests(message, 0, causes=[StatusCause("", "DisruptionBudget", text)])
+        raise errors.too_many_requests(message, 0, causes=[ErrorCause("", "DisruptionBudget", text)])
     status["disruptionsAllowed"] = allowed - 1
     status["disruptedPods"] = {**(status.get("disruptedPods") or {}), meta["name"]: backend.now()}
     commit(backend, info, budget)

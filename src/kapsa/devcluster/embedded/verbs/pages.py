@@ -16,7 +16,7 @@ from kapsa.devcluster.embedded.storage.store import (
 )
 from kapsa.devcluster.embedded.verbs.selection import Selection
 from kapsa.devcluster.wire.continue_tokens import decode_token, encode_token, expired_list, expired_token
-from kapsa.devcluster.wire.status_errors import StatusCause, StatusError, bad_request, gateway_timeout
+from kapsa.devcluster.wire.status_errors import ErrorCause, StatusError, bad_request, gateway_timeout
 from kapsa.schemas.go_format import quote
 
 __all__ = [
@@ -129,5 +129,5 @@ def too_large_revision(error: FutureRevisionError) -> StatusError:
     return gateway_timeout(
         f"Too large resource version: {error.requested}, current: {error.current}",
         retry_after=1,
-        causes=[StatusCause("", "ResourceVersionTooLarge", "Too large resource version")],
+        causes=[ErrorCause("", "ResourceVersionTooLarge", "Too large resource version")],
     )
