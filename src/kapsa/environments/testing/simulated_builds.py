@@ -17,7 +17,7 @@ from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.testing import RegistryServer
 from kapsa.runtime import Bookmark, Client
 
-__all__ = ["BuildPods", "SimulatedBuildPods", "SimulatedBuilds", "Workloads"]
+__all__ = ["BuildPods", "SimulatedBuildPods", "SimulatedBuilds", "SimulatedPods"]
 
 JOB = "batch/v1/Job"
 _BUILD_POD = {"app.kubernetes.io/component": "build"}
@@ -26,7 +26,7 @@ _FAILS = re.compile(r"^RUN\s+((?:false|exit\s+([1-9][0-9]*))\s*)$", re.MULTILINE
 _PUSHED = re.compile(r"--output=type=image,name=([^,]+),push=true")
 
 
-class Workloads(Protocol):
+class SimulatedPods(Protocol):
     """The control that an embedded devcluster offers over its simulated pods: `DevCluster.workloads`."""
 
     def delay(self, selector: str | Mapping[str, str] | None = None, **seconds: float) -> None:
@@ -68,7 +68,7 @@ class BuildPods(Protocol):
 class SimulatedBuildPods:
     """The build pods of an embedded devcluster."""
 
-    def __init__(self, workloads: Workloads, *, seconds: float = 1.0, one_by_one: bool = True) -> None:
+    def __init__(self, workloads: SimulatedPods, *, seconds: float = 1.0, one_by_one: bool = True) -> None:
         """Let each build take `seconds`.
 
         With `one_by_one`, each pod ends only after its image is pushed. That is expensive with hundreds of builds:

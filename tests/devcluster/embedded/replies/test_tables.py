@@ -19,14 +19,14 @@ REGISTRY = ResourceRegistry(builtin_resources())
 def row(info: ResourceInfo, obj: dict[str, Any], **options: Any) -> dict[str, Any]:
     whole = {"metadata": {"name": "x", "creationTimestamp": CREATED, **obj.pop("metadata", {})}, **obj}
     shown = table(info, [whole], {"resourceVersion": "1"}, now=NOW, **options)
-    [only] = shown["rows"]
-    found: dict[str, Any] = only
-    return found
+    rows: list[dict[str, Any]] = shown["rows"]
+    assert len(rows) == 1
+    return rows[0]
 
 
 def cells(group: str, version: str, resource: str, obj: dict[str, Any]) -> list[Any]:
-    found: list[Any] = row(REGISTRY.get(group, version, resource), obj)["cells"]
-    return found
+    values: list[Any] = row(REGISTRY.get(group, version, resource), obj)["cells"]
+    return values
 
 
 def running(**more: Any) -> dict[str, Any]:
