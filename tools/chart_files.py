@@ -1,4 +1,4 @@
-"""Writes what the chart takes from the code into charts/kapsa/files; `--check` only tells whether it is up to date."""
+"""Writes what the chart takes from the code into charts/kapsa/files; `--check` only reports whether they are up to date."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ def fail(message):
 
 def check_python():
     if sys.version_info < OLDEST:
-        found, needed = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST))
+        running, needed = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST))
         fail(
-            f"Python {found} is too old, Kapsa needs {needed} or newer: install one and say make PYTHON=/path/to/python3"
+            f"Python {running} is too old; Kapsa needs {needed} or newer. Install one and run: make PYTHON=/path/to/python3"
         )
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
         package = "python{}.{}-venv".format(*sys.version_info[:2])
@@ -78,7 +78,7 @@ def run(step, command):
 
 
 def is_usable(python):
-    """Whether the environment is there, whole, made in this place, and from the Python that runs now."""
+    """Return whether the environment is complete, was made here, and uses the Python that runs now."""
     probe = "import pip, sys; print(sys.version_info[:3])"
     try:
         done = subprocess.run(
@@ -94,8 +94,8 @@ def is_usable(python):
 
 def main():
     check_python()
-    wanted = fingerprint()
-    if STAMP.exists() and STAMP.read_text() == wanted:
+    expected = fingerprint()
+    if STAMP.exists() and STAMP.read_text() == expected:
         return
     check_disk()
     started = time.monotonic()
@@ -107,7 +107,7 @@ def main():
     if not is_usable(python):
         run("making the virtual environment", [sys.executable, "-m", "venv", "--clear", str(VENV)])
     run("installing the packages", [str(python), "-m", "pip", "install", "--editable", ".[dev]"])
-    STAMP.write_text(wanted)
+    STAMP.write_text(expected)
     print(f"kapsa setup: done in {time.monotonic() - started:.0f} s", flush=True)
 
 

@@ -1,0 +1,34 @@
+"""The walks of docs/architecture.md: every station is a module, and none appears twice."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
+STATION = re.compile(r"^\d+\. `(kapsa[\w.]+)`", re.MULTILINE)
+MODULE = re.compile(r"`(kapsa(?:\.\w+)+)`")
+
+
+def walks() -> dict[str, list[str]]:
+    sections = PAGE.read_text().split("\n## ")[1:]
+    stations = {section.partition("\n")[0]: STATION.findall(section) for section in sections}
+    return {title: walk for title, walk in stations.items() if walk}
+
+
+def test_there_are_three_walks() -> None:
+    assert [len(walk) >= 10 for walk in walks().values()] == [True, True, True]
+
+
+@pytest.mark.parametrize("title", walks())
+def test_no_station_appears_twice_in_a_walk(title: str) -> None:
+    walk = walks()[title]
+    assert len(walk) == len(set(walk))
+
+
+@pytest.mark.parametrize("name", sorted(set(MODULE.findall(PAGE.read_text()))))
+def test_a_module_that_is_named_exists(name: str) -> None:
+    assert importlib.util.find_spec(name) is not None
