@@ -1,4 +1,4 @@
-"""Which engine the tests run on, the cluster they get, and virtual time for those that ask for it."""
+"""The engine under test, the cluster fixtures, and virtual time for the tests that are marked for it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from kapsa.runtime.testing import Sample, background_loop
 from tests.behaviour.conformance.report import ConformanceRecorder
 from tests.leftovers import remove_kinds, remove_objects
 
-# How long an example takes says more about the machine's other work than about the code.
+# The duration of an example depends on the load of the machine more than on the code.
 settings.register_profile("kapsa", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kapsa")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Started in a script's background: what we start would not hear an interruption either, and some tests interrupt.
+    # Started in a script's background: children would inherit the ignored signal, and some tests send it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--engine",
         choices=("embedded", "real"),
         default=os.environ.get("KAPSA_TEST_ENGINE", "embedded"),
-        help="the control plane the tests run on (default: embedded, or KAPSA_TEST_ENGINE)",
+        help="the engine of the devcluster under test (default: embedded, or KAPSA_TEST_ENGINE)",
     )
 
     parser.addoption("--full", action="store_true", help="run every point of the long sweeps, not a sample")
@@ -46,11 +46,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the engine under test cannot run, or would run as the other one does."""
+    """Deselect the tests that the engine under test cannot run, or for which it makes no difference."""
     runs = _runs_on_real if config.getoption("--engine") == "real" else _runs_on_embedded
-    left_out = [item for item in items if not runs(item)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
+    deselected = [item for item in items if not runs(item)]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
         items[:] = [item for item in items if runs(item)]
 
 
@@ -59,11 +59,9 @@ def _runs_on_embedded(item: pytest.Item) -> bool:
 
 
 def _runs_on_real(item: pytest.Item) -> bool:
-    """It meets the control plane under test, and asks for no virtual clock, which the real one lacks."""
-    meets_engine = item.get_closest_marker("real") is not None or "engine" in getattr(
-        item, "fixturenames", ()
-    )
-    return meets_engine and item.get_closest_marker("virtual_time") is None
+    """Return whether a test uses the engine under test, and no virtual clock, which the real one lacks."""
+    uses_engine = item.get_closest_marker("real") is not None or "engine" in getattr(item, "fixturenames", ())
+    return uses_engine and item.get_closest_marker("virtual_time") is None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -103,7 +101,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest_asyncio.fixture
 async def cluster(engine: str, request: pytest.FixtureRequest) -> AsyncIterator[DevCluster]:
-    """A cluster of the engine under test: a fresh embedded one, or this process's real one."""
+    """A cluster of the engine under test: a new embedded one, or this process's real one."""
     if engine == "real":
         yield request.getfixturevalue("real_cluster")
         return
@@ -114,21 +112,21 @@ async def cluster(engine: str, request: pytest.FixtureRequest) -> AsyncIterator[
 
 @pytest.fixture
 def real_cluster(real_cluster_of_module: RealCluster) -> Iterator[DevCluster]:
-    """The real cluster of this process, cleared afterwards of what could meet the next test."""
+    """The real cluster of this process, cleared afterwards of objects that could affect the next test."""
     yield real_cluster_of_module.cluster
     real_cluster_of_module.run(remove_objects)
 
 
 @pytest.fixture(scope="module")
 def real_cluster_of_module(real_cluster_of_process: RealCluster) -> Iterator[RealCluster]:
-    """The same, without the custom kinds of other modules: they may share a name."""
+    """The real cluster of this process, without the custom kinds of other modules, which may share a name."""
     yield real_cluster_of_process
     real_cluster_of_process.run(remove_kinds)
 
 
 @pytest.fixture(scope="session")
 def real_cluster_of_process() -> Iterator[RealCluster]:
-    """One real cluster for all tests of a process: starting it takes seconds."""
+    """One real cluster for all tests of a process, because a start takes seconds."""
     with background_loop() as wait:
         real = DevCluster(engine="real")
         wait(real.start())
@@ -139,14 +137,14 @@ def real_cluster_of_process() -> Iterator[RealCluster]:
 
 
 class RealCluster:
-    """A real cluster that one test after the other uses, on a loop that outlives theirs."""
+    """A real cluster that the tests share, on a loop that outlives theirs."""
 
     def __init__(self, cluster: DevCluster, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self.cluster = cluster
         self._wait = wait
 
     def run(self, work: Callable[[Client], Awaitable[None]]) -> None:
-        """Do something as its administrator."""
+        """Run `work` with a client of the administrator."""
 
         async def connected() -> None:
             async with Client.connect(kubeconfig=self.cluster.kubeconfig) as client:

@@ -1,4 +1,4 @@
-"""Waiting for a real system to come to a state, with a limit and with what was seen last."""
+"""A wait for a real system to reach a state, with a timeout that reports the last state."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 async def eventually(
-    look: Callable[[], Awaitable[T]], right: Callable[[T], bool], what: str, *, seconds: float = 40
+    read: Callable[[], Awaitable[T]], condition: Callable[[T], bool], expected: str, *, seconds: float = 40
 ) -> T:
-    """Look again and again until it is right; fail with what was seen last."""
+    """Read the state until the condition holds. Fail the test with the last state after `seconds`."""
     deadline = asyncio.get_running_loop().time() + seconds
-    while not right(seen := await look()):
+    while not condition(state := await read()):
         if asyncio.get_running_loop().time() > deadline:
-            pytest.fail(f"{what} did not come about in {seconds:g} s; last seen: {seen}")
+            pytest.fail(f"expected {expected} within {seconds:g} s; last seen: {state}")
         await asyncio.sleep(0.05)
-    return seen
+    return state

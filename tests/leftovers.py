@@ -1,9 +1,10 @@
-"""What tests leave on a real cluster that they share, and its removal.
+"""Removal of the objects that tests leave on a shared real cluster.
 
-An operator that watches all namespaces would take up the objects of every test before it: each test would be slower than
-the one before, and meet what another one expects. A webhook configuration whose server is gone refuses the next test's
-writes. A kind whose name another module's kind shares, in one group, is not served; one whose conversion webhook is gone
-cannot be listed, and that stops the cluster's own garbage collector and its deletion of namespaces.
+An operator that watches all namespaces would process the objects of all earlier tests: each test would be
+slower than the one before, and see the objects of another. A webhook configuration whose server is gone
+rejects the next test's writes. A kind that has the same name and group as one of another module is not
+served. A kind whose conversion webhook is gone cannot be listed, which stops the cluster's own garbage
+collector and its deletion of namespaces.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from tests.eventually import eventually
 __all__ = ["remove_kinds", "remove_objects"]
 
 _DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
-_ASKED_ON_WRITES = (
+_WEBHOOK_CONFIGURATIONS = (
     "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration",
     "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration",
 )
 
 
 async def remove_objects(client: Client) -> None:
-    """Remove what could meet the next test. The namespaces go in their own time: no other test uses them."""
-    for kind in _ASKED_ON_WRITES:
+    """Remove the objects that could affect the next test. Namespaces, which no test shares, may take longer."""
+    for kind in _WEBHOOK_CONFIGURATIONS:
         for configuration in (await client.list(kind)).items:
             await client.delete(kind, _name(configuration), missing_ok=True)
     for definition in (await client.list(_DEFINITIONS)).items:
@@ -41,7 +42,7 @@ async def remove_objects(client: Client) -> None:
 
 
 async def remove_kinds(client: Client) -> None:
-    """Remove all custom kinds; returns once they are gone, so that they can be made anew."""
+    """Remove all custom kinds and return once they are gone, so that they can be created again."""
     definitions = (await client.list(_DEFINITIONS)).items
     await asyncio.gather(*(_remove_kind(client, definition) for definition in definitions))
 
@@ -50,7 +51,7 @@ async def _remove_kind(client: Client, definition: dict[str, Any]) -> None:
     name = _name(definition)
     if _is_converted(definition):
         plain = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
-        with contextlib.suppress(NotFound):  # it may be on its way already
+        with contextlib.suppress(NotFound):  # it may be gone already
             await client.patch(_DEFINITIONS, name, plain)
     await client.delete(_DEFINITIONS, name, missing_ok=True)
 
@@ -74,25 +75,25 @@ def _is_served(definition: dict[str, Any]) -> bool:
 
 
 def _belongs_to_one_test(namespace: dict[str, Any]) -> bool:
-    """The cluster's own namespaces and those of installed operators have names that every test knows."""
+    """Return whether a test created the namespace: not the cluster itself, nor for an installed operator."""
     name = _name(namespace)
-    known = name == "default" or name.startswith("kube-") or name.endswith("-system")
-    return not known and "deletionTimestamp" not in namespace["metadata"]
+    shared = name == "default" or name.startswith("kube-") or name.endswith("-system")
+    return not shared and "deletionTimestamp" not in namespace["metadata"]
 
 
 async def _remove_custom_resources(client: Client, kind: str) -> None:
-    for left in (await client.list(kind)).items:
-        await _remove(client, kind, left)
+    for obj in (await client.list(kind)).items:
+        await _remove(client, kind, obj)
 
 
-async def _remove(client: Client, kind: str, left: dict[str, Any]) -> None:
-    namespace = left["metadata"].get("namespace", "")
+async def _remove(client: Client, kind: str, obj: dict[str, Any]) -> None:
+    namespace = obj["metadata"].get("namespace", "")
     try:
-        if left["metadata"].get("finalizers"):  # whose operator is gone
-            await client.patch(kind, _name(left), {"metadata": {"finalizers": None}}, namespace=namespace)
-        await client.delete(kind, _name(left), namespace=namespace, missing_ok=True)
+        if obj["metadata"].get("finalizers"):  # whose operator is gone
+            await client.patch(kind, _name(obj), {"metadata": {"finalizers": None}}, namespace=namespace)
+        await client.delete(kind, _name(obj), namespace=namespace, missing_ok=True)
     except NotFound:
-        return  # it was on its way out, and only the finalizer had kept it
+        return  # it was being deleted, and only the finalizer had kept it
 
 
 def _stored_kind(definition: dict[str, Any]) -> str:
@@ -101,5 +102,5 @@ def _stored_kind(definition: dict[str, Any]) -> str:
     return f"{spec['group']}/{version}/{spec['names']['kind']}"
 
 
-def _name(found: dict[str, Any]) -> str:
-    return str(found["metadata"]["name"])
+def _name(obj: dict[str, Any]) -> str:
+    return str(obj["metadata"]["name"])

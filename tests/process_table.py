@@ -1,4 +1,4 @@
-"""The machine's processes, read from /proc: a minimal machine has no ps."""
+"""The machine's processes, read from /proc because a minimal machine has no ps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Process(msgspec.Struct, frozen=True):
-    """One line of the table."""
+    """A process in the table."""
 
     pid: int
     parent: int
@@ -17,11 +17,11 @@ class Process(msgspec.Struct, frozen=True):
 
 
 def process_table() -> list[Process]:
-    """Every process there is; one that ends meanwhile is left out."""
-    found = []
+    """Return all processes, except those that end meanwhile."""
+    processes = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                found.append(Process(int(entry.name), int(fields[1]), int(fields[2])))
-    return found
+                processes.append(Process(int(entry.name), int(fields[1]), int(fields[2])))
+    return processes

@@ -1,4 +1,4 @@
-"""Virtual time: hours pass at once, and real work in threads is still waited for."""
+"""Virtual time: hours pass at once, but work in threads takes real time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_time_stands_still_while_a_thread_works():
     await asleep
 
 
-async def test_a_clock_tells_wall_time_from_its_epoch():
+async def test_a_clock_counts_wall_time_from_its_epoch():
     clock = VirtualClock(epoch=datetime(2030, 5, 1, tzinfo=UTC))
     await clock.sleep(90)
     assert clock.now() == datetime(2030, 5, 1, 0, 1, 30, tzinfo=UTC)
@@ -75,7 +75,7 @@ def test_a_rate_must_be_positive():
         VirtualClock(rate=0)
 
 
-def test_run_takes_a_coroutine_to_its_end_in_virtual_time():
+def test_a_coroutine_runs_to_its_end_in_virtual_time():
     async def main() -> float:
         await asyncio.sleep(1000)
         return asyncio.get_running_loop().time()
@@ -83,7 +83,7 @@ def test_run_takes_a_coroutine_to_its_end_in_virtual_time():
     assert run_on_virtual_time(main()) == pytest.approx(1000)
 
 
-def test_a_wait_that_nobody_can_end_is_called_a_deadlock(monkeypatch: pytest.MonkeyPatch):
+def test_a_wait_that_nothing_can_end_is_reported_as_a_deadlock(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("kapsa.devcluster.clock.DEADLOCK_SECONDS", 0.01)
     with pytest.raises(RuntimeError, match="deadlock in virtual time"):
         run_on_virtual_time(_forever())
@@ -93,5 +93,5 @@ async def _forever() -> None:
     await asyncio.Event().wait()
 
 
-async def test_the_system_clock_tells_utc():
+async def test_the_host_clock_is_in_utc():
     assert HostClock().now().tzinfo is UTC

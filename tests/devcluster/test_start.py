@@ -1,7 +1,7 @@
-"""How soon the embedded engine is ready: as a process, and in one that runs already.
+"""The start-up time of the embedded engine, as a process and in a running one.
 
-Measured in CPU time, since other tests may keep the cores busy; the wall time is printed beside it. The process runs from
-compiled bytecode, as every installed package and every second start does.
+It is measured in CPU time, because other tests may keep the cores busy; the wall time is printed, too. The
+process runs from compiled bytecode, as an installed package does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UP = [sys.executable, "-c", "from kapsa.cli import main; main()", "devcluster", 
 
 
 def start_once(directory: Path) -> tuple[float, float]:
-    """CPU and wall seconds from the start of the process until it says that it is ready."""
+    """Return the CPU and wall seconds from the start of the process until it reports that it is ready."""
     env = {**os.environ, "PYTHONPYCACHEPREFIX": str(directory / "bytecode"), "XDG_CACHE_HOME": str(directory)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     began = time.monotonic()
@@ -45,7 +45,7 @@ def _cpu_seconds(pid: int) -> float:
 def test_a_process_is_ready_in_under_half_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     start_once(tmp_path)  # compiles
     starts = [start_once(tmp_path)]
-    # On cores that others use, too, the same work takes more CPU time: some of several starts are hardly disturbed.
+    # On busy cores the same work takes more CPU time; the fastest of several starts is hardly disturbed.
     while min(starts)[0] >= 0.5 and len(starts) < 6:
         starts.append(start_once(tmp_path))
     used, wall = min(starts)

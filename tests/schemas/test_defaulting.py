@@ -1,4 +1,4 @@
-"""Defaults fill what is absent, and what is null where null is not allowed."""
+"""Defaults replace absent values, and nulls where null is not allowed."""
 
 from typing import Any
 

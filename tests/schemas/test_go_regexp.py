@@ -57,7 +57,7 @@ def test_a_pattern_matches_what_go_matches(pattern: str, text: str, expected: bo
         (r"a{1001}", "error parsing regexp: invalid repeat count: `{1001}`"),
     ],
 )
-def test_a_pattern_go_refuses_is_refused_in_its_words(pattern: str, message: str) -> None:
+def test_a_pattern_that_go_rejects_is_rejected_in_its_words(pattern: str, message: str) -> None:
     with pytest.raises(GoRegexpError) as caught:
         compile_pattern(pattern)
     assert str(caught.value) == message

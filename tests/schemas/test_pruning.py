@@ -1,4 +1,4 @@
-"""Pruning drops what the schema does not specify, and only that."""
+"""Pruning drops the fields that the schema does not specify, and no others."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ def crd(spec: dict[str, Any]) -> Schema:
     return Schema.from_crd({"type": "object", "properties": {"spec": spec}})
 
 
-def test_unknown_fields_go_and_known_ones_stay() -> None:
+def test_unknown_fields_are_dropped_and_specified_ones_stay() -> None:
     schema = crd({"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {}}}}})
     obj = {
         "apiVersion": "v1",
@@ -48,5 +48,5 @@ def test_lists_prune_their_items() -> None:
     assert prune(schema, {"spec": [{"b": 1, "c": 2}, {"c": 3}]}) == {"spec": [{"b": 1}, {}]}
 
 
-def test_a_resource_without_schema_keeps_everything() -> None:
+def test_a_resource_without_a_schema_keeps_all_fields() -> None:
     assert prune(Schema.from_crd(None), {"spec": {"a": {"b": 1}}}) == {"spec": {"a": {"b": 1}}}

@@ -1,4 +1,4 @@
-"""Validation speaks the words of the real server."""
+"""Validation reports errors in kube-apiserver's words."""
 
 from typing import Any
 
@@ -146,7 +146,7 @@ def messages(schema: Schema, value: dict[str, Any], old: dict[str, Any] | None =
         ),
     ],
 )
-def test_a_facet_is_refused_in_the_servers_words(facet: dict[str, Any], value: Any, message: str) -> None:
+def test_a_value_that_violates_a_facet_is_rejected(facet: dict[str, Any], value: Any, message: str) -> None:
     assert messages(spec({"f": facet}), {"f": value}) == [message]
 
 
@@ -163,18 +163,18 @@ def test_a_facet_is_refused_in_the_servers_words(facet: dict[str, Any], value: A
         ({"x-kubernetes-preserve-unknown-fields": True}, {"a": [1]}),
     ],
 )
-def test_a_facet_accepts_what_the_server_accepts(facet: dict[str, Any], value: Any) -> None:
+def test_a_value_that_satisfies_a_facet_is_accepted(facet: dict[str, Any], value: Any) -> None:
     assert messages(spec({"f": facet}), {"f": value}) == []
 
 
-def test_a_fraction_is_no_integer_and_the_server_says_it_twice() -> None:
+def test_a_fraction_for_an_integer_is_reported_twice() -> None:
     assert messages(spec({"f": {"type": "integer"}}), {"f": 1.5}) == [
         'spec.f: Invalid value: "number": spec.f in body must be of type integer: "number"',
         '<nil>: Invalid value: "": Checked value must be of type integer (default format) in spec.f',
     ]
 
 
-def test_a_required_field_names_its_path() -> None:
+def test_a_missing_required_field_is_reported_with_its_path() -> None:
     schema = Schema.from_crd({"type": "object", "required": ["spec"]})
     assert [str(error) for error in validate(schema, {})] == ["spec: Required value"]
 
@@ -197,7 +197,7 @@ def test_one_of_counts_the_valid_alternatives() -> None:
     )
 
 
-def test_all_of_and_not_say_so() -> None:
+def test_all_of_and_not_are_reported() -> None:
     schema = spec(
         {"a": {"type": "integer"}},
         allOf=[{"properties": {"a": {"maximum": 5}}}],
@@ -210,7 +210,7 @@ def test_all_of_and_not_say_so() -> None:
     ]
 
 
-def test_an_update_forgives_what_it_did_not_change() -> None:
+def test_an_update_does_not_fail_on_unchanged_values() -> None:
     sized = {"name": {"type": "string"}, "size": {"type": "integer", "maximum": 5}}
     keyed = {
         "type": "array",
@@ -254,7 +254,7 @@ def test_a_cause_carries_reason_message_and_field() -> None:
     }
 
 
-def test_unknown_fields_are_named_with_their_paths() -> None:
+def test_unknown_fields_are_reported_with_their_paths() -> None:
     schema = spec({"list": {"type": "array", "items": {"type": "object", "properties": {"a": {}}}}})
     obj = {"spec": {"x": 1, "list": [{"a": 1, "b": 2}]}, "metadata": {"name": "n", "oops": 1}, "top": {}}
     assert unknown_fields(schema, obj) == [

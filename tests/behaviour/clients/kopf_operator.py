@@ -1,4 +1,4 @@
-"""A small kopf operator, run by kopf itself: it copies spec to status and writes down what it was called for."""
+"""A small kopf operator, run by kopf itself: it copies spec to status and records its calls."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import kopf
 
-DIARY = Path(os.environ.get("KOPF_DIARY", os.devnull))
+CALLS = Path(os.environ.get("KOPF_CALLS", os.devnull))
 
 
-def note(line: str) -> None:
-    with DIARY.open("a") as diary:
-        diary.write(f"{line}\n")
+def record(line: str) -> None:
+    with CALLS.open("a") as calls:
+        calls.write(f"{line}\n")
 
 
 @kopf.on.startup()
@@ -23,26 +23,26 @@ def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 
 @kopf.on.create("kopf.kapsa.dev", "v1", "kites")
 async def created(spec: kopf.Spec, patch: kopf.Patch, name: str | None, **_: Any) -> None:
-    note(f"created {name}")
+    record(f"created {name}")
     patch.status["length"] = spec["length"]
 
 
 @kopf.on.update("kopf.kapsa.dev", "v1", "kites", field="spec.length")
 async def lengthened(old: Any, new: Any, patch: kopf.Patch, name: str | None, **_: Any) -> None:
-    note(f"updated {name} {old} {new}")
+    record(f"updated {name} {old} {new}")
     patch.status["length"] = new
 
 
 @kopf.on.resume("kopf.kapsa.dev", "v1", "kites")
 async def resumed(name: str | None, **_: Any) -> None:
-    note(f"resumed {name}")
+    record(f"resumed {name}")
 
 
 @kopf.on.delete("kopf.kapsa.dev", "v1", "kites")
 async def deleted(name: str | None, **_: Any) -> None:
-    note(f"deleted {name}")
+    record(f"deleted {name}")
 
 
 @kopf.on.timer("kopf.kapsa.dev", "v1", "kites", interval=0.5)
 async def ticked(name: str | None, **_: Any) -> None:
-    note(f"ticked {name}")
+    record(f"ticked {name}")

@@ -1,4 +1,4 @@
-"""kopf, unchanged from its package, runs its operator against the cluster."""
+"""kopf, unchanged from its package, runs an operator against the cluster."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ CRD: dict[str, Any] = {
 }
 
 
-class Diary:
-    """What the operator wrote down, and waiting for it to write more."""
+class CallLog:
+    """The calls that the operator recorded in a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,16 +51,16 @@ class Diary:
     def lines(self) -> list[str]:
         return self.path.read_text().splitlines()
 
-    async def has(self, what: str, condition: Callable[[list[str]], bool]) -> None:
-        async def look() -> list[str]:
+    async def has(self, expected: str, condition: Callable[[list[str]], bool]) -> None:
+        async def read() -> list[str]:
             return self.lines()
 
-        await eventually(look, condition, what)
+        await eventually(read, condition, expected)
 
 
 @asynccontextmanager
-async def kopf_running(cluster: DevCluster, diary: Diary, log: Path) -> AsyncIterator[None]:
-    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "KOPF_DIARY": str(diary.path)}
+async def kopf_running(cluster: DevCluster, calls: CallLog, log: Path) -> AsyncIterator[None]:
+    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "KOPF_CALLS": str(calls.path)}
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "kopf", "run", "--namespace", "default", "--standalone", str(OPERATOR)),
@@ -77,12 +77,12 @@ async def kopf_running(cluster: DevCluster, diary: Diary, log: Path) -> AsyncIte
             await process.wait()
 
 
-async def test_kopf_runs_its_operator_through_a_whole_life(cluster: DevCluster, tmp_path: Path) -> None:
-    diary, log = Diary(tmp_path / "diary"), tmp_path / "kopf.log"
+async def test_kopf_runs_its_operator_from_create_to_delete(cluster: DevCluster, tmp_path: Path) -> None:
+    calls, log = CallLog(tmp_path / "calls"), tmp_path / "kopf.log"
     async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
         await client.apply(CRD, force=True)
         await established(client)
-        async with kopf_running(cluster, diary, log):
+        async with kopf_running(cluster, calls, log):
             kite = {
                 "apiVersion": "kopf.kapsa.dev/v1",
                 "kind": "Kite",
@@ -90,23 +90,23 @@ async def test_kopf_runs_its_operator_through_a_whole_life(cluster: DevCluster, 
                 "spec": {"length": 1},
             }
             await client.create(kite)
-            await diary.has("create", lambda lines: "created red" in lines)
+            await calls.has("create", lambda lines: "created red" in lines)
             await status_is(client, 1)
-            found = await client.get(KITES, "red", namespace="default")
-            assert found["metadata"]["finalizers"] == ["kopf.zalando.org/KopfFinalizerMarker"]
+            stored = await client.get(KITES, "red", namespace="default")
+            assert stored["metadata"]["finalizers"] == ["kopf.zalando.org/KopfFinalizerMarker"]
 
             await client.patch(KITES, "red", {"spec": {"length": 2}}, namespace="default")
-            await diary.has("update", lambda lines: "updated red 1 2" in lines)
+            await calls.has("update", lambda lines: "updated red 1 2" in lines)
             await status_is(client, 2)
-            await diary.has("tick twice", lambda lines: lines.count("ticked red") >= 2)
+            await calls.has("tick twice", lambda lines: lines.count("ticked red") >= 2)
 
-        async with kopf_running(cluster, diary, log):
-            await diary.has("resume", lambda lines: "resumed red" in lines)
+        async with kopf_running(cluster, calls, log):
+            await calls.has("resume", lambda lines: "resumed red" in lines)
             await client.delete(KITES, "red", namespace="default")
-            await diary.has("delete", lambda lines: "deleted red" in lines)
+            await calls.has("delete", lambda lines: "deleted red" in lines)
             await gone(client)
-    assert diary.lines().count("created red") == 1
-    assert diary.lines().count("deleted red") == 1
+    assert calls.lines().count("created red") == 1
+    assert calls.lines().count("deleted red") == 1
 
 
 async def status_is(client: Client, length: int) -> None:

@@ -1,4 +1,4 @@
-"""The real kubectl against the cluster: what a person types, and what they see."""
+"""The real kubectl against the cluster: its commands and their output."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ spec:
         properties:
           spec:
             type: object
-            description: What is wanted.
+            description: The desired state.
             required: [oars]
             properties:
-              oars: {type: integer, minimum: 1, description: How many oars.}
+              oars: {type: integer, minimum: 1, description: The number of oars.}
               color: {type: string}
           status:
             type: object
@@ -74,7 +74,7 @@ def deployment(image: str = "example.com/web:1", replicas: int = 2) -> dict[str,
 
 
 class Kubectl:
-    """Runs kubectl in a namespace of the test's own, with files in a directory of the test's own."""
+    """kubectl in a test's own namespace, with files in the test's own directory."""
 
     def __init__(self, cluster: DevCluster, namespace: str, directory: Path) -> None:
         self.namespace = namespace
@@ -87,12 +87,12 @@ class Kubectl:
             "KUBE_EDITOR": str(directory / "editor"),
         }
 
-    async def start(self, *words: str) -> asyncio.subprocess.Process:
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             self._binary,
             "--namespace",
             self.namespace,
-            *words,
+            *arguments,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -100,19 +100,19 @@ class Kubectl:
             cwd=self.directory,
         )
 
-    async def run(self, *words: str, given: object = None) -> tuple[int, str, str]:
-        """Exit code, standard output, standard error."""
-        process = await self.start(*words)
+    async def run(self, *arguments: str, given: object = None) -> tuple[int, str, str]:
+        """Run a command and return its exit code, standard output and standard error."""
+        process = await self.start(*arguments)
         document = "" if given is None else given if isinstance(given, str) else yaml.safe_dump(given)
         async with asyncio.timeout(60):
             output, errors = await process.communicate(document.encode())
         assert process.returncode is not None
         return process.returncode, output.decode(), errors.decode()
 
-    async def __call__(self, *words: str, given: object = None) -> str:
-        """Standard output of a command that must succeed."""
-        code, output, errors = await self.run(*words, given=given)
-        assert code == 0, f"kubectl {' '.join(words)} ended with {code}: {errors}"
+    async def __call__(self, *arguments: str, given: object = None) -> str:
+        """Run a command that must succeed and return its standard output."""
+        code, output, errors = await self.run(*arguments, given=given)
+        assert code == 0, f"kubectl {' '.join(arguments)} ended with {code}: {errors}"
         return output
 
     async def apply(self, document: object) -> str:
@@ -147,12 +147,12 @@ async def test_api_resources_lists_built_in_and_custom_kinds(boats: Kubectl) -> 
     assert "boats.kubectl.kapsa.dev" not in named.split()
 
 
-async def test_api_versions_and_version_are_told(kubectl: Kubectl) -> None:
+async def test_api_versions_and_version_are_shown(kubectl: Kubectl) -> None:
     assert {"v1", "apps/v1", "batch/v1"} <= set((await kubectl("api-versions")).split())
     assert "Server Version: v1." in await kubectl("version")
 
 
-async def test_explain_tells_fields_of_built_in_and_custom_kinds(boats: Kubectl) -> None:
+async def test_explain_describes_fields_of_built_in_and_custom_kinds(boats: Kubectl) -> None:
     built_in = await boats("explain", "deployment.spec.strategy")
     assert "KIND:       Deployment" in built_in
     assert "rollingUpdate\t<RollingUpdateDeployment>" in built_in
@@ -160,12 +160,12 @@ async def test_explain_tells_fields_of_built_in_and_custom_kinds(boats: Kubectl)
     _, custom, _ = await eventually(
         lambda: boats.run("explain", "boat.spec"), lambda answer: answer[0] == 0, "the kind's schema"
     )
-    assert "What is wanted." in custom
+    assert "The desired state." in custom
     assert "oars\t<integer> -required-" in custom
-    assert "How many oars." in custom
+    assert "The number of oars." in custom
 
 
-async def test_apply_creates_configures_and_leaves_alone(kubectl: Kubectl) -> None:
+async def test_apply_creates_configures_and_leaves_unchanged(kubectl: Kubectl) -> None:
     assert await kubectl.apply(deployment()) == "deployment.apps/web created\n"
     assert await kubectl.apply(deployment()) == "deployment.apps/web unchanged\n"
     assert await kubectl.apply(deployment(image="example.com/web:2")) == "deployment.apps/web configured\n"
@@ -175,7 +175,7 @@ async def test_apply_creates_configures_and_leaves_alone(kubectl: Kubectl) -> No
     assert shown == "example.com/web:2"
 
 
-async def test_apply_refuses_an_unknown_field(kubectl: Kubectl) -> None:
+async def test_apply_rejects_an_unknown_field(kubectl: Kubectl) -> None:
     wrong = deployment()
     wrong["spec"]["replica"] = 3  # type: ignore[index]
     code, _, errors = await kubectl.run("apply", "-f", "-", given=wrong)
@@ -183,7 +183,7 @@ async def test_apply_refuses_an_unknown_field(kubectl: Kubectl) -> None:
     assert 'unknown field "spec.replica"' in errors
 
 
-async def test_apply_of_a_kind_that_is_not_installed_says_so(kubectl: Kubectl) -> None:
+async def test_apply_rejects_a_kind_that_is_not_installed(kubectl: Kubectl) -> None:
     ship = {"apiVersion": "nowhere.kapsa.dev/v1", "kind": "Ship", "metadata": {"name": "x"}}
     code, _, errors = await kubectl.run("apply", "-f", "-", given=ship)
     assert code == 1
@@ -191,7 +191,7 @@ async def test_apply_of_a_kind_that_is_not_installed_says_so(kubectl: Kubectl) -
     assert "ensure CRDs are installed first" in errors
 
 
-async def test_apply_refuses_an_invalid_custom_object(boats: Kubectl) -> None:
+async def test_apply_rejects_an_invalid_custom_object(boats: Kubectl) -> None:
     code, _, errors = await boats.run("apply", "-f", "-", given={**BOAT, "spec": {"oars": 0}})
     assert code == 1
     assert "spec.oars: Invalid value: 0: spec.oars in body should be greater than or equal to 1" in errors
@@ -200,12 +200,12 @@ async def test_apply_refuses_an_invalid_custom_object(boats: Kubectl) -> None:
 async def test_server_side_apply_conflicts_and_is_forced(kubectl: Kubectl) -> None:
     one = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
     two = {**one, "data": {"a": "2"}}
-    words = ("apply", "--server-side", "-f", "-")
-    assert await kubectl(*words, "--field-manager=alpha", given=one) == "configmap/c serverside-applied\n"
-    code, _, errors = await kubectl.run(*words, "--field-manager=beta", given=two)
+    arguments = ("apply", "--server-side", "-f", "-")
+    assert await kubectl(*arguments, "--field-manager=alpha", given=one) == "configmap/c serverside-applied\n"
+    code, _, errors = await kubectl.run(*arguments, "--field-manager=beta", given=two)
     assert code == 1
     assert 'Apply failed with 1 conflict: conflict with "alpha": .data.a' in errors
-    forced = await kubectl(*words, "--field-manager=beta", "--force-conflicts", given=two)
+    forced = await kubectl(*arguments, "--field-manager=beta", "--force-conflicts", given=two)
     assert forced == "configmap/c serverside-applied\n"
     assert await kubectl("get", "configmap", "c", "-o", "jsonpath={.data.a}") == "2"
     managers = await kubectl(
@@ -248,10 +248,10 @@ async def test_get_shows_built_in_columns_and_all(kubectl: Kubectl) -> None:
     wide = await kubectl("get", "deployments", "-o", "wide")
     assert "example.com/web:1" in wide
     assert "app=web" in wide
-    everything = await kubectl("get", "all")
-    assert "deployment.apps/web" in everything
-    assert "replicaset.apps/web-" in everything
-    assert everything.count("pod/web-") == 2
+    listed = await kubectl("get", "all")
+    assert "deployment.apps/web" in listed
+    assert "replicaset.apps/web-" in listed
+    assert listed.count("pod/web-") == 2
 
 
 async def test_get_writes_yaml_and_json(boats: Kubectl) -> None:
@@ -277,7 +277,7 @@ async def test_get_selects_by_label_and_field(boats: Kubectl) -> None:
     assert by_name.split() == ["boat.kubectl.kapsa.dev/galley"]
 
 
-async def test_get_of_nothing_says_so(kubectl: Kubectl) -> None:
+async def test_get_reports_that_nothing_was_found(kubectl: Kubectl) -> None:
     code, output, errors = await kubectl.run("get", "configmaps", "-l", "none=such")
     assert (code, output) == (0, "")
     assert errors == f"No resources found in {kubectl.namespace} namespace.\n"
@@ -301,22 +301,22 @@ async def test_get_watch_follows_changes(boats: Kubectl) -> None:
         await watching.communicate()
 
 
-async def test_describe_tells_spec_status_and_events(kubectl: Kubectl) -> None:
+async def test_describe_shows_spec_status_and_events(kubectl: Kubectl) -> None:
     await kubectl.apply(deployment())
     await kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    told = await kubectl("describe", "deployment", "web")
-    assert "2 desired | 2 updated | 2 total | 2 available | 0 unavailable" in told
-    assert "MinimumReplicasAvailable" in told
-    assert "ScalingReplicaSet" in told
+    described = await kubectl("describe", "deployment", "web")
+    assert "2 desired | 2 updated | 2 total | 2 available | 0 unavailable" in described
+    assert "MinimumReplicasAvailable" in described
+    assert "ScalingReplicaSet" in described
     pods = await kubectl("describe", "pods", "-l", "app=web")
     assert "Controlled By:  ReplicaSet/web-" in pods
 
 
-async def test_describe_tells_a_custom_object(boats: Kubectl) -> None:
+async def test_describe_shows_a_custom_object(boats: Kubectl) -> None:
     await boats.apply(BOAT)
-    told = await boats("describe", "boat", "dinghy")
-    assert "Kind:         Boat" in told
-    assert "Oars:   2" in told
+    described = await boats("describe", "boat", "dinghy")
+    assert "Kind:         Boat" in described
+    assert "Oars:   2" in described
 
 
 async def test_label_and_annotate_change_metadata(boats: Kubectl) -> None:
@@ -374,7 +374,7 @@ async def test_patch_writes_status_by_its_subresource(boats: Kubectl) -> None:
     assert await boats("get", "boat", "dinghy", "-o", "jsonpath={.status.oars}") == "2"
 
 
-async def test_edit_writes_what_the_editor_left(boats: Kubectl) -> None:
+async def test_edit_writes_the_result_of_the_editor(boats: Kubectl) -> None:
     await boats.apply(BOAT)
     editor = boats.directory / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/oars: 2/oars: 6/' \"$1\"\n")
@@ -393,7 +393,7 @@ async def test_scale_changes_built_in_and_custom_kinds(boats: Kubectl) -> None:
     assert await boats("get", "boat", "dinghy", "-o", "jsonpath={.spec.oars}") == "5"
 
 
-async def test_rollout_tells_status_and_history_and_undoes(kubectl: Kubectl) -> None:
+async def test_rollout_shows_status_and_history_and_undoes(kubectl: Kubectl) -> None:
     await kubectl.apply(deployment())
     done = await kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     assert 'deployment "web" successfully rolled out' in done
@@ -451,7 +451,7 @@ async def test_wait_returns_when_an_object_is_gone(boats: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("cascade", ["background", "foreground"])
-async def test_delete_takes_dependents_along(kubectl: Kubectl, cascade: str) -> None:
+async def test_delete_cascades_to_dependents(kubectl: Kubectl, cascade: str) -> None:
     await kubectl.apply(deployment())
     await kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     deleted = await kubectl("delete", "deployment", "web", f"--cascade={cascade}")
@@ -461,7 +461,7 @@ async def test_delete_takes_dependents_along(kubectl: Kubectl, cascade: str) -> 
     assert await kubectl("get", "replicasets,pods", "-l", "app=web", "-o", "name") == ""
 
 
-async def test_delete_orphans_dependents_when_told(kubectl: Kubectl) -> None:
+async def test_delete_orphans_dependents_on_request(kubectl: Kubectl) -> None:
     await kubectl.apply(deployment())
     await kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     await kubectl("delete", "deployment", "web", "--cascade=orphan")
@@ -473,7 +473,7 @@ async def test_delete_orphans_dependents_when_told(kubectl: Kubectl) -> None:
     assert "replicaset.apps/web-" in await kubectl("get", "replicasets", "-l", "app=web", "-o", "name")
 
 
-async def test_a_namespace_goes_with_all_it_holds(kubectl: Kubectl) -> None:
+async def test_a_namespace_is_deleted_with_its_objects(kubectl: Kubectl) -> None:
     other = f"{kubectl.namespace}-other"
     await kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
     await kubectl("apply", "-n", other, "-f", "-", given=deployment())

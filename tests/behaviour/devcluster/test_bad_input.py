@@ -1,4 +1,4 @@
-"""Bad input: refused in the real server's words; the server lives on and keeps nothing of it."""
+"""Invalid input is rejected in kube-apiserver's words; the server goes on and stores nothing of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def api() -> Api:
         (b'{"a": 01}', "invalid character '1' after object key:value pair"),
     ],
 )
-async def test_what_is_no_object_is_told_why(api: Api, body: bytes, message: str):
+async def test_a_body_that_is_not_an_object_is_rejected_with_the_reason(api: Api, body: bytes, message: str):
     answer = await api.post(CONFIGMAPS, body)
     assert (answer.status, answer.body["reason"]) == (400, "BadRequest")
     assert answer.message.startswith(UNRECOGNIZED)
@@ -87,12 +87,14 @@ async def test_what_is_no_object_is_told_why(api: Api, body: bytes, message: str
         ({"binaryData": {"a": "?"}}, HANDLED + "illegal base64 data at input byte 0"),
     ],
 )
-async def test_what_does_not_fit_the_kind_is_told_where(api: Api, body: object, message: str):
+async def test_a_body_that_does_not_fit_the_kind_is_rejected_with_the_field(
+    api: Api, body: object, message: str
+):
     answer = await api.post(CONFIGMAPS, body)
     assert (answer.status, answer.message) == (400, message)
 
 
-async def test_numbers_out_of_range_are_told_with_their_type(api: Api):
+async def test_numbers_out_of_range_are_reported_with_their_type(api: Api):
     path = "/apis/apps/v1/namespaces/default/deployments"
     answer = await api.post(path, {"metadata": {"name": "x"}, "spec": {"replicas": 3_000_000_000}})
     assert answer.status == 400
@@ -122,13 +124,13 @@ async def test_bad_metadata_is_invalid_and_names_the_field(api: Api, metadata: o
 
 
 @pytest.mark.parametrize("depth", [200, 20_000])
-async def test_deep_nesting_ends_in_an_answer(api: Api, depth: int):
+async def test_deep_nesting_gets_a_response(api: Api, depth: int):
     body = b'{"data": ' + b'{"a": ' * depth + b"1" + b"}" * depth + b"}"
     answer = await api.post(CONFIGMAPS, body)
     assert answer.status == 400
 
 
-async def test_deep_yaml_and_alias_bombs_end_in_an_answer(api: Api):
+async def test_deep_yaml_and_alias_bombs_get_a_response(api: Api):
     deep = b"a: " + b"[" * 5000
     assert (await api.post(CONFIGMAPS, deep, content_type="application/yaml")).status == 400
     bomb = b"\n".join(
@@ -154,7 +156,7 @@ async def test_deep_yaml_and_alias_bombs_end_in_an_answer(api: Api):
         ("GET", "/api/v1/namespaces//configmaps", 200),
     ],
 )
-async def test_paths_and_methods_that_lead_nowhere(api: Api, method: str, path: str, status: int):
+async def test_unknown_paths_and_methods_are_rejected(api: Api, method: str, path: str, status: int):
     assert (await api.send(method, path)).status == status
 
 
@@ -176,7 +178,7 @@ async def test_a_custom_resource_must_name_its_kind_and_version(api: Api):
     )
 
 
-async def test_fields_given_twice_are_named(api: Api):
+async def test_duplicate_fields_are_reported(api: Api):
     body = b'{"metadata": {"name": "x"}, "data": {"a": "1", "a": "2"}}'
     warned = await api.post(CONFIGMAPS, body, dryRun="All")
     assert warned.headers["warning"] == '299 - "duplicate field \\"data.a\\""'
@@ -216,7 +218,7 @@ JSON = st.recursive(
 )
 @example(fields={}, metadata={"name": "a", "managedFields": [None]}, path=CONFIGMAPS)
 def test_no_body_makes_the_server_fail(fields: dict[str, object], metadata: object, path: str):
-    """Whatever is sent, the answer is a client error or success, never a 500 of ours."""
+    """Every body gets success or a client error, never an internal error."""
 
     async def main() -> None:
         api = Api(Server())
@@ -238,7 +240,7 @@ def test_no_body_makes_the_server_fail(fields: dict[str, object], metadata: obje
 
 
 @given(st.binary(max_size=60))
-def test_what_go_would_say_is_said_of_exactly_what_is_no_json(data: bytes):
+def test_exactly_the_bytes_that_are_not_json_have_a_syntax_error(data: bytes):
     import json
 
     try:

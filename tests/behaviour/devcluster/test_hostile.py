@@ -1,8 +1,8 @@
-"""Hostile clients on the HTTP door: each is refused or survived, and nothing of it stays behind.
+"""Hostile HTTP clients: the server survives them all, and nothing of them stays behind.
 
-What the real server answers to hostile requests is asked of it in tests/behaviour/conformance (cases/hostile.py and
-test_wire.py). Here it is the process that is looked at: it answers others meanwhile, logs no traceback, and ends up with as
-many tasks and sockets as it had.
+The responses to hostile requests are compared with the real server's in tests/behaviour/conformance
+(cases/hostile.py and test_wire.py). These tests check the process: it serves other clients meanwhile, logs no
+traceback, and ends with as many tasks and sockets as before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.eventually import eventually
 
 
 class Hostile:
-    """Raw connections to a cluster, and a look at what its process holds."""
+    """A client that opens raw connections to a cluster and counts the tasks and sockets of its process."""
 
     def __init__(self, cluster: DevCluster) -> None:
         host, port = cluster.url.removeprefix("http://").split(":")
@@ -42,7 +42,7 @@ class Hostile:
                 await writer.wait_closed()
 
     async def send(self, data: bytes) -> tuple[int, str]:
-        """Send bytes and end; the status of the first answer, and the last body."""
+        """Send bytes and end; return the status of the first response, and the last body."""
         async with self.connect() as (reader, writer), asyncio.timeout(30):
             writer.write(data)
             writer.write_eof()
@@ -57,15 +57,15 @@ class Hostile:
         status, text = await self.send(request(method, path, body, content_type))
         return status, json.loads(text) if text.startswith("{") else text
 
-    async def nothing_is_left(self) -> None:
-        """It serves, and tasks and sockets are as they were."""
+    async def check_for_leaks(self) -> None:
+        """Check that the server responds, and that tasks and sockets are as before."""
         assert (await self.request("GET", "/livez"))[0] == 200
 
-        async def seen() -> tuple[int, int]:
+        async def count() -> tuple[int, int]:
             return len(asyncio.all_tasks()), _open_sockets()
 
         before = self._tasks, self._sockets
-        await eventually(seen, lambda now: now <= before, f"{before} tasks and sockets", seconds=20)
+        await eventually(count, lambda now: now <= before, f"{before} tasks and sockets", seconds=20)
 
 
 def request(method: str, path: str, body: bytes, content_type: str = "application/json") -> bytes:
@@ -75,11 +75,11 @@ def request(method: str, path: str, body: bytes, content_type: str = "applicatio
 
 def _open_sockets() -> int:
     descriptors = Path("/proc/self/fd")
-    found = 0
+    count = 0
     for entry in descriptors.iterdir():
         with contextlib.suppress(FileNotFoundError):
-            found += str(entry.readlink()).startswith("socket:")
-    return found
+            count += str(entry.readlink()).startswith("socket:")
+    return count
 
 
 @pytest_asyncio.fixture
@@ -88,7 +88,7 @@ async def hostile(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Hostile]:
         client = Hostile(cluster)
         await client.request("GET", "/livez")
         yield client
-        await client.nothing_is_left()
+        await client.check_for_leaks()
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
@@ -104,7 +104,7 @@ BODIES: dict[str, tuple[str, Callable[[], bytes]]] = {
         "application/yaml",
         lambda: b"\n".join(b"k%d: &a%d x" % (n, n) for n in range(10_000)) + b"\nz: *a1\n",
     ),
-    "ten thousand fields that nobody knows": (
+    "ten thousand unknown fields": (
         "application/json",
         lambda: json.dumps({f"k{number}": 1 for number in range(10_000)}).encode(),
     ),
@@ -116,8 +116,8 @@ BODIES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "an exponent beyond floats": ("application/json", lambda: b'{"a":1e999999999}'),
     "infinity in yaml": ("application/yaml", lambda: b"a: .inf\n"),
     "a name of a megabyte": ("application/json", lambda: json.dumps(configmap("x" * 1_000_000)).encode()),
-    "bytes that are nothing": ("application/json", lambda: bytes(range(256)) * 100),
-    "a bomb of gzip": ("application/json", lambda: b"\x1f\x8b" + b"\x00" * 1000),
+    "binary data": ("application/json", lambda: bytes(range(256)) * 100),
+    "a gzip header": ("application/json", lambda: b"\x1f\x8b" + b"\x00" * 1000),
 }
 
 
@@ -149,7 +149,7 @@ async def test_no_patch_ends_the_process(hostile: Hostile, content_type: str):
     assert 400 <= status < 500, answer
 
 
-async def test_a_deep_object_is_refused_or_can_be_read(hostile: Hostile):
+async def test_a_deep_object_is_rejected_or_can_be_read(hostile: Hostile):
     definition = {
         "metadata": {"name": "frees.example.com"},
         "spec": {
@@ -184,13 +184,13 @@ async def test_a_deep_object_is_refused_or_can_be_read(hostile: Hostile):
         for accept in ("application/json", "application/json;as=Table;v=v1;g=meta.k8s.io"):
             head = f"GET {frees}/{name} HTTP/1.1\r\nhost: x\r\naccept: {accept}\r\n\r\n"
             assert (await hostile.send(head.encode()))[0] == 200, (depth, accept)
-        # Writing YAML takes more of Python's stack than reading it.
+        # Encoding YAML takes more of Python's stack than decoding it.
         head = f"GET {frees}/{name} HTTP/1.1\r\nhost: x\r\naccept: application/yaml\r\n\r\n"
         status, text = await hostile.send(head.encode())
         assert status == 200 or "exceeded max depth" in text, (depth, text)
 
 
-async def test_watches_that_are_torn_down_leave_nothing(hostile: Hostile):
+async def test_aborted_watches_leave_nothing(hostile: Hostile):
     for _ in range(30):
         async with hostile.connect() as (reader, writer):
             writer.write(request("GET", f"{CONFIGMAPS}?watch=1", b""))
@@ -198,7 +198,7 @@ async def test_watches_that_are_torn_down_leave_nothing(hostile: Hostile):
             writer.transport.abort()
 
 
-async def test_a_watcher_that_does_not_read_holds_up_nobody(hostile: Hostile):
+async def test_a_watcher_that_does_not_read_blocks_no_other_client(hostile: Hostile):
     async with hostile.connect() as (reader, writer):
         writer.write(request("GET", f"{CONFIGMAPS}?watch=1", b""))
         assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
@@ -222,7 +222,7 @@ async def test_a_watcher_that_does_not_read_holds_up_nobody(hostile: Hostile):
     ids=["nothing", "a letter", "half a head", "half a body", "half a chunk", "a promise"],
 )
 @pytest.mark.parametrize("aborts", [True, False], ids=["aborted", "ended"])
-async def test_requests_that_break_off_leave_nothing(hostile: Hostile, start: bytes, aborts: bool):
+async def test_incomplete_requests_leave_nothing(hostile: Hostile, start: bytes, aborts: bool):
     for _ in range(10):
         async with hostile.connect() as (reader, writer):
             writer.write(start)
@@ -234,14 +234,14 @@ async def test_requests_that_break_off_leave_nothing(hostile: Hostile, start: by
                 await reader.read()
 
 
-async def test_answers_that_nobody_waits_for_leave_nothing(hostile: Hostile):
+async def test_responses_that_no_client_reads_leave_nothing(hostile: Hostile):
     for _ in range(20):
         async with hostile.connect() as (_, writer):
             writer.write(request("GET", "/openapi/v2", b"") * 3)
             writer.transport.abort()
 
 
-async def test_a_slow_body_holds_up_nobody(hostile: Hostile):
+async def test_a_slow_body_blocks_no_other_client(hostile: Hostile):
     sent = request("POST", CONFIGMAPS, json.dumps(configmap("slow")).encode())
     async with hostile.connect() as (reader, writer):
         for byte in range(0, len(sent) - 1, 5):
@@ -274,13 +274,13 @@ async def test_a_body_without_an_end_is_cut_off(hostile: Hostile, framing: bytes
                 await writer.drain()
 
 
-async def test_someone_who_speaks_tls_is_told_so_at_once(hostile: Hostile):
+async def test_a_tls_client_gets_an_error_at_once(hostile: Hostile):
     async with hostile.connect() as (reader, writer), asyncio.timeout(10):
         writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
         assert b"this port speaks HTTP, not HTTPS" in await reader.read()
 
 
-async def test_a_hundred_requests_at_once_on_one_connection_are_answered_in_turn(hostile: Hostile):
+async def test_a_hundred_pipelined_requests_are_answered_in_order(hostile: Hostile):
     async with hostile.connect() as (reader, writer), asyncio.timeout(30):
         writer.write(request("GET", "/livez", b"") * 100)
         writer.write_eof()

@@ -1,4 +1,4 @@
-"""A control plane of stand-ins: its directory where a test can look, and executables that do next to nothing."""
+"""Fixtures for a fake control plane: a directory that a test can inspect, and executables that only sleep."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.devcluster.real.process_watch import is_empty, program
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the cluster makes its directory; empty again in the end, whatever happened."""
+    """The parent of the cluster's directory; it must be empty at the end."""
     directory = tmp_path / "scratch"
     directory.mkdir()
     monkeypatch.setattr(supervisor, "scratch_directory", lambda: directory)
@@ -22,5 +22,5 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def binaries(tmp_path: Path) -> dict[str, Path]:
-    """Executables that start and do nothing."""
+    """Fake executables that start and do nothing."""
     return {name: program(tmp_path / "bin" / name, "#!/bin/sh\nexec sleep 600\n") for name in ALL_COMPONENTS}

@@ -1,4 +1,4 @@
-"""Waiting for processes and files to be gone, with a limit and without luck."""
+"""Waits for processes and files to be gone, with a timeout."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process does anything still; a zombie does not."""
+    """Return whether a process is running; a zombie is not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -19,10 +19,10 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def until(is_so: Callable[[], bool], *, seconds: float = 20.0) -> None:
+def until(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {seconds} seconds"
+    while not condition():
+        assert time.monotonic() < deadline, f"the condition did not hold within {seconds} seconds"
         time.sleep(0.02)
 
 

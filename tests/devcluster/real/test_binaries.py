@@ -1,4 +1,4 @@
-"""Where the control plane's executables come from: KUBEBUILDER_ASSETS, PATH, the cache, in this order."""
+"""The control plane's executables come from KUBEBUILDER_ASSETS, PATH or the cache, in this order."""
 
 from pathlib import Path
 
@@ -20,8 +20,8 @@ def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _install(directory: Path, *names: str, version: str = "") -> None:
     for name in names:
-        told = PRINTS.get(name, "Kubernetes v{}").format(version or pinned_versions()[name])
-        program(directory / name, f"#!/bin/sh\necho '{told}'\n")
+        output = PRINTS.get(name, "Kubernetes v{}").format(version or pinned_versions()[name])
+        program(directory / name, f"#!/bin/sh\necho '{output}'\n")
 
 
 def _sources(names: tuple[str, ...] = ALL_COMPONENTS) -> dict[str, str]:
@@ -44,10 +44,10 @@ def test_assets_come_before_path_and_path_before_the_cache(
     assert set(_sources().values()) == {"KUBEBUILDER_ASSETS"}
 
 
-def test_programs_of_kubernetes_come_from_one_place_for_they_must_be_of_one_version(
+def test_programs_of_kubernetes_have_one_source_because_they_must_have_one_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """envtest brings etcd and kube-apiserver alone."""
+    """envtest has only etcd and kube-apiserver."""
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
     _install(tmp_path / "assets", "etcd", "kube-apiserver")
     _install(build_directory(), *ALL_COMPONENTS)
@@ -61,7 +61,7 @@ def test_programs_of_kubernetes_come_from_one_place_for_they_must_be_of_one_vers
     assert _sources(API_COMPONENTS) == {"etcd": "KUBEBUILDER_ASSETS", "kube-apiserver": "KUBEBUILDER_ASSETS"}
 
 
-def test_what_is_too_old_on_path_is_passed_over(tmp_path: Path) -> None:
+def test_an_executable_on_path_that_is_too_old_is_skipped(tmp_path: Path) -> None:
     _install(tmp_path / "bin", "etcd", version="3.4.30")
     _install(tmp_path / "bin", *KUBERNETES, version="1.31.0")
     assert _sources() == {}
@@ -69,9 +69,7 @@ def test_what_is_too_old_on_path_is_passed_over(tmp_path: Path) -> None:
     assert _sources() == {"etcd": "PATH"}
 
 
-def test_a_file_that_cannot_be_executed_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_executed_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     (tmp_path / "etcd").write_text("no program")
     assert _sources(("etcd",)) == {}
@@ -84,6 +82,6 @@ def test_the_pins_are_of_one_current_minor() -> None:
     assert f"v{versions['kube-apiserver']}-" in build_directory().name
 
 
-def test_kubernetes_is_told_its_version_at_build_time() -> None:
+def test_a_build_sets_the_version_of_kubernetes() -> None:
     variables = recipe("kube-apiserver").version_variables
     assert variables["k8s.io/component-base/version.gitVersion"] == f"v{pinned_versions()['kube-apiserver']}"

@@ -1,4 +1,4 @@
-"""A cluster that begins with the data of another is not taken for ready because that other one was."""
+"""A cluster that starts with the data of another is not ready just because the other one was."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -19,15 +19,15 @@ Objects = dict[str, dict[str, Any]]
 
 @pytest.fixture
 def objects() -> Objects:
-    """What the API has, by path; a test puts it there."""
+    """The objects of the fake API by path; a test adds them."""
     return {}
 
 
 @pytest_asyncio.fixture
 async def api(objects: Objects) -> AsyncIterator[Administrator]:
     async def answer(request: web.Request) -> web.Response:
-        found = objects.get(request.path)
-        return web.json_response(found, status=200 if found else 404)
+        obj = objects.get(request.path)
+        return web.json_response(obj, status=200 if obj else 404)
 
     application = web.Application()
     application.router.add_get("/{path:.*}", answer)
@@ -38,7 +38,9 @@ async def api(objects: Objects) -> AsyncIterator[Administrator]:
         yield administrator
 
 
-async def test_the_authority_of_an_earlier_life_does_not_count(api: Administrator, objects: Objects) -> None:
+async def test_the_authority_of_an_earlier_cluster_does_not_count(
+    api: Administrator, objects: Objects
+) -> None:
     def publish(**authorities: str) -> None:
         objects[AUTHORITIES] = {
             "items": [
@@ -56,7 +58,7 @@ async def test_the_authority_of_an_earlier_life_does_not_count(api: Administrato
     assert await api.has_published("new")
 
 
-async def test_a_node_that_was_ready_in_an_earlier_life_needs_a_kubelet_of_this_one(
+async def test_a_node_that_was_ready_in_an_earlier_cluster_needs_a_new_kubelet(
     api: Administrator, objects: Objects
 ) -> None:
     objects[NODE] = {"spec": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}

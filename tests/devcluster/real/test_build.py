@@ -1,4 +1,4 @@
-"""Building the control plane, with a stand-in for Go that does what a test says."""
+"""The build of the control plane, with a fake Go whose behaviour a test sets."""
 
 import asyncio
 import subprocess
@@ -55,17 +55,17 @@ def _calls(tmp_path: Path) -> list[str]:
     return [line.split()[0] for line in (tmp_path / "calls").read_text().splitlines()]
 
 
-async def test_what_is_missing_is_built_one_after_another_with_progress(tmp_path: Path) -> None:
+async def test_missing_executables_are_built_one_after_another_with_progress(tmp_path: Path) -> None:
     _go(tmp_path)
-    heard: list[BinaryBuildProgress] = []
-    binaries = await ensure_binaries(progress=heard.append)
+    reports: list[BinaryBuildProgress] = []
+    binaries = await ensure_binaries(progress=reports.append)
     assert binaries == {name: build_directory() / name for name in ALL_COMPONENTS}
-    done = [progress for progress in heard if progress.step == "done"]
+    done = [progress for progress in reports if progress.step == "done"]
     assert [(progress.binary, progress.number, progress.total) for progress in done] == [
         (name, number, 5) for number, name in enumerate(ALL_COMPONENTS, start=1)
     ]
     assert {progress.packages_total for progress in done} == {3}
-    assert {progress.step for progress in heard} == {"resolving", "compiling", "done"}
+    assert {progress.step for progress in reports} == {"resolving", "compiling", "done"}
     left = [path.name for path in build_directory().parent.iterdir() if path != build_directory()]
     assert left == [f"{build_directory().name}.lock"], "the scratch directory is gone"
 
@@ -80,16 +80,16 @@ async def test_the_second_time_nothing_is_built(tmp_path: Path) -> None:
 
 async def test_two_at_once_build_once(tmp_path: Path) -> None:
     _go(tmp_path, "sleep 0.3")
-    heard: tuple[list[BinaryBuildProgress], list[BinaryBuildProgress]] = ([], [])
+    reports: tuple[list[BinaryBuildProgress], list[BinaryBuildProgress]] = ([], [])
     first, second = (
-        asyncio.create_task(ensure_binaries(API_COMPONENTS, progress=each.append)) for each in heard
+        asyncio.create_task(ensure_binaries(API_COMPONENTS, progress=each.append)) for each in reports
     )
     assert await first == await second
     assert _calls(tmp_path).count("build") == 2
-    assert {"waiting"} in [{progress.step for progress in each} for each in heard]
+    assert {"waiting"} in [{progress.step for progress in each} for each in reports]
 
 
-async def test_a_build_that_failed_goes_on_where_it_stopped(tmp_path: Path) -> None:
+async def test_a_failed_build_resumes_where_it_stopped(tmp_path: Path) -> None:
     _go(tmp_path, 'case "$2" in *kube-apiserver) echo "x.go:1:2: undefined: y"; exit 1;; esac')
     with pytest.raises(BuildFailed) as caught:
         await ensure_binaries(API_COMPONENTS, progress=lambda _: None)
@@ -103,7 +103,7 @@ async def test_a_build_that_failed_goes_on_where_it_stopped(tmp_path: Path) -> N
     assert _calls(tmp_path) == ["list", "build"], "etcd was built the first time"
 
 
-async def test_no_go_is_one_line_that_says_what_to_do() -> None:
+async def test_a_missing_go_is_reported_in_one_line_with_a_remedy() -> None:
     with pytest.raises(BinaryNotFound) as caught:
         await ensure_binaries(API_COMPONENTS)
     message = str(caught.value)
@@ -112,7 +112,7 @@ async def test_no_go_is_one_line_that_says_what_to_do() -> None:
     assert "\n" not in message
 
 
-async def test_a_full_disk_is_one_line_that_says_where(tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_in_one_line_with_its_directory(tmp_path: Path) -> None:
     _go(tmp_path, 'echo "write $WORK/b001/x.a: no space left on device"; exit 1')
     with pytest.raises(
         BuildFailed, match=r"no space left on the disk while building etcd \(.* GB free in .*controlplane\)"
@@ -144,7 +144,7 @@ def test_a_killed_build_leaves_no_process_and_no_scratch_directory(tmp_path: Pat
         until_gone([int((tmp_path / "pid").read_text())], *scratch)
 
 
-def test_plain_progress_is_one_line_a_step_and_one_each_interval() -> None:
+def test_plain_progress_is_one_line_per_step_and_one_per_interval() -> None:
     lines: list[str] = []
     show = PlainProgress(lines.append, interval=10.0)
     for second in range(25):

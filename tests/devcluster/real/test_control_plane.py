@@ -1,4 +1,4 @@
-"""The real control plane: etcd, kube-apiserver and the rest, several side by side, nothing left behind."""
+"""The real control plane: etcd, kube-apiserver and the rest, several at once, with nothing left behind."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ CLAIM = {
 async def kubectl(
     cluster: DevCluster | RealControlPlane, *arguments: str, stdin: object = None
 ) -> tuple[int, str]:
-    """Run the real kubectl; returns its exit code and all it said."""
+    """Run the real kubectl and return its exit code and output."""
     tool = await asyncio.to_thread(find_tool, "kubectl")
     process = await asyncio.create_subprocess_exec(
         tool.path,
@@ -88,13 +88,13 @@ async def test_it_is_ready_in_under_ten_seconds(one: DevCluster, capsys: pytest.
         sys.stdout.write(f"\nreal engine ready in {seconds:.1f} s\n")
     if seconds < STARTUP_SECONDS:
         return
-    # The machine is busy with something else. What it cannot change is the work, which a single free core would do in time.
+    # The machine is busy. The CPU time does not depend on that: a single free core would be fast enough.
     async with DevCluster(engine="real") as another:
         assert sum(cpu_seconds(pid) for pid in another.real.pids.values()) < STARTUP_SECONDS
 
 
 def cpu_seconds(pid: int) -> float:
-    """How long a process has kept a core busy so far."""
+    """Return the CPU time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -143,7 +143,7 @@ async def test_a_job_completes(one: DevCluster) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_volume_claim_is_bound_and_its_volume_goes_with_it(one: DevCluster) -> None:
+async def test_a_volume_claim_is_bound_and_its_volume_is_deleted_with_it(one: DevCluster) -> None:
     await succeed(one, "apply", "--filename=-", stdin=CLAIM)
     await succeed(one, "wait", "--for=jsonpath={.status.phase}=Bound", "pvc/data", "--timeout=60s")
     volume = await succeed(one, "get", "pvc", "data", "--output=jsonpath={.spec.volumeName}")
@@ -173,7 +173,7 @@ async def test_rbac_is_on(one: DevCluster) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_namespace_is_emptied_and_goes(one: DevCluster) -> None:
+async def test_a_namespace_is_emptied_and_removed(one: DevCluster) -> None:
     await succeed(one, "create", "namespace", "brief")
     await succeed(one, "create", "deployment", "web", "--image=web:1", "--namespace=brief")
     await succeed(one, "rollout", "status", "deployment/web", "--namespace=brief", "--timeout=60s")
@@ -188,7 +188,7 @@ async def test_its_port_is_busy_for_another(one: DevCluster) -> None:
     await succeed(one, "version")
 
 
-async def test_two_side_by_side_know_nothing_of_each_other_and_leave_nothing() -> None:
+async def test_two_at_once_are_independent_and_leave_nothing_behind() -> None:
     first, second = DevCluster(engine="real"), DevCluster(engine="real")
     await asyncio.gather(first.start(), second.start())
     directories = [first.real.directory, second.real.directory]
@@ -214,11 +214,11 @@ async def test_without_controllers_only_the_api_runs() -> None:
         assert await succeed(bare, "get", "replicasets,nodes", "--output=name") == ""
 
 
-async def test_the_death_of_a_component_is_told() -> None:
+async def test_the_death_of_a_component_is_reported() -> None:
     async with DevCluster(engine="real", controllers=False) as bare:
-        telling = asyncio.create_task(bare.real.wait_for_failure())
+        waiting = asyncio.create_task(bare.real.wait_for_failure())
         os.kill(bare.real.pids["etcd"], signal.SIGKILL)
-        failure = await asyncio.wait_for(telling, 30)
+        failure = await asyncio.wait_for(waiting, 30)
         assert isinstance(failure, ComponentFailed)
         assert str(failure).startswith("etcd ended with signal 9")
 
@@ -243,14 +243,14 @@ def test_a_parent_that_dies_leaves_no_process_and_no_directory(number: signal.Si
         [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as parent:
         assert parent.stdout is not None
-        told = json.loads(parent.stdout.readline())
-        assert len(told["pids"]) == 5
+        started = json.loads(parent.stdout.readline())
+        assert len(started["pids"]) == 5
         parent.send_signal(number)
         parent.wait()
-        until_gone(told["pids"], Path(told["directory"]))
+        until_gone(started["pids"], Path(started["directory"]))
 
 
-async def test_what_one_kept_is_there_when_others_start_from_it(tmp_path: Path) -> None:
+async def test_others_can_start_from_saved_data(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     async with DevCluster(engine="real", controllers=False) as first:
         assert await kubectl(first, "create", "configmap", "note", "--from-literal=by=first") == (
@@ -264,14 +264,14 @@ async def test_what_one_kept_is_there_when_others_start_from_it(tmp_path: Path) 
         again = RealControlPlane(controllers=False, data=kept)
         await again.start()
         try:
-            code, said = await kubectl(again, "get", "configmap", "note", "-o=jsonpath={.data.by}")
-            assert (code, said) == (0, "first")
+            code, output = await kubectl(again, "get", "configmap", "note", "-o=jsonpath={.data.by}")
+            assert (code, output) == (0, "first")
             await kubectl(again, "delete", "configmap", "note")
         finally:
             await again.stop()
 
 
-async def test_what_one_kept_goes_on_under_the_controllers_of_another(tmp_path: Path) -> None:
+async def test_saved_workloads_continue_under_the_controllers_of_another(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     async with DevCluster(engine="real") as first:
         await succeed(first, "create", "namespace", "elsewhere")
@@ -297,12 +297,12 @@ async def test_what_one_kept_goes_on_under_the_controllers_of_another(tmp_path: 
         await succeed(again, "scale", "deployment/old", "--replicas=2")
         await succeed(again, "create", "deployment", "new", "--image=web:1")
         for name in ("old", "new"):
-            # Sooner than a node is given up that the kubelet of the first does not answer for any more.
+            # Before the node controller gives up a node whose kubelet, that of the first, no longer responds.
             await succeed(again, "rollout", "status", f"deployment/{name}", "--timeout=20s")
     finally:
         await again.stop()
 
 
-async def test_only_what_runs_can_be_kept(tmp_path: Path) -> None:
+async def test_only_a_running_control_plane_can_be_saved(tmp_path: Path) -> None:
     with pytest.raises(DevClusterError, match="the control plane is not running; start it first"):
         await RealControlPlane().save(tmp_path / "kept")

@@ -1,4 +1,4 @@
-"""What a control plane holds is kept whole and never lost by a mistake, with stand-ins for its executables."""
+"""A control plane's data is saved completely and never lost by an error, with fakes for its executables."""
 
 import asyncio
 import errno
@@ -24,7 +24,7 @@ echo whole >> "$store/member/log"
 exec sleep 600
 """
 
-# Content with everything it is asked.
+# Responds to every request with success.
 API = f"""#!{sys.executable}
 import http.server, ssl, sys
 
@@ -45,7 +45,7 @@ server.serve_forever()
 
 @pytest.fixture
 def bare(binaries: dict[str, Path]) -> dict[str, Path]:
-    """Executables of which an etcd that writes a log and an API server that answers are two."""
+    """Fake executables with an etcd that writes a log and an API server that responds."""
     program(binaries["etcd"], STORE)
     program(binaries["kube-apiserver"], API)
     return binaries
@@ -62,7 +62,7 @@ async def plane(scratch: Path, bare: dict[str, Path]) -> AsyncIterator[RealContr
 
 
 class HeldCopy:
-    """A copy that begins, and goes on only when it is told to."""
+    """A copy that starts, and continues only after `go_on`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._copy = shutil.copytree
@@ -80,7 +80,7 @@ class HeldCopy:
     async def cancel_meanwhile(self, task: asyncio.Task[None]) -> None:
         assert await asyncio.to_thread(self.begun.wait, 20)
         task.cancel()
-        # Whoever does not wait for the copy is done long before this.
+        # A task that does not wait for the copy would be done long before this.
         await asyncio.wait([task], timeout=0.5)
         self.go_on.set()
         assert await asyncio.to_thread(self.ended.wait, 20)
@@ -102,13 +102,13 @@ def written(directory: Path) -> dict[str, str]:
     }
 
 
-async def test_it_is_kept_without_what_etcd_only_has_ready(plane: RealControlPlane, tmp_path: Path) -> None:
-    await plane.save(tmp_path / "in/some/place/kept")
-    assert written(tmp_path / "in") == {"some/place/kept/member/log": "whole\n"}
+async def test_the_data_is_saved_without_preallocated_files(plane: RealControlPlane, tmp_path: Path) -> None:
+    await plane.save(tmp_path / "in/some/directory/kept")
+    assert written(tmp_path / "in") == {"some/directory/kept/member/log": "whole\n"}
     assert plane.pids == {}
 
 
-async def test_a_directory_that_is_there_is_refused_before_anything_ends(
+async def test_an_existing_directory_is_rejected_before_anything_stops(
     plane: RealControlPlane, tmp_path: Path
 ) -> None:
     taken = tmp_path / "taken"
@@ -120,7 +120,7 @@ async def test_a_directory_that_is_there_is_refused_before_anything_ends(
     assert written(tmp_path / "free") == {"member/log": "whole\n"}
 
 
-async def test_a_copy_that_was_broken_off_earlier_is_no_obstacle(
+async def test_a_partial_copy_from_an_earlier_save_is_replaced(
     plane: RealControlPlane, tmp_path: Path
 ) -> None:
     (tmp_path / "kept.partial/member").mkdir(parents=True)
@@ -130,7 +130,7 @@ async def test_a_copy_that_was_broken_off_earlier_is_no_obstacle(
     assert not (tmp_path / "kept.partial").exists()
 
 
-async def test_nothing_is_lost_where_it_cannot_be_kept(plane: RealControlPlane, tmp_path: Path) -> None:
+async def test_a_failed_save_can_be_repeated_elsewhere(plane: RealControlPlane, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DevClusterError, match=f"data from .* to {tmp_path}/file/kept: Not a directory"):
         await plane.save(tmp_path / "file/kept")
@@ -139,7 +139,7 @@ async def test_nothing_is_lost_where_it_cannot_be_kept(plane: RealControlPlane, 
 
 
 @pytest.mark.usefixtures("full_disk")
-async def test_keeping_it_on_a_full_disk_is_one_clear_line_and_leaves_no_part_of_it(
+async def test_a_save_on_a_full_disk_is_reported_in_one_line_and_leaves_no_partial_copy(
     plane: RealControlPlane, tmp_path: Path
 ) -> None:
     (tmp_path / "to").mkdir()
@@ -150,7 +150,7 @@ async def test_keeping_it_on_a_full_disk_is_one_clear_line_and_leaves_no_part_of
 
 
 @pytest.mark.usefixtures("full_disk", "scratch")
-async def test_starting_from_it_on_a_full_disk_is_one_clear_line(
+async def test_a_start_from_saved_data_on_a_full_disk_is_reported_in_one_line(
     bare: dict[str, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "kept").mkdir()
@@ -161,12 +161,12 @@ async def test_starting_from_it_on_a_full_disk_is_one_clear_line(
 
 
 @pytest.mark.usefixtures("scratch")
-async def test_data_that_is_not_there_is_named(bare: dict[str, Path], tmp_path: Path) -> None:
+async def test_missing_data_is_reported_with_its_path(bare: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(DevClusterError, match=f"from {tmp_path}/nowhere to .*: No such file or directory"):
         await RealControlPlane(binaries=bare, controllers=False, data=tmp_path / "nowhere").start()
 
 
-async def test_a_start_cancelled_while_it_copies_leaves_nothing(
+async def test_a_start_cancelled_during_the_copy_leaves_nothing(
     scratch: Path, bare: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kept").mkdir()
@@ -176,7 +176,7 @@ async def test_a_start_cancelled_while_it_copies_leaves_nothing(
     assert is_empty(scratch)
 
 
-async def test_a_save_cancelled_while_it_copies_ends_only_with_the_copy(
+async def test_a_save_cancelled_during_the_copy_waits_for_the_copy(
     plane: RealControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def save_and_stop() -> None:

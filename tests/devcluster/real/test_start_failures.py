@@ -1,4 +1,4 @@
-"""A control plane that cannot start says why in one line and leaves nothing, with stand-ins for its executables."""
+"""A control plane that cannot start reports why in one line and leaves nothing behind."""
 
 import errno
 import shutil
@@ -16,7 +16,7 @@ from tests.devcluster.real.process_watch import program
 
 
 @pytest.mark.usefixtures("scratch")
-async def test_a_component_that_dies_is_quoted(binaries: dict[str, Path]) -> None:
+async def test_the_log_of_a_component_that_dies_is_quoted(binaries: dict[str, Path]) -> None:
     program(
         binaries["etcd"],
         '#!/bin/sh\necho \'{"level":"fatal","msg":"cannot open data","error":"disk on fire"}\'\nexit 1\n',
@@ -27,14 +27,14 @@ async def test_a_component_that_dies_is_quoted(binaries: dict[str, Path]) -> Non
 
 
 @pytest.mark.usefixtures("scratch")
-async def test_an_executable_that_vanished_is_named(binaries: dict[str, Path]) -> None:
+async def test_a_missing_executable_is_reported_with_its_path(binaries: dict[str, Path]) -> None:
     binaries["etcd"].unlink()
     with pytest.raises(ComponentFailed, match=r"cannot start etcd: .*No such file.*bin/etcd"):
         await RealControlPlane(binaries=binaries).start()
 
 
 @pytest.mark.usefixtures("scratch")
-async def test_a_busy_port_is_one_clear_line(binaries: dict[str, Path]) -> None:
+async def test_a_busy_port_is_reported_in_one_line(binaries: dict[str, Path]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
@@ -43,7 +43,7 @@ async def test_a_busy_port_is_one_clear_line(binaries: dict[str, Path]) -> None:
             await RealControlPlane(binaries=binaries, port=port).start()
 
 
-async def test_a_port_lost_between_choice_and_use_is_chosen_anew(
+async def test_another_port_is_chosen_if_the_first_is_taken_before_its_use(
     scratch: Path, binaries: dict[str, Path]
 ) -> None:
     ports = scratch.parent / "ports"
@@ -58,18 +58,18 @@ echo "E1115 1 1 a.go:1] failed to listen on 127.0.0.1: bind: address already in 
     with pytest.raises(ComponentFailed, match="on to the next problem"):
         await RealControlPlane(binaries=binaries).start()
     tried = ports.read_text().split()
-    assert len(set(tried)) == 3, "a port of its own at each attempt"
+    assert len(set(tried)) == 3, "each attempt uses another port"
 
 
 @pytest.mark.usefixtures("scratch")
-async def test_when_no_port_can_be_had_it_gives_up(binaries: dict[str, Path]) -> None:
+async def test_the_start_fails_if_no_port_is_free(binaries: dict[str, Path]) -> None:
     program(binaries["kube-apiserver"], "#!/bin/sh\necho 'bind: address already in use'; exit 1\n")
     with pytest.raises(PortBusy, match="no free port"):
         await RealControlPlane(binaries=binaries).start()
 
 
 @pytest.mark.usefixtures("scratch")
-async def test_a_full_disk_is_one_clear_line(
+async def test_a_full_disk_is_reported_in_one_line(
     binaries: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: PemPair, directory: Path, name: str) -> tuple[Path, Path]:
@@ -81,7 +81,7 @@ async def test_a_full_disk_is_one_clear_line(
     assert "\n" not in str(caught.value)
 
 
-def test_memory_holds_the_cluster_only_where_there_is_room(
+def test_a_cluster_is_kept_in_memory_only_if_there_is_room(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -53,26 +53,26 @@ async def test_close_ends_every_process_and_removes_the_directory(tmp_path: Path
 
 @pytest.mark.parametrize("how", ["alone", "fork"])
 def test_a_killed_parent_leaves_no_process_and_no_directory(tmp_path: Path, how: str) -> None:
-    """With `fork`, a child of the parent outlives it for a while, and with it the pipe to the supervisor."""
+    """With `fork`, a child of the parent outlives it for a while, and with it the pipe to the reaper."""
     (tmp_path / "extra").touch()
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, tmp_path, how], stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout is not None
-        told = json.loads(parent.stdout.readline())
-        # The children of a child are meant, too: the whole process group.
-        until(lambda: len(_group(told["pids"][0])) == 3)
-        group = _group(told["pids"][0])
+        started = json.loads(parent.stdout.readline())
+        # The children of a child end, too: the whole process group.
+        until(lambda: len(_group(started["pids"][0])) == 3)
+        group = _group(started["pids"][0])
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-        until_gone([*group, told["pids"][1]], Path(told["directory"]), tmp_path / "extra")
+        until_gone([*group, started["pids"][1]], Path(started["directory"]), tmp_path / "extra")
 
 
 def _group(leader: int) -> list[int]:
     return [process.pid for process in process_table() if process.group == leader]
 
 
-async def test_a_killed_supervisor_takes_its_processes_along_and_close_removes_the_directory(
+async def test_processes_end_with_a_killed_reaper_and_close_removes_the_directory(
     tmp_path: Path,
 ) -> None:
     if not sys.platform.startswith("linux"):
@@ -90,7 +90,7 @@ async def test_a_killed_supervisor_takes_its_processes_along_and_close_removes_t
     assert is_empty(tmp_path)
 
 
-async def test_a_directory_that_a_killed_supervisor_left_is_removed_by_the_next(tmp_path: Path) -> None:
+async def test_the_directory_of_a_killed_reaper_is_removed_by_the_next(tmp_path: Path) -> None:
     first = await Supervisor.start(tmp_path)
     living = await Supervisor.start(tmp_path)
     os.kill(first.pid, signal.SIGKILL)
@@ -103,8 +103,8 @@ async def test_a_directory_that_a_killed_supervisor_left_is_removed_by_the_next(
     assert first.directory.exists()
     third = await Supervisor.start(tmp_path)
     assert not first.directory.exists()
-    assert not old.exists(), "without an owner for long: a supervisor died before it could take it"
-    assert fresh.exists(), "its supervisor may be about to take it"
+    assert not old.exists(), "it never got an owner: its reaper died before"
+    assert fresh.exists(), "its reaper may be about to take ownership"
     assert living.directory.exists()
     for supervisor in (first, living, third):
         await supervisor.close()
@@ -122,7 +122,7 @@ async def test_stop_ends_one_process_and_its_name_can_run_again(tmp_path: Path) 
     await supervisor.close()
 
 
-async def test_an_exit_is_reported_with_the_words_of_the_log(tmp_path: Path) -> None:
+async def test_an_exit_is_reported_with_the_last_error_of_the_log(tmp_path: Path) -> None:
     supervisor = await Supervisor.start(tmp_path)
     script = "echo I1115 10:00:00.000000 1 a.go:1] fine; echo E1115 10:00:00.0 1 a.go:2] it broke; echo bye; exit 3"
     component = await supervisor.run("kube-thing", ["sh", "-c", script], ENV)
@@ -131,7 +131,7 @@ async def test_an_exit_is_reported_with_the_words_of_the_log(tmp_path: Path) -> 
     await supervisor.close()
 
 
-async def test_a_program_that_cannot_be_executed_is_one_clear_line(tmp_path: Path) -> None:
+async def test_a_program_that_cannot_be_executed_is_reported_in_one_line(tmp_path: Path) -> None:
     supervisor = await Supervisor.start(tmp_path)
     with pytest.raises(
         ComponentFailed, match=r"cannot start etcd: .*No such file or directory.*nowhere/etcd"
@@ -140,12 +140,12 @@ async def test_a_program_that_cannot_be_executed_is_one_clear_line(tmp_path: Pat
     await supervisor.close()
 
 
-async def test_a_base_that_does_not_exist_is_one_clear_line(tmp_path: Path) -> None:
+async def test_a_missing_base_directory_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(DevClusterError, match=r"cannot create a directory for the cluster in .*nowhere"):
         await Supervisor.start(tmp_path / "nowhere")
 
 
-async def test_closing_is_not_lost_when_the_caller_is_cancelled(tmp_path: Path) -> None:
+async def test_close_completes_if_the_caller_is_cancelled(tmp_path: Path) -> None:
     started = asyncio.Event()
 
     async def use() -> None:
@@ -165,7 +165,7 @@ async def test_closing_is_not_lost_when_the_caller_is_cancelled(tmp_path: Path) 
     assert is_empty(tmp_path)
 
 
-async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
     for ticks in range(0, 30, 3):
         task = asyncio.create_task(Supervisor.start(tmp_path))
         for _ in range(ticks):
@@ -179,7 +179,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "telling"),
+    ("log", "line"),
     [
         (
             '{"level":"info","msg":"ok"}\n{"level":"fatal","msg":"discovery failed","error":"no disk"}\n',
@@ -190,7 +190,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
         ("", ""),
     ],
 )
-def test_the_last_error_line_of_a_log(tmp_path: Path, log: str, telling: str) -> None:
+def test_the_last_error_line_of_a_log(tmp_path: Path, log: str, line: str) -> None:
     path = tmp_path / "some.log"
     path.write_text(log)
-    assert last_error_line(path) == telling
+    assert last_error_line(path) == line

@@ -1,4 +1,4 @@
-"""CEL expressions with Kubernetes' functions."""
+"""CEL expressions with the functions that Kubernetes adds."""
 
 from typing import Any
 
@@ -109,7 +109,7 @@ def test_an_expression_has_its_value(expression: str, expected: Any) -> None:
         ("self.text.substring(99) == ''", "index out of range: 99"),
     ],
 )
-def test_a_failing_expression_says_so_as_the_real_server_does(expression: str, message: str) -> None:
+def test_a_failing_expression_raises_the_real_servers_message(expression: str, message: str) -> None:
     with pytest.raises(CelEvaluationError) as failed:
         run(expression)
     assert str(failed.value) == message
@@ -123,7 +123,9 @@ def test_a_failing_expression_says_so_as_the_real_server_does(expression: str, m
         ("1 + 'a'", "ERROR: <input>:1:3: found no matching overload for '_+_' applied to '(int, string)'"),
     ],
 )
-def test_an_expression_that_does_not_compile_points_at_the_place(expression: str, message: str) -> None:
+def test_an_expression_that_does_not_compile_is_reported_with_its_position(
+    expression: str, message: str
+) -> None:
     with pytest.raises(CelCompileError) as refused:
         compile_expression(expression, SELF)
     assert str(refused.value).startswith(message)

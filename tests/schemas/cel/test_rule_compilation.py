@@ -1,4 +1,4 @@
-"""Rules of a CRD are compiled against the types of its schema, and refused in the real server's words."""
+"""The rules of a CRD are compiled against the types of its schema, with errors in kube-apiserver's words."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_a_rule_that_fits_its_schema_is_accepted(rule: str) -> None:
     "names",
     [["nodeSelector"], ["matchLabels", "match_labels", "MatchLabels"], ["foo-bar", "foo.bar"], ["_a", "__b"]],
 )
-def test_a_map_of_any_name_leaves_the_rules_next_to_it_alone(names: list[str]) -> None:
+def test_a_map_of_any_name_does_not_affect_the_rules_next_to_it(names: list[str]) -> None:
     string = {"type": "string"}
     maps = {name: {"type": "object", "additionalProperties": string} for name in names}
     rules = [{"rule": "self.text == ''"}]
@@ -80,19 +80,19 @@ def test_a_rule_sees_the_values_of_a_camel_case_map() -> None:
         ("self.min >", "Syntax error: mismatched input '<EOF>'"),
     ],
 )
-def test_a_rule_that_does_not_fit_is_refused(rule: str, message: str) -> None:
+def test_a_rule_that_does_not_fit_its_schema_is_rejected(rule: str, message: str) -> None:
     [detail] = details(rule)
     assert detail.startswith("compilation failed: ERROR: <input>:1:")
     assert message in detail
     assert detail.endswith("^")
 
 
-def test_a_rule_must_be_true_or_false_and_a_message_a_text() -> None:
+def test_a_rule_must_be_a_bool_and_a_message_a_string() -> None:
     assert details("self.min") == ["cel expression must evaluate to a bool"]
     assert details("true", messageExpression="self.min") == ["messageExpression must evaluate to a string"]
 
 
-def test_an_optional_old_self_must_be_used_and_used_as_one() -> None:
+def test_an_optional_old_self_must_be_used_as_an_optional() -> None:
     assert details("oldSelf.hasValue() || self.min == 0", optionalOldSelf=True) == []
     assert details("self.min == 0", optionalOldSelf=True) == ["may not be set if oldSelf is not used in rule"]
     [detail] = details("oldSelf.hasValue() && self.mim == 0", optionalOldSelf=True)
@@ -108,12 +108,12 @@ def test_old_self_needs_a_list_with_keys() -> None:
     )
 
 
-def test_a_function_this_server_lacks_is_named() -> None:
+def test_an_unsupported_function_is_reported() -> None:
     [detail] = details("self.map.transformList(k, v, v).size() > 0")
     assert detail == "compilation failed: Kapsa does not support the CEL function transformList"
 
 
-def test_rules_of_the_root_know_the_name_only() -> None:
+def test_rules_of_the_root_can_use_only_the_name_of_metadata() -> None:
     def check(rule: str) -> list[str]:
         schema = {"type": "object", "x-kubernetes-validations": [{"rule": rule}]}
         return [error.detail for error in validate_schema(schema, "s", status_enabled=False)]

@@ -1,4 +1,4 @@
-"""x-kubernetes-validations on custom resources."""
+"""The rules in x-kubernetes-validations on custom resources."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def ruled(rule: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_a_rule_that_holds_says_nothing_and_one_that_fails_says_itself() -> None:
+def test_a_rule_that_fails_is_reported() -> None:
     schema = crd(ruled("self.min <= self.max"))
     assert texts(schema, {"min": 1, "max": 2}) == []
     assert texts(schema, {"min": 3, "max": 2}) == ["spec: Invalid value: failed rule: self.min <= self.max"]
@@ -48,7 +48,7 @@ def test_a_failing_message_expression_falls_back_to_the_message() -> None:
     assert texts(schema, {"min": 3, "max": 2}) == ["spec: Invalid value: no"]
 
 
-def test_reason_and_field_path_shape_the_error() -> None:
+def test_reason_and_field_path_are_used_in_the_error() -> None:
     schema = crd(
         ruled("has(self.max)", message="say how many", reason="FieldValueRequired", fieldPath=".max")
     )
@@ -57,7 +57,7 @@ def test_reason_and_field_path_shape_the_error() -> None:
     assert texts(forbidden, {}) == ["spec: Forbidden: never"]
 
 
-def test_a_scalar_shows_its_value() -> None:
+def test_the_error_of_a_scalar_contains_its_value() -> None:
     schema = crd({"type": "string", "x-kubernetes-validations": [{"rule": "self.startsWith('a')"}]})
     assert texts(schema, "b") == ["spec: Invalid value: \"b\": failed rule: self.startsWith('a')"]
 
@@ -84,14 +84,14 @@ def test_old_self_may_be_optional() -> None:
     assert texts(schema, {"min": 2}, {"min": 1}) == []
 
 
-def test_an_unchanged_value_is_forgiven() -> None:
+def test_an_unchanged_value_is_accepted() -> None:
     inner = {"a": ruled("self.min > 5"), "b": {"type": "string"}}
     schema = crd({"type": "object", "properties": inner})
     assert texts(schema, {"a": {"min": 1}, "b": "y"}, {"a": {"min": 1}, "b": "x"}) == []
     assert len(texts(schema, {"a": {"min": 2}, "b": "y"}, {"a": {"min": 1}, "b": "x"})) == 1
 
 
-def test_items_of_a_map_list_meet_their_old_selves() -> None:
+def test_items_of_a_map_list_are_compared_with_their_old_values() -> None:
     item = ruled("self.min >= oldSelf.min")
     item["properties"]["name"] = {"type": "string"}
     schema = crd(
@@ -109,7 +109,7 @@ def test_items_of_a_map_list_meet_their_old_selves() -> None:
     ]
 
 
-def test_names_that_are_no_identifiers_are_escaped() -> None:
+def test_names_that_are_not_identifiers_are_escaped() -> None:
     schema = crd(
         {
             "type": "object",
@@ -139,7 +139,7 @@ def test_formats_become_times_and_durations() -> None:
     assert texts(schema, {"at": "2026-06-01T00:00:00Z", "for": "90s", "share": 1}) == []
 
 
-def test_rules_of_the_root_see_the_name() -> None:
+def test_rules_of_the_root_can_use_the_name() -> None:
     schema = Schema.from_crd(
         {"type": "object", "x-kubernetes-validations": [{"rule": "self.metadata.name.startsWith('ok')"}]}
     )
@@ -149,13 +149,13 @@ def test_rules_of_the_root_see_the_name() -> None:
     ]
 
 
-def test_rules_wait_until_the_object_fits_its_schema() -> None:
+def test_rules_run_only_if_the_object_fits_its_schema() -> None:
     errors = texts(crd(ruled("self.min > 0")), {"min": "x"})
     assert len(errors) == 2
     assert "some validation rules were not checked" in errors[1]
 
 
-def test_a_rule_on_a_map_names_its_key() -> None:
+def test_the_error_of_a_rule_on_a_map_has_its_key() -> None:
     schema = crd({"type": "object", "additionalProperties": ruled("self.min > 0")})
     assert texts(schema, {"a": {"min": 1}, "b": {"min": 0}}) == [
         "spec[b]: Invalid value: failed rule: self.min > 0"

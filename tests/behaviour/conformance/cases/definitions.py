@@ -1,4 +1,4 @@
-"""The custom kinds of the cases: a namespaced one with most features of a schema, and a cluster-scoped one."""
+"""The custom kinds of the cases: a namespaced one with most features of a schema, a cluster-scoped one."""
 
 from __future__ import annotations
 
