@@ -125,7 +125,7 @@ INTERNAL = {
         "owned_fields",
         "pluralize",
         "read_as",
-        "refuse_misspelt",
+        "reject_misspelt",
         "resource_of",
         "sealed",
         "selector_text",

@@ -21,6 +21,7 @@ from kapsa.runtime.telemetry import logs
 # isort: split
 from kapsa.runtime.cache.cache import Cache, NotWatchedError
 from kapsa.runtime.cache.informer import Informer, WatchScope
+from kapsa.runtime.cache.object_parser import Transform
 from kapsa.runtime.cache.store import Index, by_label
 from kapsa.runtime.client.auth.access import AddressGuard, Authorization, ClusterAccess, StaticAccess
 from kapsa.runtime.client.auth.untrusted import load_untrusted, public_address
@@ -116,7 +117,7 @@ from kapsa.runtime.resources.quantity import IntOrString, Quantity
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.resource_list import ResourceList
 from kapsa.runtime.resources.selector import LabelSelector
-from kapsa.runtime.resources.stored_object import Change, Key, StoredObject, Transform
+from kapsa.runtime.resources.stored_object import Change, Key, StoredObject
 from kapsa.runtime.telemetry.health import PortTakenError
 from kapsa.runtime.webhooks.admission import (
     AdmissionRequest,

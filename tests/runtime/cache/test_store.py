@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from kapsa.runtime.cache.object_parser import ObjectParser
 from kapsa.runtime.cache.store import Store, by_label
-from kapsa.runtime.resources.stored_object import Change, Key, ObjectParser, StoredObject
+from kapsa.runtime.resources.stored_object import Change, Key, StoredObject
 
 parse = ObjectParser("example.com/v1", "MyApp", follow_manager="my-operator")
 

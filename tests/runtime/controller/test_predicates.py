@@ -17,8 +17,9 @@ from kapsa.runtime import (
     label_changed,
     negate,
 )
+from kapsa.runtime.cache.object_parser import ObjectParser
 from kapsa.runtime.controller.predicates import Predicate, resource_version_changed
-from kapsa.runtime.resources.stored_object import ObjectParser, StoredObject
+from kapsa.runtime.resources.stored_object import StoredObject
 
 parse = ObjectParser("example.com/v1", "App")
 

@@ -7,11 +7,12 @@ import random
 from collections.abc import Hashable, Iterable, Sequence
 
 from kapsa.runtime.cache.informer import Informer, WatchScope
+from kapsa.runtime.cache.object_parser import Transform
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.resources.kind import Kind, kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.selector import LabelSelector, matcher, selector_text
-from kapsa.runtime.resources.stored_object import Key, StoredObject, Transform
+from kapsa.runtime.resources.stored_object import Key, StoredObject
 
 __all__ = ["Cache", "NotWatchedError"]
 

@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from kapsa.runtime.cache.object_parser import ObjectParser, Transform
 from kapsa.runtime.cache.store import Store
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.client.reader import WatchOptions
@@ -41,7 +42,7 @@ from kapsa.runtime.errors import (
 )
 from kapsa.runtime.resources.kind import Kind
 from kapsa.runtime.resources.metadata import GroupVersionKind
-from kapsa.runtime.resources.stored_object import Change, ObjectParser, StoredObject, Transform
+from kapsa.runtime.resources.stored_object import Change, StoredObject
 
 __all__ = ["Informer", "State", "WatchScope"]
 

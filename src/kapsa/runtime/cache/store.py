@@ -6,29 +6,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 
 import structlog
 
-from kapsa.runtime.resources.metadata import OwnerReference
+from kapsa.runtime.cache.object_parser import identified
 from kapsa.runtime.resources.selector import LabelSelector, matcher
-from kapsa.runtime.resources.stored_object import (
-    Change,
-    Key,
-    ObjectParser,
-    StoredObject,
-    Transform,
-    identified,
-    version_number,
-)
+from kapsa.runtime.resources.stored_object import Change, Key, StoredObject, version_number
 
-__all__ = [
-    "Change",
-    "Index",
-    "Key",
-    "ObjectParser",
-    "OwnerReference",
-    "Store",
-    "StoredObject",
-    "Transform",
-    "by_label",
-]
+__all__ = ["Index", "Store", "by_label"]
 
 _log = structlog.get_logger(__name__)
 

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from kapsa.runtime.cache.cache import Cache
+from kapsa.runtime.cache.object_parser import owned_fields
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.controller._field_ownership import (
     digest,
@@ -28,7 +29,7 @@ from kapsa.runtime.controller._field_ownership import (
 from kapsa.runtime.controller._primary import Primary
 from kapsa.runtime.errors import ClientError
 from kapsa.runtime.resources.metadata import GroupVersionKind
-from kapsa.runtime.resources.stored_object import Change, Key, StoredObject, owned_fields
+from kapsa.runtime.resources.stored_object import Change, Key, StoredObject
 
 __all__ = ["Applied", "Applier", "Drift"]
 

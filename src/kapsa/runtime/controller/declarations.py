@@ -9,11 +9,12 @@ from typing import TypeAlias
 import msgspec
 
 from kapsa.runtime.cache.cache import Cache
+from kapsa.runtime.cache.object_parser import Transform
 from kapsa.runtime.controller.predicates import Predicate
 from kapsa.runtime.resources.kind import Kind
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.selector import LabelSelector
-from kapsa.runtime.resources.stored_object import Key, StoredObject, Transform
+from kapsa.runtime.resources.stored_object import Key, StoredObject
 
 __all__ = ["Declared", "Keys", "Mapper", "Owns", "Reads", "Watch", "takes_cache"]
 
