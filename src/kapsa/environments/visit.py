@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from kapsa.environments.interests import Interests
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.resources import Environment, Project, Registry
 from kapsa.environments.settings import Settings
@@ -26,7 +25,6 @@ class Visit(msgspec.Struct, kw_only=True):
     project: Project
     ctx: Context[Environment]
     settings: Settings
-    interests: Interests
     metrics: EnvironmentMetrics
     commit: str
     """The full name of the commit."""

@@ -35,7 +35,7 @@ from kapsa.runtime.client.watch import Bookmark, WatchEvent
 from kapsa.runtime.clock import Clock, SystemClock
 from kapsa.runtime.controller.context import Context
 from kapsa.runtime.controller.controller import Controller
-from kapsa.runtime.controller.declarations import Mapper, Owns, Reads, Watch
+from kapsa.runtime.controller.declarations import Keys, Mapper, Owns, Reads, Watch
 from kapsa.runtime.controller.events import EventRecorder, ObjectReference
 from kapsa.runtime.controller.outcomes import NotOursError, OutdatedError, Requeue, TerminalError
 from kapsa.runtime.controller.predicates import (
@@ -187,6 +187,7 @@ __all__ = [
     "InternalError",
     "Invalid",
     "Key",
+    "Keys",
     "Kind",
     "LabelSelector",
     "LeaderElection",

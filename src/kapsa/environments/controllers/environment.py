@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
 from kapsa.adapters.oci.registries import DigestCache, Images
 from kapsa.environments.domains.routes import CERTIFICATE, HTTP_ROUTE
 from kapsa.environments.images.retention import ImageRetention
-from kapsa.environments.interests import Interests
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import FINALIZER, OWNER_UID
 from kapsa.environments.objects.builds import COMMIT_INDEX, EnvironmentBuilds, commits_of, waiting_for
@@ -46,10 +44,8 @@ from kapsa.environments.visit import Visit
 from kapsa.runtime import (
     Context,
     Controller,
-    Key,
     PolicyRule,
     Requeue,
-    StoredObject,
     Watch,
     generation_changed,
     rule_for,
@@ -94,7 +90,6 @@ class EnvironmentController(Controller[Environment]):
         self.metrics = metrics or EnvironmentMetrics()
         self.max_concurrent_reconciles = settings.max_concurrent_reconciles
         self.reconcile_timeout = settings.reconciliation_timeout
-        self.interests = Interests()
         self._listings = listings
         self._commits = commits
         self._access = access
@@ -119,13 +114,12 @@ class EnvironmentController(Controller[Environment]):
         super().__init__()
 
     def _watches(self) -> tuple[Watch, ...]:
-        interests = self.interests
         children = dict.fromkeys([*POLICY_KINDS, *RENDERED_KINDS])
         return (
             # All namespaces: one that belongs to somebody else has none of our labels, yet blocks an environment.
-            Watch(NAMESPACE, map=self._concerned(NAMESPACE)),
+            Watch(NAMESPACE, map=owners),
             # All Secrets and ConfigMaps, without their content: the sources of copies have no label of ours.
-            *(Watch(kind, map=self._concerned(kind), metadata_only=True) for kind in _COPIED),
+            *(Watch(kind, map=owners, metadata_only=True) for kind in _COPIED),
             *(
                 Watch(kind, map=waiting_for if kind == JOB else owners, labels=OWNER_UID)
                 for kind in children
@@ -133,20 +127,9 @@ class EnvironmentController(Controller[Environment]):
             ),
             Watch(KPACK_IMAGE, map=waiting_for, labels=OWNER_UID, optional=True),
             Watch(HTTP_ROUTE, map=owners, labels=OWNER_UID, optional=True),
-            Watch(CERTIFICATE, map=interests.readers(CERTIFICATE), optional=True),
-            *(
-                Watch(kind, map=interests.readers(kind), predicates=(generation_changed,))
-                for kind in (Project, Registry, DomainPool)
-            ),
+            Watch(CERTIFICATE, optional=True),
+            *(Watch(kind, predicates=(generation_changed,)) for kind in (Project, Registry, DomainPool)),
         )
-
-    def _concerned(self, kind: str) -> Any:
-        readers = self.interests.readers(kind)
-
-        def concerned(stored: StoredObject) -> Iterable[Key | tuple[str, str]]:
-            return [*owners(stored), *readers(stored)]
-
-        return concerned
 
     # -- reconcile and finalize ------------------------------------------------------------------------------
 
@@ -177,7 +160,6 @@ class EnvironmentController(Controller[Environment]):
     async def finalize(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
         left = await self._deletion.run(environment, ctx)
         if left is None:
-            self.interests.forget(ctx.key)
             self._copies.forget(environment.metadata.uid)
             self._ready_commits.pop(environment.metadata.uid, None)
         return left
@@ -187,13 +169,11 @@ class EnvironmentController(Controller[Environment]):
     def _project(self, environment: Environment, ctx: Context[Environment]) -> Project | None:
         """Return the Project that owns the environment's namespace; what the tenant writes does not decide it."""
         home = environment.namespace
-        self.interests.note(ctx.key, NAMESPACE, home)
-        namespace = ctx.get(NAMESPACE, home, namespace="")
+        namespace = ctx.get(NAMESPACE, home, namespace="", track=True)
         key = project_key(namespace, environment)
         if namespace is None or key is None:
             return None
-        self.interests.note(ctx.key, Project, key.name, namespace=key.namespace)
-        project = ctx.get(Project, key.name, namespace=key.namespace)
+        project = ctx.get(Project, key.name, namespace=key.namespace, track=True)
         return project if project is not None and is_namespace_of(namespace, project) else None
 
     async def _orphaned(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
@@ -223,7 +203,7 @@ class EnvironmentController(Controller[Environment]):
         return await self._commits.complete(
             project.spec.source.repository_url,
             requested,
-            credentials=await self._access.credentials(ctx, project, self.interests),
+            credentials=await self._access.credentials(ctx, project),
             branch=source.branch,
             pull_request=source.pr_number,
         )
@@ -233,17 +213,15 @@ class EnvironmentController(Controller[Environment]):
     ) -> Visit:
         refs = None
         if needs_refs(environment, project, commit):
-            refs = (await self._listings.showing(commit, ctx, project, self.interests)).refs
+            refs = (await self._listings.showing(commit, ctx, project)).refs
         registry = None
         if project.spec.registry is not None and project.spec.registry.name is not None:
-            self.interests.note(ctx.key, Registry, project.spec.registry.name)
-            registry = ctx.get(Registry, project.spec.registry.name, namespace="")
+            registry = ctx.get(Registry, project.spec.registry.name, namespace="", track=True)
         return Visit(
             environment=environment,
             project=project,
             ctx=ctx,
             settings=self.settings,
-            interests=self.interests,
             metrics=self.metrics,
             commit=commit,
             trusted=is_trusted(environment, project, commit, refs),

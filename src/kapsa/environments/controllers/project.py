@@ -11,7 +11,6 @@ import msgspec
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.environments.controllers.project_status import is_readable, report
-from kapsa.environments.interests import Interests
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import (
     BRANCH,
@@ -47,6 +46,7 @@ from kapsa.environments.tenancy.namespaces import (
 )
 from kapsa.runtime import (
     BadRequest,
+    Cache,
     Context,
     Controller,
     Forbidden,
@@ -63,6 +63,7 @@ __all__ = ["ROLE", "ProjectController"]
 SECRET = "v1/Secret"  # noqa: S105 - a kind
 ROLE = "catalyst.dev/role"
 """A label of the Environments that a Project created: preview or permanent. Others are left alone."""
+_NAMESPACE_INDEX = "namespace of the project"
 _REFUSED_AGAIN_SECONDS = 60.0
 _NOT_OURS = "the name is used by one that the Project did not create: delete it, or choose another name"
 
@@ -87,10 +88,21 @@ class _Remembered(msgspec.Struct, frozen=True):
         )
 
 
+def _namespace_of(stored: StoredObject) -> Iterable[str]:
+    """Return the name of a project's namespace, for the index of projects."""
+    return (namespace_name(*stored.key),)
+
+
+def _projects_of(stored: StoredObject, cache: Cache) -> Iterable[Key]:
+    """Return the project whose namespace an Environment is in, whether the project made it or not."""
+    return [each.key for each in cache.by_index(Project, _NAMESPACE_INDEX, stored.namespace)]
+
+
 class ProjectController(Controller[Project]):
     """The controller of Projects."""
 
     finalizer = FINALIZER
+    indexes = {_NAMESPACE_INDEX: _namespace_of}  # noqa: RUF012 - a declaration
     rules = (
         rule_for(NAMESPACE, "create", "patch", "delete"),
         rule_for(Environment, "create", "patch", "delete"),
@@ -109,25 +121,16 @@ class ProjectController(Controller[Project]):
         self.metrics = metrics or EnvironmentMetrics()
         self.max_concurrent_reconciles = settings.max_concurrent_reconciles
         self.reconcile_timeout = settings.reconciliation_timeout
-        self.interests = Interests()
         self._listings = listings
         self._schedule = PollSchedule(rng)
         self._tracked: dict[str, _Remembered] = {}
-        self._of_namespace = self.interests.readers(NAMESPACE)
         self.watches = (
-            Watch(NAMESPACE, map=self._whose_namespace),
-            Watch(Environment, map=self._whose_environment),
-            Watch(Registry, map=self.interests.readers(Registry)),
-            Watch(SECRET, map=self.interests.readers(SECRET), metadata_only=True),
+            Watch(NAMESPACE, map=owners),
+            Watch(Environment, map=_projects_of),
+            Watch(Registry),
+            Watch(SECRET, metadata_only=True),
         )
         super().__init__()
-
-    def _whose_namespace(self, stored: StoredObject) -> Iterable[Key | tuple[str, str]]:
-        return [*owners(stored), *self._of_namespace(stored)]
-
-    def _whose_environment(self, stored: StoredObject) -> Iterable[Key | tuple[str, str]]:
-        """Map an Environment to the project whose namespace it is in."""
-        return self.interests.who_reads(NAMESPACE, stored.namespace)
 
     # -- reconcile and finalize ------------------------------------------------------------------------------
 
@@ -144,7 +147,6 @@ class ProjectController(Controller[Project]):
 
     async def _reconcile(self, project: Project, ctx: Context[Project]) -> Requeue | None:
         home = namespace_name(project.namespace, project.name)
-        self.interests.note(ctx.key, NAMESPACE, home)
         try:
             await claim(ctx, home, labels=_namespace_labels(project))
         except (ForeignNamespaceError, NamespaceChangingError) as error:
@@ -171,7 +173,6 @@ class ProjectController(Controller[Project]):
         self._schedule.forget(project.metadata.uid)
         self._tracked.pop(project.metadata.uid, None)
         self._listings.forget(project)
-        self.interests.forget(ctx.key)
         return None
 
     # -- the repository ----------------------------------------------------------------------------------------
@@ -182,7 +183,7 @@ class ProjectController(Controller[Project]):
         if self._due_in(project, ctx) <= 0:
             interval = self._interval(project)
             try:
-                listing = await self._listings.fresh(ctx, project, self.interests)
+                listing = await self._listings.fresh(ctx, project)
             except ExternalError as error:
                 self._schedule.failed(uid, asked, ctx.now(), interval, error)
                 ctx.condition(
@@ -214,7 +215,7 @@ class ProjectController(Controller[Project]):
         named = project.spec.source.credentials
         version = ""
         if named is not None:
-            secret = ctx.get(SECRET, named.secret_ref.name, namespace=project.namespace)
+            secret = ctx.get(SECRET, named.secret_ref.name, namespace=project.namespace, track=True)
             version = secret["metadata"]["resourceVersion"] if secret is not None else "missing"
         requested = project.metadata.annotations.get(POLL_REQUESTED, "")
         return project.spec.source.repository_url, version, requested
@@ -347,8 +348,7 @@ class ProjectController(Controller[Project]):
         named = project.spec.registry.name if project.spec.registry is not None else None
         if named is None:
             return None
-        self.interests.note(ctx.key, Registry, named)
-        return ctx.get(Registry, named, namespace="")
+        return ctx.get(Registry, named, namespace="", track=True)
 
 
 def _namespace_labels(project: Project) -> dict[str, str]:

@@ -105,9 +105,8 @@ class Copies:
 
     async def _copy(self, visit: Visit, copy: Copy) -> None:
         ctx = visit.ctx
-        visit.interests.note(ctx.key, copy.kind, copy.name, namespace=copy.namespace)
         key = (visit.environment.metadata.uid, copy.kind, copy.target_name)
-        source = _state(ctx.get(copy.kind, copy.name, namespace=copy.namespace))
+        source = _state(ctx.get(copy.kind, copy.name, namespace=copy.namespace, track=True))
         target = _state(ctx.get(copy.kind, copy.target_name, namespace=visit.namespace))
         if source is not None and target is not None and self._made.get(key) == (source, target):
             return

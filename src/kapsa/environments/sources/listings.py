@@ -14,7 +14,6 @@ import msgspec
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.client import Refs
-from kapsa.environments.interests import Interests
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.ports import ListsRefs
 from kapsa.environments.resources import Project
@@ -51,9 +50,7 @@ class Listings:
         """The last complete listing, if there was one since the operator started."""
         return self._known.get(_identity(project))
 
-    async def showing(
-        self, commit: str, ctx: Context[Any], project: Project, interests: Interests
-    ) -> Listing:
+    async def showing(self, commit: str, ctx: Context[Any], project: Project) -> Listing:
         """A listing that shows the commit; if none does, one that was made since the commit was first asked for.
 
         :raises ExternalError: there is none.
@@ -67,19 +64,19 @@ class Listings:
         asked = (_identity(project), commit)
         if known is not None and asked in self._missed:
             return known
-        listing = await self.fresh(ctx, project, interests)
+        listing = await self.fresh(ctx, project)
         if len(self._missed) >= _MISSED_KEPT:
             self._missed.clear()
         self._missed.add(asked)
         return listing
 
-    async def fresh(self, ctx: Context[Any], project: Project, interests: Interests) -> Listing:
+    async def fresh(self, ctx: Context[Any], project: Project) -> Listing:
         """Ask the repository.
 
         :raises ExternalError: it did not answer, or not with a complete listing.
         """
         try:
-            credentials = await self._access.credentials(ctx, project, interests)
+            credentials = await self._access.credentials(ctx, project)
             refs = await self._git.ls_remote(project.spec.source.repository_url, credentials)
         except ExternalError as error:
             self._metrics.git_polls.labels(error.reason).inc()

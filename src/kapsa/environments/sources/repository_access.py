@@ -6,7 +6,6 @@ from typing import Any
 
 from kapsa.adapters.errors import AuthFailed
 from kapsa.adapters.git.credentials import GitCredentials
-from kapsa.environments.interests import Interests
 from kapsa.environments.resources import Project
 from kapsa.runtime import Context, NotFound
 
@@ -18,9 +17,7 @@ SECRET = "v1/Secret"  # noqa: S105 - a kind
 class RepositoryAccess:
     """Reads the Secrets that projects name for git. Only ones in the project's own namespace."""
 
-    async def credentials(
-        self, ctx: Context[Any], project: Project, interests: Interests
-    ) -> GitCredentials | None:
+    async def credentials(self, ctx: Context[Any], project: Project) -> GitCredentials | None:
         """The credentials of a project; None if it names none.
 
         :raises AuthFailed: there is no such Secret, or it holds none.
@@ -29,7 +26,7 @@ class RepositoryAccess:
         if named is None:
             return None
         name = named.secret_ref.name
-        interests.note(ctx.key, SECRET, name, namespace=project.namespace)
+        ctx.track(SECRET, name, namespace=project.namespace)
         try:
             secret = await ctx.client.get(SECRET, name, namespace=project.namespace)
         except NotFound:

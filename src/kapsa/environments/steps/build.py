@@ -119,7 +119,7 @@ class BuildStep:
             commit=visit.commit,
             image=image,
             insecure=access.get("insecure", False),
-            source=await self._access.credentials(visit.ctx, visit.project, visit.interests),
+            source=await self._access.credentials(visit.ctx, visit.project),
             push=access.get("credentials"),
         )
         return [self._owned.marked(visit, name, each) for each in self._builds.objects(request)]
@@ -212,7 +212,7 @@ async def _access(visit: Visit) -> RegistryAccess:
     registry = visit.registry
     if registry is not None and registry.spec.auth is not None:
         reference = registry.spec.auth.secret_ref
-        visit.interests.note(visit.ctx.key, "v1/Secret", reference.name, namespace=reference.namespace)
+        visit.ctx.track("v1/Secret", reference.name, namespace=reference.namespace)
     return await access_to(registry, visit.ctx.client)
 
 

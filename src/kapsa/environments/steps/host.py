@@ -26,7 +26,7 @@ class HostStep:
     async def run(self, visit: Visit) -> Outcome:
         environment, pool = visit.environment, visit.project.spec.domain.domain_pool_ref
         if pool is not None:
-            visit.interests.note(visit.ctx.key, DomainPool, pool.name)
+            visit.ctx.track(DomainPool, pool.name, namespace="")
         if not environment.spec.ingress.enabled:
             await self._domains.release(visit.ctx, environment.metadata.uid)
             return Done("ingress.enabled is false: the environment has no host")

@@ -17,7 +17,6 @@ from kapsa.environments.names import (
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting
 from kapsa.environments.tenancy.namespaces import (
-    NAMESPACE,
     ForeignNamespaceError,
     NamespaceChangingError,
     claim,
@@ -37,7 +36,6 @@ class NamespaceStep:
     async def run(self, visit: Visit) -> Outcome:
         environment, project = visit.environment, visit.project
         name = namespace_name(project.namespace, project.name, environment.name)
-        visit.interests.note(visit.ctx.key, NAMESPACE, name)
         level = visit.settings.pod_security
         labels = {
             **identity_labels(visit),

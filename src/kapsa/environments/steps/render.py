@@ -38,7 +38,7 @@ class RenderStep:
             project=visit.project,
             commit=visit.commit,
             namespace=visit.namespace,
-            credentials=await self._access.credentials(visit.ctx, visit.project, visit.interests),
+            credentials=await self._access.credentials(visit.ctx, visit.project),
             image=visit.image,
             host=visit.host,
             env_from=env_from(visit),

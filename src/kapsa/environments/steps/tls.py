@@ -40,8 +40,7 @@ class TlsStep:
         return _given(visit, secret)
 
     async def _issued(self, visit: Visit, name: str) -> Outcome:
-        visit.interests.note(visit.ctx.key, CERTIFICATE, name, namespace=visit.namespace)
-        certificate = visit.ctx.get(CERTIFICATE, name, namespace=visit.namespace)
+        certificate = visit.ctx.get(CERTIFICATE, name, namespace=visit.namespace, track=True)
         if certificate is None:
             if not await _is_served(visit):
                 return Done("cert-manager is not installed: no certificate is issued", reason="NoCertManager")
@@ -70,8 +69,7 @@ def _names_issuer(ingress: Manifest) -> bool:
 
 def _given(visit: Visit, name: str) -> Outcome:
     """Return the outcome for a Secret that the operator does not fill."""
-    visit.interests.note(visit.ctx.key, SECRET, name, namespace=visit.namespace)
-    if visit.ctx.get(SECRET, name, namespace=visit.namespace) is None:
+    if visit.ctx.get(SECRET, name, namespace=visit.namespace, track=True) is None:
         return StepFailure(
             reason="CertificateMissing",
             message=f"Secret {name} with the certificate does not exist, and no issuer creates it",

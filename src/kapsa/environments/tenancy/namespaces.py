@@ -59,7 +59,7 @@ async def claim(
     """
     desired = _manifest(ctx, name, labels, annotations or {})
     remembered: NamespaceStatus | None = ctx.status.namespace
-    live = ctx.get(NAMESPACE, name, namespace="")
+    live = ctx.get(NAMESPACE, name, namespace="", track=True)
     if live is None and remembered is not None and (live := await _live(ctx, name)) is None:
         # First clear the status, then create the namespace. With both in one run, a crash in between would leave a
         # namespace that does not match the status.
@@ -79,6 +79,7 @@ async def claim(
 
 async def release(ctx: Context[Any], name: str) -> str:
     """Delete the namespace if the resource owns it. Returns what blocks the deletion; empty once it is gone."""
+    ctx.track(NAMESPACE, name, namespace="")
     live = await _live(ctx, name)
     if live is None:
         return ""

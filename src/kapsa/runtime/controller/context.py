@@ -107,18 +107,24 @@ class Context(Generic[R]):
         declared in the controller's watches.
         """
         gvk = kind_of(kind)
-        if track:
-            self._track(gvk, name, namespace)
         cache = self._services.cache
         key = Key(self.key.namespace if namespace is None else namespace, name)
+        if track:
+            self._subscribe(gvk, key)
         stored = cache.get(gvk, key)
-        if stored is None and key.namespace and namespace is None:
-            stored = cache.get(gvk, Key("", name))  # a cluster-scoped kind
+        if stored is None and key.namespace and namespace is None:  # the kind may be cluster-scoped
+            key = Key("", name)
+            if track:
+                self._subscribe(gvk, key)
+            stored = cache.get(gvk, key)
         return None if stored is None else read_as(stored, kind)
 
-    def track(self, kind: Kind, name: str, *, namespace: str | None = None) -> None:
-        """Run this resource again when the object changes, is created or deleted. For objects read with `client`."""
-        self._track(kind_of(kind), name, namespace)
+    def track(self, kind: Kind, name: str, *, namespace: str) -> None:
+        """Run this resource again when an object changes, appears or disappears. For one that is read with `client`.
+
+        The namespace of a cluster-scoped object is "".
+        """
+        self._subscribe(kind_of(kind), Key(namespace, name))
 
     @overload
     def list(
@@ -321,19 +327,13 @@ class Context(Generic[R]):
 
     # -- internals ---------------------------------------------------------------------------------------------
 
-    def _track(self, gvk: GroupVersionKind, name: str, namespace: str | None) -> None:
+    def _subscribe(self, gvk: GroupVersionKind, key: Key) -> None:
         declared = self._services.declared
         if gvk not in declared.trackable:
             raise TypeError(
                 f"{declared.title} cannot track {gvk}: declare Watch({str(gvk)!r}) in its watches"
             )
-        subscriptions = self._services.subscriptions
-        if namespace is not None:
-            subscriptions.add(self.key, gvk, Key(namespace, name))
-            return
-        subscriptions.add(self.key, gvk, Key(self.key.namespace, name))
-        if self.key.namespace:
-            subscriptions.add(self.key, gvk, Key("", name))  # the kind may be cluster-scoped
+        self._services.subscriptions.add(self.key, gvk, key)
 
     def _open_draft(self) -> Any:
         if self._draft is None:
