@@ -191,8 +191,8 @@ async def test_kinds_that_are_missing_are_told_at_once_and_taken_up_when_they_co
     async with DevCluster() as cluster, Client.connect(kubeconfig=cluster.kubeconfig) as client:
         env = variables(tmp_path, KAPSA_METRICS_PORT="0", KAPSA_LEADER_ELECTION="false")
         async with running(cluster.kubeconfig, env) as program:
-            line = json.loads(await program.line("kind missing"))
-            assert "is its CustomResourceDefinition installed?" in line["error"]
+            line = json.loads(await program.line("kind not served"))
+            assert "install its CustomResourceDefinition" in line["error"]
             for manifest in crds():
                 await client.apply(manifest, force=True)
             await program.line('"controller": "environment"')

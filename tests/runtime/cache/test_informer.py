@@ -254,7 +254,7 @@ async def test_a_kind_that_is_not_served_is_waited_for(harness: Harness) -> None
     await harness.clock.sleep(20)
     assert informer.state is State.MISSING
     assert (
-        "the cluster serves no example.com/v1/App: is its CustomResourceDefinition installed?"
+        "the cluster does not serve example.com/v1/App: install its CustomResourceDefinition"
         in informer.describe()
     )
     await harness.install(App)
@@ -364,7 +364,7 @@ async def test_equal_watches_are_shared_and_different_ones_are_not(harness: Harn
     (other,) = cache.watch("v1/ConfigMap")
     assert first is same
     assert first is not other
-    with pytest.raises(ValueError, match="two transforms for one watch of v1/ConfigMap in default"):
+    with pytest.raises(ValueError, match="watch of v1/ConfigMap in default has two transforms"):
         cache.watch("v1/ConfigMap", transform=dict)
 
 

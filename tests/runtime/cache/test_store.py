@@ -226,7 +226,7 @@ def test_indexes_follow_every_change() -> None:
     store.remove(stored("b", 4))
     assert store.by_index("team", "red") == []
     assert [each.name for each in store.by_index("team", "blue")] == ["a"]
-    with pytest.raises(KeyError, match="no index 'owners' here; there are namespace, owner, team"):
+    with pytest.raises(KeyError, match="index 'owners' is not declared; there are namespace, owner, team"):
         store.by_index("owners", "x")
 
 

@@ -210,8 +210,8 @@ async def test_an_event_of_a_cluster_scoped_object_goes_to_the_default_namespace
 
 async def test_a_type_that_does_not_exist_is_refused(harness: Harness) -> None:
     events = recorder(harness)
-    with pytest.raises(ValueError, match="Normal or Warning, not 'Error'"):
+    with pytest.raises(ValueError, match="Normal or Warning, got 'Error'"):
         events.event(WEB, "Error", "Failed", "no")
-    with pytest.raises(ValueError, match="an event needs a reason"):
+    with pytest.raises(ValueError, match="event reason must be"):
         events.event(WEB, "Normal", "", "no")
     await events.stop()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.runtime.controller._field_ownership import digest, drifted_paths, holds, projection, who_changed
+from kapsa.runtime.controller._field_ownership import digest, drifted_paths, holds, managers_of, projection
 
 FIELDS = {
     "f:metadata": {"f:labels": {"f:app": {}}, "f:ownerReferences": {'k:{"uid":"u"}': {}}},
@@ -103,7 +103,7 @@ def test_the_manager_that_holds_a_drifted_field_is_named() -> None:
         {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
         {"manager": "hpa", "operation": "Update", "fieldsV1": {"f:spec": {"f:paused": {}}}},
     ]
-    assert who_changed(managed, [".spec.replicas"], ours="us") == {"kubectl-edit": [".spec.replicas"]}
+    assert managers_of(managed, [".spec.replicas"], ours="us") == {"kubectl-edit": [".spec.replicas"]}
 
 
 def test_whoever_scaled_is_named_too() -> None:
@@ -111,7 +111,7 @@ def test_whoever_scaled_is_named_too() -> None:
         {"manager": "kubectl", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
         {"manager": "controller", "subresource": "status", "fieldsV1": {"f:status": {"f:replicas": {}}}},
     ]
-    assert who_changed(managed, [".spec.replicas"], ours="us") == {"kubectl": [".spec.replicas"]}
+    assert managers_of(managed, [".spec.replicas"], ours="us") == {"kubectl": [".spec.replicas"]}
 
 
 def test_a_removed_field_is_asked_of_whoever_wrote_last() -> None:
@@ -119,7 +119,7 @@ def test_a_removed_field_is_asked_of_whoever_wrote_last() -> None:
         {"manager": "old", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:paused": {}}}},
         {"manager": "kubectl-edit", "time": "2026-01-02T00:00:00Z", "fieldsV1": {"f:spec": {"f:paused": {}}}},
     ]
-    assert who_changed(managed, [".spec.replicas"], ours="us") == {"kubectl-edit": [".spec.replicas"]}
+    assert managers_of(managed, [".spec.replicas"], ours="us") == {"kubectl-edit": [".spec.replicas"]}
 
 
 def test_an_empty_map_or_list_that_the_server_does_not_keep_holds() -> None:

@@ -54,7 +54,7 @@ async def test_a_crd_installed_after_the_operator_degrades_only_its_controller(h
     ready, report = run.health.report(run.health.ready)
     assert ready, "the others do their work"
     assert (
-        "[~] controller late: waits for example.com/v1/Late: the cluster serves no example.com/v1/Late"
+        "[~] controller late: waits for example.com/v1/Late: the cluster does not serve example.com/v1/Late"
         in report
     )
     assert "[+] controller app: working" in report

@@ -1,4 +1,4 @@
-"""The cache: all informers of one operator, one watch for each kind, namespace and selector, shared by all who ask."""
+"""The cache: the informers of one operator, one for each kind, namespace and selector, shared by all controllers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["Cache", "NotWatchedError"]
 
 
 class NotWatchedError(LookupError):
-    """A kind was read from the cache that nobody declared."""
+    """A kind was read from the cache that no controller declares."""
 
     def __init__(self, gvk: GroupVersionKind, watched: Iterable[GroupVersionKind]) -> None:
-        known = ", ".join(sorted(map(str, watched))) or "nothing"
+        kinds = ", ".join(sorted(map(str, watched))) or "nothing"
         super().__init__(
-            f"{gvk} is not watched, so it cannot be read from the cache (watched: {known}). Declare it in the "
+            f"{gvk} is not watched, so it cannot be read from the cache (watched: {kinds}). Declare it in the "
             "controller's owns, watches or reads, or read it live with ctx.client."
         )
 
 
 class Cache:
-    """What an operator knows of its cluster, without asking."""
+    """The objects of the cluster that an operator watches, read without a request."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Cache:
         transform: Transform | None = None,
         optional: bool = False,
     ) -> list[Informer]:
-        """The informers of a kind: one for each namespace the operator looks at, made if there is none yet.
+        """Return the informers of a kind, one for each namespace of the operator, creating those that are missing.
 
-        Whoever asks for an `optional` kind need not wait until the cluster serves it; others still do.
+        A controller that declares the kind as `optional` does not wait until the cluster serves it; others still do.
         """
         gvk = kind_of(kind)
         return [
@@ -91,9 +91,7 @@ class Cache:
             if self._started:
                 informer.start()
         elif informer.transform is not transform:
-            raise ValueError(
-                f"two transforms for one watch of {scope}: one object cannot be stored in two forms"
-            )
+            raise ValueError(f"watch of {scope} has two transforms: declare the same one in each controller")
         else:
             informer.required = informer.required or not optional
         return informer
@@ -103,18 +101,18 @@ class Cache:
         return list(self._informers.values())
 
     def of_kind(self, gvk: GroupVersionKind) -> list[Informer]:
-        """The informers of a kind, one a scope; NotWatchedError if nobody declared it."""
-        found = self._by_kind.get(gvk)
-        if not found:
+        """Return the informers of a kind, one for each scope. Raises NotWatchedError if no controller declares it."""
+        informers = self._by_kind.get(gvk)
+        if not informers:
             raise NotWatchedError(gvk, self._by_kind)
-        return found
+        return informers
 
     def watches(self, gvk: GroupVersionKind) -> bool:
-        """Whether somebody declared this kind."""
+        """Return whether a controller declares this kind."""
         return gvk in self._by_kind
 
     def keeps_all_of(self, gvk: GroupVersionKind) -> bool:
-        """Whether objects of the kind are kept whole: not metadata only, and not cut down by a transform."""
+        """Return whether objects of the kind are stored whole: with more than metadata, and without a transform."""
         return not any(each.scope.metadata_only or each.transform for each in self._by_kind.get(gvk, ()))
 
     def delivered(self, gvk: GroupVersionKind) -> int:
@@ -124,74 +122,74 @@ class Cache:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def get(self, gvk: GroupVersionKind, key: Key) -> StoredObject | None:
-        """An object as it was last seen or written; None if there is none."""
+        """Return an object as it was last delivered or written; None if there is none."""
         for informer in self.of_kind(gvk):
-            found = informer.store.get(key)
-            if found is not None:
-                return found
+            stored = informer.store.get(key)
+            if stored is not None:
+                return stored
         return None
 
     def select(
         self, gvk: GroupVersionKind, *, namespace: str = "", labels: LabelSelector = None, owner: str = ""
     ) -> list[StoredObject]:
-        """Objects by namespace, labels and owner's UID, each once."""
-        found: dict[Key, StoredObject] = {}
+        """Return objects by namespace, labels and owner's UID, each once."""
+        selected: dict[Key, StoredObject] = {}
         matches = matcher(labels)
         for informer in self.of_kind(gvk):
             store = informer.store
             for each in store.owned_by(owner) if owner else store.select(namespace=namespace):
                 if (matches is None or matches(each.labels)) and namespace in ("", each.namespace):
-                    found.setdefault(each.key, each)
-        return list(found.values())
+                    selected.setdefault(each.key, each)
+        return list(selected.values())
 
     def by_index(self, kind: Kind, index: str, value: Hashable) -> list[StoredObject]:
-        """The objects that an index, declared by the kind's controller, files under this value, each once."""
-        found = {
+        """Return the objects that an index of the kind's controller lists under this value, each once."""
+        selected = {
             each.key: each
             for informer in self.of_kind(kind_of(kind))
             if informer.store.has_index(index)
             for each in informer.store.by_index(index, value)
         }
-        if not found and not any(each.store.has_index(index) for each in self.of_kind(kind_of(kind))):
+        if not selected and not any(each.store.has_index(index) for each in self.of_kind(kind_of(kind))):
             raise LookupError(
                 f"{kind_of(kind)} has no index {index!r}: declare it in its controller's indexes"
             )
-        return list(found.values())
+        return list(selected.values())
 
     # -- our own writes ----------------------------------------------------------------------------------------
 
     def note_write(self, gvk: GroupVersionKind, raw: bytes) -> StoredObject | None:
-        """The server's answer to a write: all who read from here see it from now on.
+        """Record the response to a write: readers see it from now on.
 
-        Returns the object: as it is kept here, if it is. None if the kind is not watched.
+        Return the object, as the cache keeps it if it does; None if the kind is not watched.
         """
-        found: StoredObject | None = None
+        written: StoredObject | None = None
         kept: StoredObject | None = None
         for informer in self._by_kind.get(gvk, ()):
             scope = informer.scope
-            found = informer.parse(raw)
-            if scope.namespace not in ("", found.namespace) or scope.fields:
+            written = informer.parse(raw)
+            if scope.namespace not in ("", written.namespace) or scope.fields:
                 continue
             matches = matcher(scope.labels)
-            if matches is None or matches(found.labels):
-                kept = informer.store.note_write(found)
-        return kept or found
+            if matches is None or matches(written.labels):
+                kept = informer.store.note_write(written)
+        return kept or written
 
     def note_delete(self, gvk: GroupVersionKind, key: Key, uid: str) -> None:
-        """The server took a delete of ours: all who read from here see it from now on."""
+        """Record that the server has deleted an object: readers see it from now on."""
         for informer in self._by_kind.get(gvk, ()):
             if informer.scope.namespace in ("", key.namespace):
                 informer.store.note_delete(key, uid)
 
-    # -- life --------------------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start every watch."""
+        """Start all watches."""
         self._started = True
         for informer in self._informers.values():
             informer.start()
 
     async def stop(self) -> None:
-        """End every watch."""
+        """Stop all watches."""
         self._started = False
         await asyncio.gather(*(informer.stop() for informer in self._informers.values()))

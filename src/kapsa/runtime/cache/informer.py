@@ -1,4 +1,4 @@
-"""The informer: one list and one watch of a kind, kept running, feeding a store and whoever listens.
+"""The informer: one list and one watch of a kind, kept running, that feed a store and notify handlers.
 
 States and their transitions:
 
@@ -6,12 +6,12 @@ States and their transitions:
                       ▲  │                               │  │
                       │  │ error                   error │  └─410 Gone──▶ LISTING
                       │  ▼                               ▼
-                      ├── BACKING_OFF ◀──────────────────┘      then LISTING, or WATCHING if the place is known
+                      ├── BACKING_OFF ◀──────────────────┘      then LISTING, or WATCHING if the version is known
                       └── MISSING        the cluster does not serve the kind (yet); then LISTING
     any ──stop──▶ STOPPED
 
-LISTING streams the initial state over the watch itself where the server can (`sendInitialEvents`), and reads pages
-where it cannot. The store keeps serving the former state until the new list is complete.
+LISTING streams the initial state over the watch itself where the server supports it (`sendInitialEvents`), and reads
+pages elsewhere. The store serves the previous state until the new list is complete.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ _log = structlog.get_logger(__name__)
 Handler = Callable[[Change], None]
 
 WATCH_SECONDS = (300.0, 600.0)
-"""A watch is asked to end after a random time between these, so that a fleet's watches do not end together."""
+"""The server is requested to end a watch after a random time in this range, so that watches do not end together."""
 BACKOFF_SECONDS = (0.8, 30.0)
-"""Each wait is random, the first one too: the watches of a fleet must not come back to a server all at once."""
+"""The range of waits after a failure. Each is random, the first one too, so that watches do not return together."""
 SILENCE_SECONDS = 150.0
-"""The API server sends a bookmark about every minute: a stream that had one and is silent for longer is dead."""
+"""The longest silence of a stream with bookmarks: the API server sends one about every minute."""
 GRACE_SECONDS = 15.0
-"""How long after its own time-out a stream without bookmarks may stay open."""
+"""The time that a stream without bookmarks may stay open after its time-out."""
 RELIST_AFTER_FAILURES = 6
-"""A watch that cannot be resumed so often in a row starts again with a list."""
+"""The number of failures in a row after which a watch is not resumed but starts again with a list."""
 LIST_SILENCE_SECONDS = 30.0
-"""A streaming list that stands still for longer is read in pages instead."""
+"""The longest silence of a streaming list; after it the list is read in pages instead."""
 
 
 class State(enum.Enum):
-    """What the informer does now; the module says how one leads to another."""
+    """The state of an informer. The module's docstring shows the transitions."""
 
     IDLE = "idle"
     LISTING = "listing"
@@ -76,7 +76,7 @@ class State(enum.Enum):
 
 
 class WatchScope(msgspec.Struct, frozen=True):
-    """What one informer watches. Equal scopes share one watch."""
+    """The objects that one informer watches. Equal scopes share one watch."""
 
     gvk: GroupVersionKind
     namespace: str = ""
@@ -95,11 +95,11 @@ class WatchScope(msgspec.Struct, frozen=True):
 
 
 class _SilentWatchError(Exception):
-    """Nothing arrived for longer than a living watch stays silent."""
+    """Nothing arrived for longer than a working watch is silent."""
 
 
 class Informer:
-    """Keeps a store in step with the cluster and tells its handlers of every change, in order."""
+    """Keeps a store in step with the cluster and calls its handlers for every change, in order."""
 
     def __init__(
         self,
@@ -118,12 +118,12 @@ class Informer:
         self.synced = asyncio.Event()
         """Set once the first whole list is in the store; it stays set."""
         self.required = True
-        """Whether somebody cannot work without the kind. Else a cluster that does not serve it has simply none."""
+        """True if a controller needs the kind. Otherwise a cluster that does not serve it counts as having no objects."""
         self.trouble = ""
-        """Why it is not watching, in words; empty while all is well."""
+        """The reason for which it is not watching, for people; empty while it is."""
         self.relists = 0
         self.restarts = 0
-        """How often a silent watch was restarted."""
+        """Restarts of a watch that had become silent."""
         self.parse = ObjectParser(
             scope.gvk.api_version,
             scope.gvk.kind,
@@ -142,23 +142,23 @@ class Informer:
         self._failures = 0
         self._bookmarks = False
         self.last_progress = self._clock.monotonic()
-        """When the watch last told anything, on the clock's monotonic time."""
+        """The time of the last event, on the clock's monotonic time."""
 
-    # -- for whoever uses it -----------------------------------------------------------------------------------
+    # -- use ---------------------------------------------------------------------------------------------------
 
     def add_handler(self, handler: Handler) -> None:
-        """Call `handler` for every change from now on, and for what is known already as initial changes."""
+        """Call `handler` for every change from now on, and for the objects in the store as initial changes."""
         self._handlers.append(handler)
         for stored in self.store:
-            self._tell(handler, Change(None, stored, initial=True))
+            self._notify(handler, Change(None, stored, initial=True))
 
     def start(self) -> None:
-        """Begin to list and watch, in the background."""
+        """Start to list and watch, in the background."""
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"informer {self.scope}")
 
     async def stop(self) -> None:
-        """End the watch. The store keeps what it has."""
+        """Stop the watch. The store keeps its objects."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -167,11 +167,11 @@ class Informer:
 
     @property
     def resource_version(self) -> str:
-        """Up to where the watch has told everything."""
+        """The version up to which the watch has delivered all changes."""
         return self._version
 
     def describe(self) -> str:
-        """One line on how it is doing, for people."""
+        """Return its state in one line, for people."""
         age = self._clock.monotonic() - self.last_progress
         text = f"{self.state.value}, {len(self.store)} objects, last progress {age:.0f} s ago"
         return f"{text}: {self.trouble}" if self.trouble else text
@@ -202,7 +202,7 @@ class Informer:
                 return State.WATCHING if self._version else State.LISTING
 
     def _after(self, error: Exception) -> State:
-        """The state that follows an error."""
+        """Return the state that follows an error."""
         if isinstance(error, Expired) and self.state is State.WATCHING:
             _log.info("watch expired, listing again", watch=str(self.scope))
             self._version = ""
@@ -212,33 +212,33 @@ class Informer:
             _log.warning("silent watch restarted", watch=str(self.scope), silence=str(error))
             return State.WATCHING if self._version else State.LISTING
         if self.state is State.LISTING and self._can_stream_lists and isinstance(error, Invalid | BadRequest):
-            _log.debug("server streams no lists, reading pages", watch=str(self.scope), error=str(error))
+            _log.debug("server does not stream lists, reading pages", watch=str(self.scope), error=str(error))
             self._can_stream_lists = False
             return State.LISTING
         self._failures += 1
         missing = isinstance(error, UnknownKind) or (isinstance(error, NotFound) and error.resource_missing)
         if missing:
             self._version = ""
-            told = self.trouble
+            before = self.trouble
             self.trouble = (
-                f"the cluster serves no {self.scope.gvk}: is its CustomResourceDefinition installed?"
+                f"the cluster does not serve {self.scope.gvk}: install its CustomResourceDefinition"
             )
             if not self.required:
                 self.synced.set()
-            elif told != self.trouble:
+            elif before != self.trouble:
                 _log.warning(
-                    "kind missing, its controllers wait for it", watch=str(self.scope), error=self.trouble
+                    "kind not served, its controllers wait for it", watch=str(self.scope), error=self.trouble
                 )
             return State.MISSING
         if self._failures >= RELIST_AFTER_FAILURES:
-            self._version = ""  # a server restored from a backup may never reach the place we ask for
-        trouble = self._words(error)
+            self._version = ""  # a server restored from a backup may never reach this version again
+        trouble = self._describe_error(error)
         if trouble != self.trouble:
             _log.warning("watch failed", watch=str(self.scope), error=trouble)
         self.trouble = trouble
         return State.BACKING_OFF
 
-    def _words(self, error: Exception) -> str:
+    def _describe_error(self, error: Exception) -> str:
         if isinstance(error, ClientError):
             return str(error)
         _log.error("watch failed unexpectedly", watch=str(self.scope), exc_info=error)
@@ -252,51 +252,51 @@ class Informer:
     # -- listing -----------------------------------------------------------------------------------------------
 
     async def _stream_list(self) -> State:
-        """The initial state over the watch itself, which then goes on as the watch."""
-        found: list[StoredObject] = []
+        """Read the initial state over the watch itself, then continue the same stream as the watch."""
+        listed: list[StoredObject] = []
         async with aclosing(self._open(send_initial_events=True)) as stream:
             try:
                 async with asyncio.timeout(LIST_SILENCE_SECONDS) as silence:
                     async for event in stream:
                         silence.reschedule(asyncio.get_running_loop().time() + LIST_SILENCE_SECONDS)
                         if isinstance(event, WatchEvent):
-                            self._collect(found, event.object)
+                            self._collect(listed, event.object)
                         elif event.initial_events_end:
-                            self._swap_in(found, event.resource_version)
+                            self._swap_in(listed, event.resource_version)
                             break
                     else:
-                        raise TransportError("the server ended the streaming list before it was complete")
+                        raise TransportError("server closed the streaming list before it was complete")
             except TimeoutError:
                 self._can_stream_lists = False
                 raise TransportError(
-                    f"the streaming list stood still for {LIST_SILENCE_SECONDS:.0f} s; reading pages instead"
+                    f"streaming list was silent for {LIST_SILENCE_SECONDS:.0f} s; reading pages instead"
                 ) from None
             self._bookmarks = True
             self.state = State.WATCHING
             return await self._follow(stream)
 
     async def _page_list(self) -> State:
-        found: list[StoredObject] = []
+        listed: list[StoredObject] = []
         page = await self._client.list(self._kind, into=bytes, **self._selection())
         for item in page.items:
-            self._collect(found, item)
-        self._swap_in(found, page.resource_version)
+            self._collect(listed, item)
+        self._swap_in(listed, page.resource_version)
         return State.WATCHING
 
-    def _collect(self, found: list[StoredObject], raw: bytes) -> None:
+    def _collect(self, listed: list[StoredObject], raw: bytes) -> None:
         parsed = self._parse(raw)
         if parsed is not None:
-            found.append(parsed)
+            listed.append(parsed)
 
-    def _swap_in(self, found: list[StoredObject], version: str) -> None:
+    def _swap_in(self, listed: list[StoredObject], version: str) -> None:
         if self.synced.is_set():
             self.relists += 1
-        changes = self.store.replace(found, version)
+        changes = self.store.replace(listed, version)
         self._version = version
         self._progressed()
         self.synced.set()
         for change in changes:
-            self._tell_all(change)
+            self._notify_all(change)
 
     # -- watching ----------------------------------------------------------------------------------------------
 
@@ -306,29 +306,27 @@ class Informer:
         async with aclosing(self._open(resource_version=self._version)) as stream:
             state = await self._follow(stream)
         if self._version == before and self._clock.monotonic() - started < 1.0:
-            raise TransportError("the server ended the watch at once")
+            raise TransportError("server closed the watch immediately")
         return state
 
     async def _follow(self, stream: Any) -> State:
-        """Take in events until the stream ends, fails or falls silent."""
+        """Process events until the stream ends, fails or falls silent."""
         loop = asyncio.get_running_loop()
         limit = SILENCE_SECONDS if self._bookmarks else WATCH_SECONDS[1] + GRACE_SECONDS
-        heard = loop.time()
+        last = loop.time()
         try:
             async with asyncio.timeout(limit) as silence:
                 async for event in stream:
-                    if (
-                        loop.time() - heard > 1.0
-                    ):  # moving the timer for every event of a burst costs too much
-                        heard = loop.time()
+                    if loop.time() - last > 1.0:  # not for each event of a burst: that is too expensive
+                        last = loop.time()
                         limit = SILENCE_SECONDS if self._bookmarks else limit
-                        silence.reschedule(heard + limit)
-                    self._take(event)
+                        silence.reschedule(last + limit)
+                    self._process(event)
         except TimeoutError:
             raise _SilentWatchError(f"nothing arrived for {limit:.0f} s") from None
         return State.WATCHING
 
-    def _take(self, event: WatchEvent[bytes] | Bookmark) -> None:
+    def _process(self, event: WatchEvent[bytes] | Bookmark) -> None:
         if isinstance(event, Bookmark):
             self._bookmarks = True
             self._version = event.resource_version
@@ -342,10 +340,10 @@ class Informer:
         self._version = parsed.resource_version
         self._progressed()
         for change in changes:
-            self._tell_all(change)
+            self._notify_all(change)
 
     def _open(self, *, resource_version: str = "", send_initial_events: bool = False) -> Any:
-        """A watch: either the present state first, or on from a known version. Never both."""
+        """Open a watch: either with the current state first, or from a version on."""
         options: WatchOptions = self._selection()
         options["timeout_seconds"] = round(self._rng.uniform(*WATCH_SECONDS))
         if send_initial_events:
@@ -366,15 +364,15 @@ class Informer:
             options["metadata_only"] = True
         return options
 
-    # -- small things ------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------
 
     def _parse(self, raw: bytes) -> StoredObject | None:
-        """One object. One that cannot be read is left out and said: the others go on."""
+        """Parse one object. Log one that cannot be parsed and return None, so that the others are still delivered."""
         try:
             return self.store.echo(raw) or self.parse(raw)
         except Exception as error:
             _log.exception(
-                "object left out of the cache",
+                "object not cached",
                 watch=str(self.scope),
                 start=raw[:200].decode("utf-8", "replace"),
                 error=str(error),
@@ -384,16 +382,16 @@ class Informer:
     def _progressed(self) -> None:
         self.last_progress = self._clock.monotonic()
         if self._failures:
-            _log.info("watch is back", watch=str(self.scope))
+            _log.info("watch recovered", watch=str(self.scope))
             self._failures = 0
         self.trouble = ""
 
-    def _tell_all(self, change: Change) -> None:
+    def _notify_all(self, change: Change) -> None:
         for handler in self._handlers:
-            self._tell(handler, change)
+            self._notify(handler, change)
 
-    def _tell(self, handler: Handler, change: Change) -> None:
+    def _notify(self, handler: Handler, change: Change) -> None:
         try:
             handler(change)
-        except (Exception, asyncio.CancelledError):  # it awaits nothing: no cancellation in it is ours
+        except (Exception, asyncio.CancelledError):  # it awaits nothing, so a cancellation in it is not ours
             _log.exception("handler failed", watch=str(self.scope), object=str(change.object.key))

@@ -1,4 +1,4 @@
-"""The store: what an informer knows of one kind, with what we have written ourselves laid over it, and its indexes."""
+"""The store of one informer: the objects that the watch delivered, overlaid with our own writes, and their indexes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Index", "Store", "by_label"]
 _log = structlog.get_logger(__name__)
 
 Index = Callable[[StoredObject], Iterable[Hashable]]
-"""The values under which an object is found by `Store.by_index`."""
+"""A function from an object to the values under which `Store.by_index` lists it."""
 
 
 def _by_owner(stored: StoredObject) -> Iterable[Hashable]:
@@ -27,7 +27,7 @@ def _by_namespace(stored: StoredObject) -> Iterable[Hashable]:
 
 
 def by_label(name: str) -> Index:
-    """An index by the value of one label."""
+    """Return an index by the value of one label."""
 
     def values(stored: StoredObject) -> Iterable[Hashable]:
         value = stored.labels.get(name)
@@ -37,7 +37,7 @@ def by_label(name: str) -> Index:
 
 
 def _guarded(name: str, indexer: Index) -> Index:
-    """An index that files an object it cannot read under nothing, instead of stopping the watch for all others."""
+    """Return an index that lists an object under no value if the function fails, so that the watch goes on."""
 
     def values(stored: StoredObject) -> Iterable[Hashable]:
         try:
@@ -50,7 +50,7 @@ def _guarded(name: str, indexer: Index) -> Index:
 
 
 class _Table:
-    """One index: value to keys. Most values of an owner index have one key, which then costs no set of its own."""
+    """One index: value to keys. Most values of an owner index have one key, which is stored without a set."""
 
     __slots__ = ("_keys",)
 
@@ -66,36 +66,36 @@ class _Table:
         return table
 
     def keys(self, value: Hashable) -> Iterable[Key]:
-        found = self._keys.get(value)
-        if found is None:
+        keys = self._keys.get(value)
+        if keys is None:
             return ()
-        return found if isinstance(found, set) else (found,)
+        return keys if isinstance(keys, set) else (keys,)
 
     def add(self, value: Hashable, key: Key) -> None:
-        found = self._keys.get(value)
-        if found is None or found == key:
+        keys = self._keys.get(value)
+        if keys is None or keys == key:
             self._keys[value] = key
-        elif isinstance(found, set):
-            found.add(key)
+        elif isinstance(keys, set):
+            keys.add(key)
         else:
-            self._keys[value] = {found, key}
+            self._keys[value] = {keys, key}
 
     def discard(self, value: Hashable, key: Key) -> None:
-        found = self._keys.get(value)
-        if isinstance(found, set):
-            found.discard(key)
-            if found:
+        keys = self._keys.get(value)
+        if isinstance(keys, set):
+            keys.discard(key)
+            if keys:
                 return
-        elif found != key:
+        elif keys != key:
             return
         del self._keys[value]
 
 
 class Store:
-    """The objects of one kind: what the watch said, and over it what we have written and the watch has not yet said.
+    """The objects of one kind as the watch delivered them, overlaid with our writes that it has not delivered yet.
 
-    Reading prefers the newer of the two, so a reconcile always sees its own writes, deletes included. The cache never
-    goes back in time: an event older than what is stored is dropped. Only `replace`, a relist, may go back.
+    A read returns the newer of the two, so a reconcile always sees its own writes, deletes included. The store never goes
+    back in time: an event older than the stored state is dropped. Only `replace`, a relist, may go back.
     """
 
     OWNER = "owner"
@@ -109,7 +109,7 @@ class Store:
         """The version up to which the watch has delivered all changes."""
         self._indexers: dict[str, Index] = {self.OWNER: _by_owner, self.NAMESPACE: _by_namespace}
         self._given: dict[str, Index] = {}
-        """The indexes of others, as they gave them."""
+        """The indexes of controllers, as declared."""
         self._indexes: dict[str, _Table] = {self.OWNER: _Table(), self.NAMESPACE: _Table()}
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -122,12 +122,12 @@ class Store:
             yield from list(self._objects.values())
             return
         for key in [*self._objects, *(key for key in self._written if key not in self._objects)]:
-            found = self.get(key)
-            if found is not None:
-                yield found
+            stored = self.get(key)
+            if stored is not None:
+                yield stored
 
     def get(self, key: Key) -> StoredObject | None:
-        """The newest known state of one object; None if there is none, or we deleted it."""
+        """Return the newest state of one object; None if there is none, or we deleted it."""
         stored = self._objects.get(key)
         if self._written:
             written = self._written.get(key)
@@ -138,57 +138,57 @@ class Store:
         return stored
 
     def seen(self, key: Key) -> StoredObject | None:
-        """What the watch said last about one object, without our own writes."""
+        """Return one object as the watch delivered it last, without our own writes."""
         return self._objects.get(key)
 
     def select(self, *, namespace: str = "", labels: LabelSelector = None) -> list[StoredObject]:
-        """All objects, or those of a namespace, with these labels."""
-        found: Iterable[StoredObject] = self.by_index(self.NAMESPACE, namespace) if namespace else self
+        """Return all objects, or those of a namespace, with these labels."""
+        objects: Iterable[StoredObject] = self.by_index(self.NAMESPACE, namespace) if namespace else self
         matches = matcher(labels)
-        return [each for each in found if matches is None or matches(each.labels)]
+        return [each for each in objects if matches is None or matches(each.labels)]
 
     def by_index(self, index: str, value: Hashable) -> list[StoredObject]:
-        """The objects that the index files under this value."""
+        """Return the objects that an index lists under this value."""
         indexer = self._indexers.get(index)
         if indexer is None:
-            raise KeyError(f"no index {index!r} here; there are {', '.join(sorted(self._indexers))}")
+            raise KeyError(f"index {index!r} is not declared; there are {', '.join(sorted(self._indexers))}")
         keys = self._indexes[index].keys(value)
         if not self._written and not self._deleted:
             return [self._objects[key] for key in keys]
-        found = []
+        objects = []
         for key in {*keys, *self._written}:
             stored = self.get(key)
             if stored is not None and value in indexer(stored):
-                found.append(stored)
-        return found
+                objects.append(stored)
+        return objects
 
     def has_index(self, index: str) -> bool:
         return index in self._indexers
 
     def owned_by(self, uid: str) -> list[StoredObject]:
-        """The objects with an owner reference to this UID."""
+        """Return the objects with an owner reference to this UID."""
         return self.by_index(self.OWNER, uid)
 
     def add_index(self, name: str, indexer: Index) -> None:
-        """File all objects under one more index, now and from now on."""
+        """Add an index over all objects, present and future."""
         if name in self._indexers:
             if self._given.get(name) is not indexer:
-                raise ValueError(f"there is another index {name!r} here already")
+                raise ValueError(f"index {name!r} is declared twice with different functions")
             return
         self._given[name] = indexer
         self._indexers[name] = guarded = _guarded(name, indexer)
         self._indexes[name] = _Table.of(guarded, self._objects)
 
-    # -- what the watch says -----------------------------------------------------------------------------------
+    # -- the watch ---------------------------------------------------------------------------------------------
 
     def replace(self, objects: Iterable[StoredObject], resource_version: str) -> list[Change]:
-        """Swap in a whole list and say what that changed, deletes included. A declared relist: may go back in time."""
+        """Replace all objects by a list and return the changes, deletes included. This may go back in time."""
         fresh = {each.key: each for each in objects}
         changes = []
         for key, old in self._objects.items():
             new = fresh.get(key)
             if new == old:
-                fresh[key] = old  # others may hold it, and it need not be there twice
+                fresh[key] = old  # readers may hold it, and one copy is enough
                 continue
             if new is None:
                 changes.append(Change(old, None, initial=True))
@@ -210,10 +210,10 @@ class Store:
         return changes
 
     def upsert(self, new: StoredObject) -> list[Change]:
-        """An ADDED or MODIFIED event. Says what it changed: nothing if it is old news."""
+        """Process an ADDED or MODIFIED event and return its changes: none if it repeats an earlier event."""
         key = new.key
         old = self._objects.get(key)
-        if self._is_old_news(new, old):
+        if self._is_repetition(new, old):
             return []
         self._put(key, old, new)
         self._delivered = max(self._delivered, new.version)
@@ -221,12 +221,12 @@ class Store:
             self._drop_written_until(key, new.version)
         if self._deleted and self._deleted.get(key, new.uid) != new.uid:
             del self._deleted[key]
-        if old is not None and old.uid != new.uid:  # deleted and made again between two events
+        if old is not None and old.uid != new.uid:  # deleted and created again between two events
             return [Change(old, None), Change(None, new)]
         return [Change(old, new)]
 
     def remove(self, last: StoredObject) -> list[Change]:
-        """A DELETED event, with the object's last state."""
+        """Process a DELETED event, which has the object's last state, and return its changes."""
         key = last.key
         old = self._objects.get(key)
         self._delivered = max(self._delivered, last.version)
@@ -243,28 +243,28 @@ class Store:
         return [Change(last if old.uid == last.uid else old, None)]
 
     def caught_up(self, resource_version: str) -> None:
-        """The watch has told everything up to this version: our writes until then need no place of their own."""
+        """Record that the watch has delivered all changes up to this version, and drop our older writes."""
         reached = version_number(resource_version)
         self._delivered = max(self._delivered, reached)
         if self._written:
             self._written = {key: each for key, each in self._written.items() if each.version > reached}
 
-    # -- what we write -----------------------------------------------------------------------------------------
+    # -- our own writes ----------------------------------------------------------------------------------------
 
     def note_write(self, written: StoredObject) -> StoredObject:
-        """The response of a write: readers see it at once, unless the watch has told of it, or of more, already.
+        """Record the response to a write: readers see it at once, unless the watch has delivered it or a later one.
 
-        Returns the object as readers get it, if it still is at this version, else as it was written.
+        Return the object as readers get it if it still has this version, else as it was written.
         """
-        known = self.get(written.key)
-        if known is not None and known.uid == written.uid and known.version >= written.version:
-            return known if known.resource_version == written.resource_version else written
+        current = self.get(written.key)
+        if current is not None and current.uid == written.uid and current.version >= written.version:
+            return current if current.resource_version == written.resource_version else written
         if written.version > self._delivered:
             self._written[written.key] = written
         return written
 
     def echo(self, raw: bytes) -> StoredObject | None:
-        """Our own write, if this is what the watch has to say of it: it need not be read twice."""
+        """Return our own write if the watch now delivers it, so that it is not parsed twice."""
         if not self._written:
             return None
         key, resource_version = identified(raw)
@@ -272,10 +272,10 @@ class Store:
         return written if written is not None and written.resource_version == resource_version else None
 
     def note_delete(self, key: Key, uid: str) -> None:
-        """The server said the object is gone: readers see that at once."""
+        """Record that the server has deleted an object: readers see it at once."""
         written = self._written.get(key)
         if written is not None and written.uid == uid:
-            # Its ADDED may still be on the way; the entry goes with its DELETED or the next list.
+            # Its ADDED may not have arrived yet; the entry is removed with its DELETED or the next list.
             del self._written[key]
             self._deleted[key] = uid
         stored = self._objects.get(key)
@@ -289,15 +289,15 @@ class Store:
 
     @property
     def ahead(self) -> int:
-        """How many of our own writes the watch has not told yet."""
+        """The number of our own writes that the watch has not delivered yet."""
         return len(self._written) + len(self._deleted)
 
-    # -- inside ------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------
 
-    def _is_old_news(self, new: StoredObject, old: StoredObject | None) -> bool:
-        """A watch tells changes in the order of their versions: one at or before the last is a repetition."""
+    def _is_repetition(self, new: StoredObject, old: StoredObject | None) -> bool:
+        """Return whether an event repeats an earlier one. A watch delivers changes in the order of their versions."""
         version = new.version
-        if version < 0:  # no number to compare: only an exact repetition can be told
+        if version < 0:  # not a number: only an exact repetition can be detected
             return old is not None and (old.uid, old.resource_version) == (new.uid, new.resource_version)
         return version <= self._delivered
 
@@ -305,8 +305,8 @@ class Store:
         mine = self._written.get(key)
         if mine is not None and mine.version <= version:
             del self._written[key]
-        # The watch tells changes in order, so whatever we wrote earlier has been told too. Responses arrive nearly in
-        # order: looking at the oldest entries is enough, a straggler is harmless since readers take the newer anyway.
+        # The watch delivers changes in order, so it has delivered our earlier writes too. Responses arrive nearly in order:
+        # checking the oldest entries is enough, and a straggler is harmless since readers get the newer state anyway.
         while self._written:
             oldest = next(iter(self._written))
             if self._written[oldest].version > version:

@@ -1,8 +1,8 @@
-"""Field ownership: which fields of an object a manager applied, whether they still hold, and who changed them.
+"""Field ownership: the fields of an object that a manager applied, their current values, and their other owners.
 
-The API server writes down, in `fieldsV1`, the set of fields each manager owns. Read against an object it selects
-exactly those fields, list items by their keys included: that is what tells a foreign change of *our* fields from the
-server's own defaults, from a status update, and from what others added beside us.
+The API server records, in `fieldsV1`, the set of fields that each manager owns. Applied to an object it selects exactly
+those fields, list items by their keys included. That distinguishes a change of *our* fields by another manager from the
+server's defaults, from a status update, and from fields that others added next to ours.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ __all__ = [
     "drifted_paths",
     "held_by_others",
     "holds",
+    "managers_of",
     "parse_fields",
     "projection",
-    "who_changed",
 ]
 
 FieldSet: TypeAlias = Mapping[str, Any]
 """A decoded fieldsV1: `f:name` fields, `k:{...}` list items by key, `v:...` set members, `.` the item itself."""
 
 _ABSENT = object()
-# These say which object it is; the server never counts them as owned.
+# These identify the object; the server never records them as owned.
 _IDENTITY = {"apiVersion", "kind"}
 _METADATA_IDENTITY = {"name", "namespace"}
 
 
 @lru_cache(maxsize=1024)
 def parse_fields(raw: bytes) -> FieldSet:
-    """A fieldsV1 from JSON. Shared by all who ask: do not change it."""
+    """Decode a fieldsV1 from JSON. The result is shared between callers: do not change it."""
     decoded: FieldSet = msgspec.json.decode(raw)
     return decoded
 
@@ -47,13 +47,13 @@ def _value(text: str) -> Any:
 
 
 def digest(value: Any) -> bytes:
-    """A short name for a value: equal values have equal digests."""
+    """Return a digest of a value: equal values have equal digests."""
     text = value if isinstance(value, bytes) else msgspec.json.encode(value, order="deterministic")
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
 def _item(items: Any, key: Mapping[str, Any]) -> Any:
-    """The list item with this key. A key field that the item leaves to the server's default counts as equal."""
+    """Return the list item with this key. A key field that the item leaves to the server's default counts as equal."""
     if not isinstance(items, Sequence) or isinstance(items, str):
         return _ABSENT
     if len(key) == 1:
@@ -71,23 +71,23 @@ def _item(items: Any, key: Mapping[str, Any]) -> Any:
 
 
 def _item_named(items: Sequence[Any], field: str, value: Any) -> Any:
-    """The list item with this one key field. Nothing is left to defaults then, and a pod's many variables are found fast."""
+    """Return the list item with this one key field, which cannot be left to a default. Fast for long lists."""
     for item in items:
-        # dict first, here and below: asking for Mapping takes ten times as long.
+        # dict first, here and below: a check for Mapping takes ten times as long.
         if isinstance(item, (dict, Mapping)) and item.get(field) == value:
             return item
     return _ABSENT
 
 
 def _child(step: str, value: Any) -> Any:
-    """Where one step of a field set leads to in an object."""
+    """Return the part of an object that one step of a field set selects."""
     if step.startswith("f:"):
         return value.get(step[2:], _ABSENT) if isinstance(value, (dict, Mapping)) else _ABSENT
     if step.startswith("k:"):
         return _item(value, _value(step[2:]))
     if step.startswith("v:"):
-        wanted = _value(step[2:])
-        return wanted if isinstance(value, Sequence) and wanted in value else _ABSENT
+        member = _value(step[2:])
+        return member if isinstance(value, Sequence) and member in value else _ABSENT
     if step.startswith("i:") and isinstance(value, Sequence):
         index = int(step[2:])
         return value[index] if index < len(value) else _ABSENT
@@ -95,31 +95,31 @@ def _child(step: str, value: Any) -> Any:
 
 
 def projection(fields: FieldSet, value: Any) -> Any:
-    """What an object has in the fields of the set, in a form that two projections can be compared in."""
+    """Return the values of an object in the fields of the set, in a form that can be compared."""
     if not fields:
         return value
-    found = {}
+    values = {}
     for step, below in fields.items():
         if step == ".":
             continue
         child = _child(step, value)
         if child is not _ABSENT:
-            found[step] = projection(below, child)
-    return found
+            values[step] = projection(below, child)
+    return values
 
 
 def holds(fields: FieldSet, desired: Any, live: Any) -> bool:
-    """Whether the set owns exactly the fields that are desired, and each of them has the desired value.
+    """Return whether the set owns exactly the desired fields, and each has the desired value.
 
-    False may also mean that the server writes a value differently (`1000m` as `1`): then applying once more tells.
+    False may also mean that the server formats a value differently (`1000m` as `1`). Applying once more resolves that.
     """
     return _holds(fields, desired, live, _IDENTITY, top=True)
 
 
 def _dropped(step: str, desired: Any, live: Any) -> bool:
-    """Whether an empty map or list was asked for, which the server does not keep: its absence is what it comes to."""
-    wanted = _child(step, desired)
-    return isinstance(wanted, (Mapping, list, tuple)) and not wanted and _child(step, live) is _ABSENT
+    """Return whether a desired field is an empty map or list that the server does not store: absent is equal then."""
+    child = _child(step, desired)
+    return isinstance(child, (Mapping, list, tuple)) and not child and _child(step, live) is _ABSENT
 
 
 def _holds(fields: FieldSet, desired: Any, live: Any, ignored: set[str], *, top: bool = False) -> bool:
@@ -129,8 +129,8 @@ def _holds(fields: FieldSet, desired: Any, live: Any, ignored: set[str], *, top:
     if isinstance(desired, Mapping):
         steps = [step for step in steps if not _dropped(step, desired, live)]
         owned = {step[2:] for step in steps if step.startswith("f:")}
-        wanted_keys = {key for key in desired if not _dropped(f"f:{key}", desired, live)}
-        if owned != wanted_keys - ignored or len(owned) != len(steps):
+        desired_keys = {key for key in desired if not _dropped(f"f:{key}", desired, live)}
+        if owned != desired_keys - ignored or len(owned) != len(steps):
             return False
     elif isinstance(desired, Sequence) and not isinstance(desired, str):
         if len(steps) != len(desired):
@@ -138,17 +138,17 @@ def _holds(fields: FieldSet, desired: Any, live: Any, ignored: set[str], *, top:
     else:
         return False
     for step in steps:
-        wanted, found = _child(step, desired), _child(step, live)
-        if wanted is _ABSENT or found is _ABSENT:
+        desired_child, live_child = _child(step, desired), _child(step, live)
+        if desired_child is _ABSENT or live_child is _ABSENT:
             return False
         below = _METADATA_IDENTITY if top and step == "f:metadata" else set[str]()
-        if not _holds(fields[step], wanted, found, below):
+        if not _holds(fields[step], desired_child, live_child, below):
             return False
     return True
 
 
 def drifted_paths(fields: FieldSet, desired: Any, live: Any, path: str = "") -> Iterator[str]:
-    """The paths of our fields where the object has something else than we want, as `.spec.replicas`."""
+    """Yield the paths of our fields, such as `.spec.replicas`, where the object differs from the desired one."""
     steps = [step for step in fields if step != "."]
     if not steps:
         if desired is not _ABSENT and desired != live:
@@ -156,12 +156,12 @@ def drifted_paths(fields: FieldSet, desired: Any, live: Any, path: str = "") -> 
         return
     for step in steps:
         yield from drifted_paths(
-            fields[step], _child(step, desired), _child(step, live), f"{path}{_spelled(step)}"
+            fields[step], _child(step, desired), _child(step, live), f"{path}{_path_segment(step)}"
         )
 
 
-def _spelled(step: str) -> str:
-    """One step as people write it."""
+def _path_segment(step: str) -> str:
+    """Return one step in the notation of field paths."""
     if step.startswith("f:"):
         return f".{step[2:]}"
     if step.startswith("k:"):
@@ -174,39 +174,39 @@ def _paths(fields: FieldSet, path: str = "") -> Iterator[str]:
     if not steps or "." in fields:
         yield path
     for step in steps:
-        yield from _paths(fields[step], f"{path}{_spelled(step)}")
+        yield from _paths(fields[step], f"{path}{_path_segment(step)}")
 
 
-def who_changed(
+def managers_of(
     managed_fields: Iterable[Mapping[str, Any]], paths: Sequence[str], *, ours: str
 ) -> dict[str, list[str]]:
-    """Who holds the drifted fields now: manager to paths.
+    """Return the managers that own the drifted fields now, with their paths.
 
-    A field that was removed belongs to nobody. Then the last manager that wrote anything is the one to ask.
+    A field that was removed has no owner. Then the manager of the last write is reported.
     """
     others = _others(managed_fields, ours)
-    found: dict[str, list[str]] = {}
+    holders: dict[str, list[str]] = {}
     for entry in others:
         owned = set(_paths(entry.get("fieldsV1") or {}))
         if held := [
             path for path in paths if path in owned or any(path.startswith(p + ".") for p in owned if p)
         ]:
-            found.setdefault(str(entry.get("manager")), []).extend(held)
-    if not found and others:
+            holders.setdefault(str(entry.get("manager")), []).extend(held)
+    if not holders and others:
         last = max(others, key=lambda entry: str(entry.get("time") or ""))
-        found[str(last.get("manager"))] = list(paths)
-    return found
+        holders[str(last.get("manager"))] = list(paths)
+    return holders
 
 
 def held_by_others(
     managed_fields: Iterable[Mapping[str, Any]], desired: Any, live: Any, *, ours: str
 ) -> dict[str, list[str]]:
-    """Who holds desired fields with a value that is not the desired one: manager to paths."""
-    found: dict[str, list[str]] = {}
+    """Return the managers that own desired fields with another value, with their paths."""
+    holders: dict[str, list[str]] = {}
     for entry in _others(managed_fields, ours):
         if (fields := entry.get("fieldsV1")) and (paths := list(drifted_paths(fields, desired, live))):
-            found.setdefault(str(entry.get("manager")), []).extend(paths)
-    return found
+            holders.setdefault(str(entry.get("manager")), []).extend(paths)
+    return holders
 
 
 def _others(managed_fields: Iterable[Mapping[str, Any]], ours: str) -> list[Mapping[str, Any]]:

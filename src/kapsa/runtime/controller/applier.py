@@ -22,9 +22,9 @@ from kapsa.runtime.controller._field_ownership import (
     drifted_paths,
     held_by_others,
     holds,
+    managers_of,
     parse_fields,
     projection,
-    who_changed,
 )
 from kapsa.runtime.controller._primary import Primary
 from kapsa.runtime.errors import ClientError
@@ -259,4 +259,4 @@ class Applier:
         if digest(projection(fields, live)) == record.ours():
             return None  # reverted by someone else in the meantime
         paths = list(drifted_paths(fields, desired, live))
-        return Drift(gvk, key, who_changed(managed, paths, ours=self.manager))
+        return Drift(gvk, key, managers_of(managed, paths, ours=self.manager))

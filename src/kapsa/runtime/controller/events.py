@@ -1,6 +1,6 @@
-"""Events for people: `events.k8s.io/v1`, with repetitions gathered into series and a filter against spam.
+"""Events for people: `events.k8s.io/v1`, with repetitions combined into series and a filter against spam.
 
-Recording an event takes no time and cannot fail: it goes into a bounded buffer, and one task sends what is there.
+Recording an event takes no time and cannot fail: it goes into a bounded buffer, which one task sends.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["EventRecorder", "ObjectReference"]
 _log = structlog.get_logger(__name__)
 
 BUFFER = 1000
-"""Events that may wait to be sent; more are dropped, since a reconcile must never wait for them."""
+"""The number of events that may wait to be sent; more are dropped, since a reconcile must never wait for them."""
 SERIES_SECONDS = 360.0
-"""What a series has counted is written so long after the write before; without a repetition for so long it ends."""
+"""The time between two writes of a series. A series without a repetition for this long ends."""
 BURST, REFILL_SECONDS = 25, 300.0
-"""One object may have so many new events at once, and one more in each such period."""
+"""The number of new events that one object may have at once, and the time after which it may have one more."""
 _TRACKED = 4096
 _NOTE_LIMIT = 1024
 
@@ -73,11 +73,11 @@ class _Series:
         self.first = self.last = now
         self.last_at = at
         self.due = at
-        """From when on a repetition is written at once: the first one is, since it makes the series visible."""
+        """The time from which a repetition is written at once. The first one is, since it makes the series visible."""
 
 
 class EventRecorder:
-    """Records events of one controller or operator."""
+    """Records the events of one controller or operator."""
 
     def __init__(
         self,
@@ -99,18 +99,18 @@ class EventRecorder:
         self._waiting: deque[Callable[[], Any]] = deque()
         self._wake = asyncio.Event()
         self._written: deque[tuple[float, _Series]] = deque(maxlen=_TRACKED)
-        """The series written of late, in order, and when each is looked at again."""
+        """The series written recently, in order, each with the time of its next write."""
         self._any_written = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._sending = False
 
     @property
     def idle(self) -> bool:
-        """Nothing waits to be sent."""
+        """True if nothing waits to be sent."""
         return not self._waiting and not self._sending
 
     def start(self) -> None:
-        """Begin to send, in the background."""
+        """Start to send, in the background."""
         if not self._tasks:
             self._tasks = [
                 asyncio.create_task(self._send_all(), name=f"events of {self._controller}"),
@@ -118,7 +118,7 @@ class EventRecorder:
             ]
 
     async def stop(self, *, seconds: float = 2.0) -> None:
-        """Send what is left, the last counts of series too, for a moment at most."""
+        """Send the remaining events and counts of series, for a limited time, then stop."""
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return
@@ -141,11 +141,11 @@ class EventRecorder:
         action: str = "Reconcile",
         related: ObjectReference | None = None,
     ) -> None:
-        """Tell of something. A repetition counts up the series of the first one."""
+        """Record an event. A repetition increments the series of the first one."""
         if type not in ("Normal", "Warning"):
-            raise ValueError(f"an event's type is Normal or Warning, not {type!r}")
+            raise ValueError(f"event type must be Normal or Warning, got {type!r}")
         if not reason:
-            raise ValueError("an event needs a reason: one CamelCase word for programs")
+            raise ValueError("event reason must be one CamelCase word, got an empty string")
         note = note[:_NOTE_LIMIT]
         identity = (regarding.uid or f"{regarding.namespace}/{regarding.name}", type, reason, note, action)
         now, at = self._clock.now(), self._clock.monotonic()
@@ -169,7 +169,7 @@ class EventRecorder:
         self._enqueue(lambda: self._create(body))
 
     def _write(self, series: _Series) -> None:
-        """Have the count written, and look at the series again when the next write is due."""
+        """Write the count, and schedule the next write."""
         series.written = series.count
         series.due = self._clock.monotonic() + SERIES_SECONDS
         self._written.append((series.due, series))
@@ -177,11 +177,11 @@ class EventRecorder:
         self._enqueue(lambda: self._update(series))
 
     def _write_if_behind(self, due: float, series: _Series) -> None:
-        if due == series.due and series.count > series.written:  # else it was written again since
+        if due == series.due and series.count > series.written:  # otherwise it has been written since
             self._write(series)
 
     async def _catch_up(self) -> None:
-        """Write what a series has counted since its last write, once that is long enough ago."""
+        """Write the count of each series that has grown since its last write, once that is due."""
         while True:
             await self._any_written.wait()
             while self._written:
@@ -246,10 +246,10 @@ class EventRecorder:
                     self._count("sent")
                 except ClientError as error:
                     self._count("failed")
-                    _log.debug("event not recorded", error=str(error))
+                    _log.debug("event not sent", error=str(error))
                 except Exception:
                     self._count("failed")
-                    _log.exception("event not recorded")
+                    _log.exception("event not sent")
                 finally:
                     self._sending = False
             self._wake.clear()
@@ -264,7 +264,7 @@ class EventRecorder:
         patch = {"series": {"count": series.count, "lastObservedTime": _micro_time(series.last)}}
         try:
             await self._client.patch("events.k8s.io/v1/Event", series.name, patch, namespace=series.namespace)
-        except NotFound:  # events live an hour; the next repetition starts a new one
+        except NotFound:  # the server keeps events for an hour; the next repetition starts a new series
             if self._series.get(series.identity) is series:
                 del self._series[series.identity]
 

@@ -1,7 +1,7 @@
-"""Predicates: which changes of an object are worth a reconcile.
+"""Predicates: conditions on a change that decide whether it causes a reconcile.
 
-A predicate is any callable that takes a `Change` and returns whether it matters. The ones here compare the old with
-the new object; an object that appears or disappears always matters to them.
+A predicate is any callable that takes a `Change` and returns a boolean. The ones here compare the old with the new
+object; they are true for an object that appears or disappears.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = [
 ]
 
 Predicate: TypeAlias = Callable[[Change], bool]
-"""Decides whether a change is worth a reconcile."""
+"""A condition on a change: true if it causes a reconcile."""
 
 
 def generation_changed(change: Change) -> bool:
-    """The spec changed, or somebody asked for the deletion. Status and metadata writes do not count.
+    """Return whether the spec changed or deletion was requested. Writes to status and metadata do not count.
 
-    Kinds without a generation (ConfigMap, Secret ...) count every change.
+    For kinds without a generation (ConfigMap, Secret ...) every change counts.
     """
     old, new = change.old, change.new
     if old is None or new is None:
@@ -44,13 +44,13 @@ def generation_changed(change: Change) -> bool:
 
 
 def resource_version_changed(change: Change) -> bool:
-    """Anything was written: the counterpart to a resync, which repeats what is known."""
+    """Return whether anything was written, in contrast to a resync, which repeats the current state."""
     old, new = change.old, change.new
     return old is None or new is None or old.resource_version != new.resource_version
 
 
 def deletion_requested(change: Change) -> bool:
-    """The object got its deletion timestamp, or is gone."""
+    """Return whether the object got its deletion timestamp, or is gone."""
     old, new = change.old, change.new
     if new is None:
         return True
@@ -58,7 +58,7 @@ def deletion_requested(change: Change) -> bool:
 
 
 def label_changed(*names: str) -> Predicate:
-    """One of these labels changed; any label if none is named."""
+    """Return a predicate that is true if one of these labels changed; any label if none is named."""
 
     def changed(change: Change) -> bool:
         old, new = change.old, change.new
@@ -72,7 +72,7 @@ def label_changed(*names: str) -> Predicate:
 
 
 def annotation_changed(*names: str) -> Predicate:
-    """One of these annotations changed; any annotation if none is named."""
+    """Return a predicate that is true if one of these annotations changed; any annotation if none is named."""
 
     def changed(change: Change) -> bool:
         old, new = change.old, change.new
@@ -87,15 +87,15 @@ def annotation_changed(*names: str) -> Predicate:
 
 
 def any_of(*predicates: Predicate) -> Predicate:
-    """At least one of them says yes."""
+    """Return a predicate that is true if at least one of these is."""
     return lambda change: any(predicate(change) for predicate in predicates)
 
 
 def all_of(*predicates: Predicate) -> Predicate:
-    """All of them say yes."""
+    """Return a predicate that is true if all of these are."""
     return lambda change: all(predicate(change) for predicate in predicates)
 
 
 def negate(predicate: Predicate) -> Predicate:
-    """The predicate says no."""
+    """Return a predicate that is true if this one is false."""
     return lambda change: not predicate(change)
