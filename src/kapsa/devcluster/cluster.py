@@ -1,4 +1,4 @@
-"""A control plane with a beginning and an end: ``async with DevCluster() as cluster``."""
+"""A control plane that starts and stops: `async with DevCluster() as cluster`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ObjectChange(NamedTuple):
 
 
 class ObjectSnapshot(NamedTuple):
-    """A stored object and the place it is stored at."""
+    """A stored object, with its resource and key."""
 
     resource: str
     """Plural name of the resource, such as `pods`."""
@@ -58,8 +58,8 @@ class ObjectSnapshot(NamedTuple):
 class DevCluster:
     """A Kubernetes control plane for development and tests.
 
-    ``embedded`` is this process: pure Python, ready in milliseconds, on any clock. ``real`` is etcd, kube-apiserver
-    and the rest as processes. Both are used the same way.
+    The `embedded` engine is this process: pure Python, ready in milliseconds, on any clock. The `real` engine is etcd,
+    kube-apiserver and the rest as processes. Both have the same interface.
     """
 
     def __init__(
@@ -78,19 +78,20 @@ class DevCluster:
         binaries: Mapping[str, Path] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """
-        :param engine: ``embedded`` or ``real``.
-        :param clock: where the embedded engine reads the time; the system's by default.
-        :param faults: what goes wrong, and when; with the real engine a proxy stands before it.
-        :param http: whether the embedded engine listens on a socket at all. A simulation does not need one.
-        :param tls: whether the embedded engine speaks HTTPS, with an authority of its own in the kubeconfig.
-        :param port: the port to listen on; any free one by default.
-        :param controllers: whether workloads live: Deployments make pods, garbage is collected.
-        :param policy: who may do what, embedded only; everyone may do everything by default.
-        :param seed: makes uids and generated names of the embedded engine repeat.
-        :param nodes: how many nodes the cluster begins with.
-        :param binaries: executables of the real engine; found or built when not given.
-        :param progress: hears of that build; standard error by default.
+        """Configure a control plane; `start` or `async with` starts it.
+
+        - `engine`: `embedded` or `real`.
+        - `clock`: the clock of the embedded engine; by default the host's.
+        - `faults`: the requests that fail. With the real engine, a proxy in front of it makes them fail.
+        - `http`: whether the embedded engine listens on a socket. A simulation does not need one.
+        - `tls`: whether the embedded engine serves HTTPS; the kubeconfig then contains its certificate authority.
+        - `port`: the port to listen on; by default any free one.
+        - `controllers`: whether controllers run: Deployments create pods, garbage is collected.
+        - `policy`: the authorization policy of the embedded engine; by default all requests are allowed.
+        - `seed`: makes UIDs and generated names of the embedded engine repeatable.
+        - `nodes`: the number of nodes at the start.
+        - `binaries`: executables of the real engine; by default they are looked up, or built.
+        - `progress`: called with the progress of that build; by default it goes to standard error.
         """
         if engine not in ("embedded", "real"):
             raise ValueError(f"engine must be 'embedded' or 'real', not {engine!r}")
@@ -125,7 +126,7 @@ class DevCluster:
 
     @property
     def server(self) -> Server:
-        """The embedded server itself, for doors without sockets."""
+        """The embedded server itself, for tests of the engine."""
         if self._server is None:
             raise RuntimeError(
                 f"the {self.engine} devcluster has no embedded server; use its url, or start an embedded one"
@@ -175,20 +176,16 @@ class DevCluster:
 
     @property
     def workloads(self) -> Workloads:
-        """How a test makes the embedded engine's pods slow, crash or finish, and its nodes vanish."""
+        """Controls the embedded engine's pods and nodes: slow, crashing, finished, unready, gone."""
         if self._workloads is None:
-            raise RuntimeError(
-                "only a started embedded devcluster with controllers has workloads to play with"
-            )
+            raise RuntimeError("workloads need a started embedded devcluster with controllers=True")
         return self._workloads
 
     @property
     def url(self) -> str:
-        """Where the API server listens."""
+        """URL of the API server."""
         if not self._url:
-            raise RuntimeError(
-                "the devcluster does not listen: it is not started, or was started with http=False"
-            )
+            raise RuntimeError("the devcluster has no URL: it is not started, or was started with http=False")
         return self._url
 
     @property
@@ -196,13 +193,13 @@ class DevCluster:
         """The administrator's kubeconfig."""
         if not self._kubeconfig_data:
             raise RuntimeError(
-                "there is no kubeconfig: the devcluster is not started, or was started with http=False"
+                "the devcluster has no kubeconfig: it is not started, or was started with http=False"
             )
         return self._kubeconfig_data
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig as a file, for kubectl and its like."""
+        """The administrator's kubeconfig as a file, for kubectl and other clients."""
         if self._kubeconfig is None:
             directory = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kapsa-devcluster-"))
             self._kubeconfig = Path(directory) / "kubeconfig"
@@ -211,7 +208,7 @@ class DevCluster:
         return self._kubeconfig
 
     async def start(self) -> None:
-        """Start; returns when the API serves."""
+        """Start the control plane and return once its API serves requests."""
         try:
             if self.engine == "embedded":
                 await self._start_embedded()
@@ -222,7 +219,7 @@ class DevCluster:
             raise
 
     async def stop(self) -> None:
-        """Stop everything and remove its files. Safe to call again."""
+        """Stop the control plane and remove its files. May be called more than once."""
         self._server = None
         self._workloads = None
         self._real = None
@@ -290,7 +287,7 @@ class DevCluster:
 
 
 class _ServerIdentity:
-    """A certificate for the loopback, and the authority that vouches for it."""
+    """A certificate for the loopback address, and the authority that issued it."""
 
     def __init__(self) -> None:
         from kapsa.devcluster.certificates import Authority
@@ -304,7 +301,7 @@ class _ServerIdentity:
 
 
 def _open_kubeconfig(url: str, authority: bytes = b"") -> dict[str, Any]:
-    """A kubeconfig for a server on the loopback that asks for no credentials."""
+    """Return a kubeconfig for a server on the loopback address that needs no credentials."""
     cluster = {"server": url}
     if authority:
         cluster["certificate-authority-data"] = base64.b64encode(authority).decode()

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from kapsa.devcluster import DevCluster
 from tests.devcluster.embedded.api import CONFIGMAPS, CRDS, configmap
@@ -84,11 +85,13 @@ def _open_sockets() -> int:
 
 @pytest_asyncio.fixture
 async def hostile(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Hostile]:
-    async with DevCluster(controllers=False) as cluster:
-        client = Hostile(cluster)
-        await client.request("GET", "/livez")
-        yield client
-        await client.check_for_leaks()
+    with capture_logs() as logs:
+        async with DevCluster(controllers=False) as cluster:
+            client = Hostile(cluster)
+            await client.request("GET", "/livez")
+            yield client
+            await client.check_for_leaks()
+    assert not [entry for entry in logs if entry["log_level"] in ("error", "critical")]
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
@@ -277,7 +280,7 @@ async def test_a_body_without_an_end_is_cut_off(hostile: Hostile, framing: bytes
 async def test_a_tls_client_gets_an_error_at_once(hostile: Hostile):
     async with hostile.connect() as (reader, writer), asyncio.timeout(10):
         writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
-        assert b"this port speaks HTTP, not HTTPS" in await reader.read()
+        assert b"this port serves HTTP, not HTTPS" in await reader.read()
 
 
 async def test_a_hundred_pipelined_requests_are_answered_in_order(hostile: Hostile):

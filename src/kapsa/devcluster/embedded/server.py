@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import structlog
 
 from kapsa.devcluster.embedded.admission.namespace_lifecycle import NamespaceLifecycle
 from kapsa.devcluster.embedded.admission.plugins import DefaultStorageClass, ServiceAccounts
@@ -25,7 +25,7 @@ from kapsa.devcluster.wire.status_errors import PlainError, StatusError
 
 __all__ = ["Server"]
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class _Levers:
@@ -84,7 +84,7 @@ class Server:
         except RecursionError:
             return errors.bad_request(TOO_DEEP).reply()
         except Exception as error:
-            log.exception("request %s %s failed", request.method, request.path)
+            log.exception("request failed", method=request.method, path=request.path)
             return errors.internal(f"{type(error).__name__}: {error}").reply()
 
     async def _dispatch(self, request: Request) -> Reply:

@@ -1,4 +1,4 @@
-"""Faults on command: a plan decides which request fails and how; a gate applies it to every request."""
+"""Faults on request: a plan decides which request fails and how, and a gate applies it to each request."""
 
 from kapsa.devcluster.faults.plan import (
     Answer,

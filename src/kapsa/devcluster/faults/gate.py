@@ -1,4 +1,4 @@
-"""The one place in the dispatch where a fault plan acts, on the embedded server and in the proxy alike."""
+"""The gate that applies a fault plan to each request, in the embedded server and in the proxy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["FaultGate"]
 
 
 class Serve(Protocol):
-    """How the server answers a request when nothing goes wrong."""
+    """A function that serves a request without faults."""
 
     def __call__(
         self, request: Request, route: ResourceRoute, verb: str, frozen: int | None = None
@@ -26,7 +26,7 @@ class Serve(Protocol):
 
 
 class Levers(Protocol):
-    """What a plan can do to the server behind it."""
+    """The faults that only the server itself can produce."""
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -36,17 +36,14 @@ class Levers(Protocol):
 
 
 class FaultGate:
-    """Lets requests through, or not, as the plan says, and writes them down."""
+    """Serves, fails or drops requests according to the plan, and records them."""
 
     def __init__(self, levers: Levers, plan: FaultPlan) -> None:
         self._levers = levers
         self._plan = plan
 
     async def serve(self, request: Request, route: ResourceRoute, verb: str, serve: Serve) -> Reply:
-        """Answer a request under the plan.
-
-        :raises ConnectionDroppedError: when the client gets no answer.
-        """
+        """Serve a request under the plan. Raises ConnectionDroppedError when the client gets no reply."""
         plan = self._plan
         target = _target(request, route, verb)
         record = plan.record(target)
@@ -68,12 +65,12 @@ class FaultGate:
         return reply
 
     async def _act(self, target: RequestTarget, when: str) -> Reply | None:
-        """Do what is due now; a reply where the plan gives one itself."""
+        """Carry out the actions that are due. Return the reply if the plan provides one."""
         plan = self._plan
         for action in plan.due(target, "before" if when == "before" else "after"):
             match action:
                 case Answer():
-                    return answer(action).reply()
+                    return error_of(action).reply()
                 case Delay(seconds):
                     await self._levers.sleep(seconds)
                 case Compact():
@@ -86,7 +83,7 @@ class FaultGate:
                 case Drop():
                     raise ConnectionDroppedError("the fault plan drops this connection")
                 case _:
-                    raise AssertionError(f"{action} is for streams")
+                    raise AssertionError(f"{action} applies only to watches")
         if plan.is_crashed(target.client):
             raise ConnectionDroppedError(f"client {target.client!r} has crashed")
         return None
@@ -116,16 +113,16 @@ class _Body(msgspec.Struct):
 
 
 def _name_in(body: bytes) -> str:
-    """The name a create asks for: a rule can wait for it, and the record tells it."""
+    """Return the name in the body of a create, for rules and records."""
     try:
         return msgspec.json.decode(body, type=_Body).metadata.name
     except msgspec.DecodeError:
         return ""
 
 
-def answer(action: Answer) -> StatusError:
-    """The error that an action answers with."""
-    reason, message = _USUAL.get(action.code, ("InternalError", "the fault plan answers this request"))
+def error_of(action: Answer) -> StatusError:
+    """Return the error of an action."""
+    reason, message = _USUAL.get(action.code, ("InternalError", "injected by the fault plan"))
     details: dict[str, int] = {}
     headers: dict[str, str] = {}
     if action.retry_after is not None:
@@ -147,7 +144,7 @@ _USUAL = {
     ),
     410: ("Expired", "The resourceVersion for the provided list is too old."),
     429: ("TooManyRequests", "too many requests, please try again later"),
-    500: ("InternalError", "Internal error occurred: the fault plan answers this request"),
+    500: ("InternalError", "Internal error occurred: injected by the fault plan"),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
     504: ("Timeout", "Timeout: request did not complete within the allotted timeout"),
 }

@@ -1,8 +1,8 @@
-"""Faults on command: which request goes wrong, how, and a record of every request made.
+"""Fault plans: rules that make requests fail, and a record of each request.
 
-A :class:`FaultPlan` is handed to a devcluster. Rules match requests by verb, resource, object and client; each acts
-on the nth match, before the write is committed or after. The same plan drives the embedded engine and the proxy
-before a real one.
+A `FaultPlan` is passed to a devcluster. Rules match requests by verb, resource, object and client; each acts on the
+nth match, before the write is committed or after. The same plan drives the embedded engine and the proxy in front of
+a real one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ When = Literal["before", "after"]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer with an error instead: 409, 429 (with ``retry_after``), 500, 504 or any other code."""
+    """Reply with an error: 409, 429 (with `retry_after`), 500, 504 or any other code."""
 
     code: int
     reason: str = ""
@@ -44,44 +44,44 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """Close the connection without an answer."""
+    """Close the connection without a reply."""
 
 
 class Delay(msgspec.Struct, frozen=True):
-    """Wait before going on."""
+    """Wait before the next step of the request."""
 
     seconds: float
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """The client dies here: no answer now, and nothing more is served to it until :meth:`FaultPlan.revive`."""
+    """Crash the client: it gets no reply to this request or to later ones until `FaultPlan.revive`."""
 
 
 class Compact(msgspec.Struct, frozen=True):
-    """Forget the history up to now: old watches and continue tokens get 410."""
+    """Compact the history: older watches and continue tokens get 410."""
 
 
 class Freeze(msgspec.Struct, frozen=True):
-    """Serve reads from here on as they were at this moment, until :meth:`FaultPlan.thaw`; watches wait."""
+    """Serve reads from the current revision until `FaultPlan.thaw`; watches deliver nothing meanwhile."""
 
     client: str = ""
-    """Whose reads are stale; everybody's when empty."""
+    """The client whose reads are stale; empty for all clients."""
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """The watch stays open and says nothing more."""
+    """Keep the watch open and deliver nothing more."""
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """The watch ends without a word."""
+    """End the watch without an error."""
 
 
 class Duplicate(msgspec.Struct, frozen=True):
-    """The event is sent twice."""
+    """Deliver the event twice."""
 
 
 class Expire(msgspec.Struct, frozen=True):
-    """The watch (or list) gets 410 Gone now."""
+    """End the watch with 410 Gone."""
 
 
 Action = Answer | Drop | Delay | Crash | Compact | Freeze | Silence | Cut | Duplicate | Expire
@@ -89,23 +89,23 @@ _STREAM_ACTIONS = (Silence, Cut, Duplicate, Expire)
 
 
 Order = Silence | Cut | Expire
-"""What can be done to a watch at any time, not only when it sends."""
+"""Actions on a watch that are possible at any time, not only when it delivers an event."""
 
 
 class RequestTarget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a request is about."""
+    """The verb, object and client of a request."""
 
     verb: str
     group: str = ""
     resource: str = ""
-    """With the subresource after a slash, as in ``pods/status``."""
+    """Plural name, with the subresource after a slash, as in `pods/status`."""
     namespace: str = ""
     name: str = ""
     client: str = ""
 
 
 class RequestRecord(msgspec.Struct, kw_only=True, gc=False):
-    """One request as it happened."""
+    """One request that was made."""
 
     number: int
     verb: str
@@ -115,36 +115,37 @@ class RequestRecord(msgspec.Struct, kw_only=True, gc=False):
     name: str
     client: str
     status: int = 0
-    """0 while it is under way, and for one that got no answer."""
+    """Status code of the reply; 0 until there is one."""
 
     @property
     def is_write(self) -> bool:
+        """True if the request changes objects."""
         return self.verb not in ("get", "list", "watch", "")
 
 
 class FaultRule(msgspec.Struct, kw_only=True):
-    """When something goes wrong. Fields left empty match everything."""
+    """A fault, and the requests it applies to. An empty field matches every request."""
 
     action: Action
     verb: str = ""
-    """get, list, watch, create, update, patch, delete, deletecollection; ``write`` for any of the last five."""
+    """get, list, watch, create, update, patch, delete, deletecollection; `write` for any of the last five."""
     resource: str = ""
     namespace: str = ""
     name: str = ""
     client: str = ""
     nth: int = 1
-    """Acts on the nth matching request (or event), counted from 1."""
+    """The first match that the rule acts on, counted from 1. For a watch, matches are events."""
     times: int = 1
-    """How many matches in a row it acts on; 0 for all from the nth on."""
+    """Number of matches in a row that the rule acts on; 0 for all from the nth on."""
     when: When = "before"
-    """Before the request does anything, or after its commit and before its answer."""
+    """Before the request does anything, or after its commit and before its reply."""
     seen: int = 0
-    """Matches so far."""
+    """Number of matches so far."""
     fired: int = 0
-    """How often it has acted."""
+    """Number of times the rule has acted."""
 
     def matches(self, target: RequestTarget) -> bool:
-        """Whether the rule is about this request."""
+        """Return whether the rule applies to a request."""
         return (
             self._verb_matches(target.verb)
             and self.resource in ("", target.resource)
@@ -159,7 +160,7 @@ class FaultRule(msgspec.Struct, kw_only=True):
         return self.verb in ("", verb)
 
     def due(self) -> bool:
-        """Count a match; whether the rule acts on it."""
+        """Count a match and return whether the rule acts on it."""
         self.seen += 1
         if self.seen < self.nth or (self.times and self.fired >= self.times):
             return False
@@ -168,7 +169,7 @@ class FaultRule(msgspec.Struct, kw_only=True):
 
 
 class OpenWatch:
-    """A watch under way, and what the plan has ordered for it."""
+    """An open watch, and the order that the plan gave it."""
 
     def __init__(self, plan: FaultPlan, target: RequestTarget) -> None:
         self.target = target
@@ -177,21 +178,22 @@ class OpenWatch:
         self._plan = plan
 
     def give(self, order: Order) -> None:
+        """Set the order and wake the watch."""
         self.order = order
         self.ordered.set()
 
     async def thawed(self) -> None:
-        """Wait while the client's reads are frozen."""
+        """Wait until the client's reads are no longer frozen."""
         await self._plan.thawed(self.target.client)
 
 
 class FaultPlan:
-    """Rules, the clients that have crashed, and what was asked."""
+    """Rules for requests that fail, the clients that crashed, and a record of all requests."""
 
     def __init__(self, *rules: FaultRule) -> None:
         self._rules: list[FaultRule] = list(rules)
         self.records: list[RequestRecord] = []
-        """Every request so far, in order of arrival."""
+        """All requests so far, in order of arrival."""
         self._crashes: dict[str, asyncio.Event] = {}
         self._frozen: dict[str, int] = {}
         self._thaw = asyncio.Event()
@@ -200,77 +202,77 @@ class FaultPlan:
     # Setting up
 
     def add(self, rule: FaultRule) -> FaultRule:
-        """Add a rule while requests go on."""
+        """Add a rule, at any time."""
         self._rules.append(rule)
         return rule
 
     def clear(self) -> None:
-        """Forget all rules; what has crashed stays crashed, what is frozen thaws."""
+        """Remove all rules and thaw reads. Crashed clients stay crashed."""
         self._rules.clear()
         self.thaw()
 
     # Crashing
 
     def crash(self, client: str) -> None:
-        """A client dies now: its watches end, and it is served no more."""
+        """Crash a client: end its watches and serve it no more."""
         self.crash_event(client).set()
         self.order(Cut(), client=client)
 
     def revive(self, client: str) -> None:
-        """Let a crashed client be served again: its process has been restarted."""
+        """Serve a crashed client again, as after a restart of its process."""
         self._crashes.pop(client, None)
 
     def crash_event(self, client: str) -> asyncio.Event:
-        """An event that is set when the client crashes; the harness waits for it and ends the client."""
+        """Return an event that is set when the client crashes, so that a test can stop it."""
         return self._crashes.setdefault(client, asyncio.Event())
 
     @property
     def crashed(self) -> frozenset[str]:
-        """The clients that have crashed and were not revived."""
+        """The crashed clients, without revived ones."""
         return frozenset(client for client, event in self._crashes.items() if event.is_set())
 
     def is_crashed(self, client: str) -> bool:
-        """Whether this client is dead and was not revived."""
+        """Return whether a client has crashed and was not revived."""
         event = self._crashes.get(client)
         return event is not None and event.is_set()
 
     # Freezing
 
     def freeze(self, revision: int, client: str = "") -> None:
-        """Serve a client's reads (everybody's, when it is empty) from one revision."""
+        """Serve the reads of a client (empty: of all clients) from one revision."""
         self._frozen[client] = revision
         self._thaw.clear()
 
     def thaw(self) -> None:
-        """Serve current reads again; held watches go on."""
+        """Serve current reads again and resume held watches."""
         self._frozen.clear()
         self._thaw.set()
 
     def frozen_for(self, client: str) -> int | None:
-        """The revision this client's reads are served from, while they are frozen."""
+        """Return the revision that a client's reads are served from; None if they are not frozen."""
         if not self._frozen:
             return None
         return self._frozen.get(client, self._frozen.get(""))
 
     async def thawed(self, client: str) -> None:
-        """Wait while this client's reads are frozen."""
+        """Wait until a client's reads are no longer frozen."""
         while self.frozen_for(client) is not None:
             await self._thaw.wait()
 
     # Watches
 
     def watch_opened(self, target: RequestTarget) -> OpenWatch:
-        """Told by the server: a watch begins."""
+        """Record that a watch has begun."""
         watch = OpenWatch(self, target)
         self._watches.append(watch)
         return watch
 
     def watch_closed(self, watch: OpenWatch) -> None:
-        """Told by the server: a watch has ended."""
+        """Record that a watch has ended."""
         self._watches.remove(watch)
 
     def order(self, order: Order, *, resource: str = "", client: str = "") -> int:
-        """Cut, silence or expire the open watches that match, now; how many there were."""
+        """Cut, silence or expire the matching open watches. Return how many there were."""
         matching = [
             watch
             for watch in self._watches
@@ -283,7 +285,7 @@ class FaultPlan:
     # Acting
 
     def due(self, target: RequestTarget, when: When) -> list[Action]:
-        """What happens to a request at this moment."""
+        """Return the actions that are due for a request."""
         if not self._rules:
             return []
         return [
@@ -296,7 +298,7 @@ class FaultPlan:
         ]
 
     def due_on_event(self, target: RequestTarget) -> list[Action]:
-        """What happens to a watch as it is about to send an event."""
+        """Return the actions that are due for the next event of a watch."""
         if not self._rules:
             return []
         return [
@@ -308,7 +310,7 @@ class FaultPlan:
     # Recording
 
     def record(self, target: RequestTarget) -> RequestRecord:
-        """Write down a request that has arrived."""
+        """Record a request that has arrived."""
         record = RequestRecord(
             number=len(self.records) + 1,
             verb=target.verb,
@@ -322,7 +324,7 @@ class FaultPlan:
         return record
 
     def writes(self, client: str | None = None) -> Iterator[RequestRecord]:
-        """The recorded writes, of one client or of all."""
+        """Return the recorded writes, of one client or of all."""
         return (
             record
             for record in self.records
@@ -330,7 +332,7 @@ class FaultPlan:
         )
 
     def count(self, **fields: Any) -> int:
-        """How many recorded requests have these fields: ``count(verb="create", resource="pods")``."""
+        """Count the recorded requests with these fields: `count(verb="create", resource="pods")`."""
         return sum(
             all(getattr(record, field) == value for field, value in fields.items()) for record in self.records
         )

@@ -1,4 +1,4 @@
-"""Watches under a fault plan: silenced, cut, doubled, expired, or held back while reads are frozen."""
+"""Watches under a fault plan: silenced, cut, duplicated, expired, or held while reads are frozen."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ __all__ = ["faulty_stream"]
 async def faulty_stream(
     chunks: AsyncIterator[bytes], plan: FaultPlan, target: RequestTarget, expired: bytes
 ) -> AsyncIterator[bytes]:
-    """A watch's lines one by one, each as the plan lets it through.
-
-    :param expired: the line that says 410.
-    """
+    """Yield a watch's lines, with the plan's actions applied to each. `expired` is the line of a 410 error."""
     watch = plan.watch_opened(target)
     lines = _lines(chunks)
     try:
@@ -49,19 +46,19 @@ async def faulty_stream(
 
 
 def _ending(actions: list[Action]) -> Action | None:
-    """The action that ends the stream, if one does."""
+    """Return the action that ends the stream, if any."""
     return next((action for action in actions if isinstance(action, Silence | Cut | Expire)), None)
 
 
 async def _forever(watch: OpenWatch) -> None:
-    """Say nothing until the watch is cut, or its client gives up."""
+    """Wait until the watch is cut or its client disconnects."""
     watch.ordered.clear()
     watch.order = None
     await watch.ordered.wait()
 
 
 async def _next_line(lines: AsyncGenerator[bytes, None], watch: OpenWatch) -> bytes | None:
-    """The next line; None at the end, or when the plan has ordered one."""
+    """Return the next line; None at the end of the stream or after an order of the plan."""
     following = asyncio.ensure_future(_advance(lines))
     ordered = asyncio.ensure_future(watch.ordered.wait())
     try:
@@ -73,7 +70,7 @@ async def _next_line(lines: AsyncGenerator[bytes, None], watch: OpenWatch) -> by
     finally:
         for task in (following, ordered):
             task.cancel()
-        # Waiting, not awaiting: that would take a cancellation of our own caller for the task's, and swallow it.
+        # Not `await task`: that would take a cancellation of the caller for one of the task, and swallow it.
         await asyncio.wait({following, ordered})
 
 
@@ -82,7 +79,7 @@ async def _advance(lines: AsyncGenerator[bytes, None]) -> bytes | None:
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Whole lines out of chunks that hold several, or parts."""
+    """Yield whole lines from chunks of any size."""
     pending = b""
     try:
         async for chunk in chunks:

@@ -1,1 +1,1 @@
-"""The wire: HTTP/1.1, requests and replies, status errors, and paths. Shared by both engines."""
+"""The wire: HTTP/1.1, requests and replies, paths and queries, status errors. Shared by both engines."""

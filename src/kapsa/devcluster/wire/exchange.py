@@ -1,4 +1,4 @@
-"""What goes through the server's door: a request, who asks, and a reply."""
+"""Requests, the users who send them, and replies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ADMIN", "ConnectionDroppedError", "Reply", "Request", "RequestUser"]
 
 
 class RequestUser(msgspec.Struct, frozen=True, kw_only=True):
-    """Who makes a request."""
+    """The user who sends a request."""
 
     username: str
     uid: str = ""
@@ -19,11 +19,11 @@ class RequestUser(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ADMIN = RequestUser(username="kubernetes-admin", groups=("system:masters", "system:authenticated"))
-"""The user of the devcluster's kubeconfig, and of a request that names none."""
+"""The user of the devcluster's kubeconfig, and of a request without a user."""
 
 
 class Request(msgspec.Struct, kw_only=True):
-    """One request, whichever door it came through."""
+    """One request, with or without a socket."""
 
     method: str
     path: str
@@ -33,12 +33,12 @@ class Request(msgspec.Struct, kw_only=True):
     """Keys in lower case."""
     body: bytes = b""
     client: str = ""
-    """Identity for the fault plan: one operator process of a simulation, for instance."""
+    """Name of the client in fault plans, such as one operator process of a simulation."""
     user: RequestUser | None = None
 
 
 class Reply(msgspec.Struct, kw_only=True):
-    """One answer. A watch's body is an iterator, which the door must close when its client goes away."""
+    """One reply. The body of a watch is an iterator, to be closed when its client disconnects."""
 
     status: int
     headers: dict[str, str]
@@ -46,4 +46,4 @@ class Reply(msgspec.Struct, kw_only=True):
 
 
 class ConnectionDroppedError(ConnectionError):
-    """The request gets no answer: the door must close the connection, as a fault plan wants it."""
+    """A request without a reply: the fault plan closes its connection."""

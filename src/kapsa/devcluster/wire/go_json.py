@@ -1,4 +1,4 @@
-"""What Go's encoding/json says about text that is not JSON."""
+"""The errors of Go's encoding/json for text that is not JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MAXIMUM_DEPTH = 10_000
 
 
 class _SyntaxError(Exception):
-    """Where the scanner stops."""
+    """The first character that is invalid."""
 
 
 def syntax_error(data: bytes) -> str:
-    """The message for malformed JSON; empty when there is nothing wrong with it."""
-    # Go looks at bytes: outside strings, where this is used, each byte is a character of its own.
+    """Return Go's message for malformed JSON; empty for valid JSON."""
+    # Go scans bytes: outside strings, the only place where characters matter here, each byte is a character.
     text = data.decode("latin-1")
     try:
         end = _Scanner(text).document()
@@ -31,7 +31,7 @@ def syntax_error(data: bytes) -> str:
 
 
 def quote_character(character: str) -> str:
-    """A character as Go's errors show it."""
+    """Return a character as Go's errors show it."""
     if character == "'":
         return "'\\''"
     if character == '"':
@@ -58,14 +58,14 @@ def json_type(value: Any) -> str:
 
 
 class _Scanner:
-    """Walks over a document and stops at the first character that cannot be there."""
+    """Scans a document up to the first invalid character."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
 
     def document(self) -> int:
-        # Containers are kept on a list of our own, so that nesting costs no Python stack.
+        # Open containers are kept in a list: recursion would limit the depth of a document.
         open_containers: list[str] = []
         self._value_start(open_containers)
         while open_containers:
@@ -83,7 +83,7 @@ class _Scanner:
         return _SyntaxError(f"invalid character {quote_character(self._text[self._at])} {context}")
 
     def _value_start(self, containers: list[str], context: str = "looking for beginning of value") -> None:
-        """Read a value; of a container, only up to and into its first element."""
+        """Read a value, or the start of a container and its first element."""
         while True:
             character = self._peek()
             if character == "{":
@@ -112,7 +112,7 @@ class _Scanner:
         self._at += 1
 
     def _after_value(self, containers: list[str]) -> None:
-        """What may follow a value: the next one, or the end of its container."""
+        """Read what follows a value: the next one, or the end of its container."""
         character = self._peek()
         inside = containers[-1]
         closing = "}" if inside == "{" else "]"

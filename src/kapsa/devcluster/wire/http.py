@@ -1,7 +1,7 @@
-"""HTTP/1.1 as bytes: heads of requests in, heads of responses out, bodies by length or by chunks. No sockets here.
+"""HTTP/1.1 as bytes: heads of requests, heads of responses, bodies by length or in chunks. No sockets.
 
-aiohttp's server would do, but importing it takes 0.2 s of the 0.5 s in which a devcluster must be ready, and costs
-more for each request than the rest of a read: the embedded engine is to serve no less than a kube-apiserver.
+aiohttp's server would do, but importing it takes 0.2 s of the 0.5 s in which a devcluster must be ready, and for each
+request it costs more than the rest of a read: the embedded engine should serve as much as a kube-apiserver.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 __all__ = ["Body", "Head", "WireError", "chunk", "parse_head", "response_head"]
 
 MAXIMUM_HEAD = 1024 * 1024
-"""As long as Go's server reads them."""
+"""The limit of Go's server."""
 MAXIMUM_CHUNK_LINE = 1024
 _PATIENCE = 16
-"""How many times its limit a body may be long to be read to its end, so that its sender comes to read why not."""
+"""A body of up to this many times the limit is read to its end, so that its sender gets to the error."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(r"(?:https?://[^/?#]*)?(/[\x21-\x7e]*|\*)")
 _HOST = re.compile(r"[A-Za-z0-9.:_~%!$&'()*+;=\[\]-]*")
@@ -29,7 +29,7 @@ _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class WireError(Exception):
-    """What cannot be read as HTTP; the connection ends with this status."""
+    """Malformed HTTP; the connection ends with this status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -43,35 +43,32 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     path: str
     query: str
     headers: Mapping[str, str]
-    """Names in lower case; one that comes twice has its values joined."""
+    """Names in lower case. The values of a repeated header are joined."""
     keeps_alive: bool
     length: int
-    """Bytes of the body; -1 when it comes in chunks."""
+    """Bytes of the body; -1 if it comes in chunks."""
     is_old: bool = False
-    """HTTP/1.0, which knows no chunks."""
+    """True for HTTP/1.0, which has no chunks."""
 
     @property
     def expects_continue(self) -> bool:
+        """True if the client waits for `100 Continue` before it sends the body."""
         return "expect" in self.headers
 
 
 def parse_head(data: bytes) -> Head:
-    """A head, without the empty line that ends it.
-
-    :raises WireError: when it is none.
-    """
+    """Parse a head, without the empty line that ends it. Raises WireError for a malformed one."""
     first, _, rest = data.partition(b"\r\n")
     parts = first.decode("latin-1").split(" ")
     if len(parts) != 3 or not _TOKEN.fullmatch(parts[0]):
         raise WireError(400, "malformed request line")
     method, target, version = parts
     if version not in ("HTTP/1.1", "HTTP/1.0"):
-        known = version.startswith("HTTP/")
-        raise WireError(505 if known else 400, "this server speaks HTTP/1.1")
-    found = _TARGET.fullmatch(target)
-    if found is None:
+        raise WireError(505 if version.startswith("HTTP/") else 400, "only HTTP/1.1 is supported")
+    matched = _TARGET.fullmatch(target)
+    if matched is None:
         raise WireError(400, "malformed request target")
-    path, _, query = found[1].partition("#")[0].partition("?")
+    path, _, query = matched[1].partition("#")[0].partition("?")
     if "%" in path and _BAD_ESCAPE.search(path):
         raise WireError(400, "malformed escape in the request target")
     headers = _headers(rest)
@@ -79,7 +76,7 @@ def parse_head(data: bytes) -> Head:
     if not old and "host" not in headers:
         raise WireError(400, "missing required Host header")
     if headers.get("expect", "100-continue").lower() != "100-continue":
-        raise WireError(417, "the only expectation met here is 100-continue")
+        raise WireError(417, "only the expectation 100-continue is supported")
     connection = headers.get("connection", "").lower()
     keeps_alive = "keep-alive" in connection if old else "close" not in connection
     return Head(method, path, query, headers, keeps_alive, _length(headers), old)
@@ -87,9 +84,9 @@ def parse_head(data: bytes) -> Head:
 
 @lru_cache(maxsize=256)
 def _headers(data: bytes) -> Mapping[str, str]:
-    """Headers, remembered: a client sends the same ones again and again."""
+    """Parse headers. The result is cached: a client sends the same headers with each request."""
     headers: dict[str, str] = {}
-    # They are bytes of no particular encoding; latin-1 keeps each of them.
+    # Headers have no particular encoding; latin-1 preserves every byte.
     for line in data.decode("latin-1").split("\r\n") if data else ():
         name, colon, value = line.partition(":")
         if not colon or not _TOKEN.fullmatch(name) or _FORBIDDEN.search(value):
@@ -97,7 +94,7 @@ def _headers(data: bytes) -> Mapping[str, str]:
         name, value = name.lower(), value.strip(" \t")
         if name in headers:
             if name == "content-length" and headers[name] != value:
-                raise WireError(400, "two lengths for one body")
+                raise WireError(400, "the content-length headers differ")
             value = value if name == "content-length" else f"{headers[name]}, {value}"
         headers[name] = value
     if not _HOST.fullmatch(headers.get("host", "")):
@@ -108,11 +105,11 @@ def _headers(data: bytes) -> Mapping[str, str]:
 def _length(headers: Mapping[str, str]) -> int:
     encoding, length = headers.get("transfer-encoding"), headers.get("content-length")
     if encoding is not None:
-        # Two ways to tell a body's end are how requests get smuggled.
+        # Two definitions of where a body ends allow request smuggling.
         if length is not None:
-            raise WireError(400, "a body has a length or comes in chunks, not both")
+            raise WireError(400, "content-length and transfer-encoding exclude each other")
         if encoding.lower() != "chunked":
-            raise WireError(501, "the only transfer encoding here is chunked")
+            raise WireError(501, "only the transfer encoding chunked is supported")
         return -1
     if length is None:
         return 0
@@ -122,9 +119,9 @@ def _length(headers: Mapping[str, str]) -> int:
 
 
 class Body:
-    """A body on its way in: fed with what arrives, it takes what is its own.
+    """A request body that is still arriving.
 
-    What goes over the limit is taken and thrown away, so that the client comes to read why it is refused.
+    Bytes over the limit are read and dropped, so that the client gets to the error.
     """
 
     def __init__(self, length: int, limit: int) -> None:
@@ -139,9 +136,9 @@ class Body:
         self._in_trailers = False
 
     def feed(self, data: bytes) -> bytes:
-        """Take from ``data``; what is left of it belongs to the next request.
+        """Consume the body's part of `data` and return the rest, which belongs to the next request.
 
-        :raises WireError: when the chunks are malformed.
+        Raises WireError for malformed chunks.
         """
         at = 0
         while at < len(data) and not self.done:
@@ -195,11 +192,12 @@ class Body:
 
     @property
     def value(self) -> bytes:
+        """The body."""
         return b"".join(self._pieces)
 
 
 def response_head(status: int, headers: list[tuple[str, str]]) -> bytes:
-    """A response's head, the empty line included."""
+    """Return the head of a response, with the empty line that ends it."""
     lines = [_status_line(status)]
     for name, value in headers:
         if _FORBIDDEN.search(value):
@@ -213,14 +211,14 @@ _STATUS_LINES: dict[int, str] = {}
 
 
 def _status_line(status: int) -> str:
-    found = _STATUS_LINES.get(status)
-    if found is None:
-        known = status in HTTPStatus._value2member_map_
-        phrase = HTTPStatus(status).phrase if known else "Unknown"
-        found = _STATUS_LINES[status] = f"HTTP/1.1 {status} {phrase}\r\n"
-    return found
+    line = _STATUS_LINES.get(status)
+    if line is None:
+        is_standard = status in HTTPStatus._value2member_map_
+        phrase = HTTPStatus(status).phrase if is_standard else "Unknown"
+        line = _STATUS_LINES[status] = f"HTTP/1.1 {status} {phrase}\r\n"
+    return line
 
 
 def chunk(data: bytes) -> bytes:
-    """A piece of a body that comes in chunks; the last one is empty."""
+    """Return a chunk of a body; empty data makes the last one."""
     return b"%x\r\n%b\r\n" % (len(data), data) if data else _LAST_CHUNK

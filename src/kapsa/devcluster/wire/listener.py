@@ -1,16 +1,17 @@
-"""The HTTP door: a listener on the loopback that hands requests to whatever answers them."""
+"""The HTTP listener: serves a handler's replies on a loopback port."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gzip
-import logging
 import re
 import time
 from collections.abc import AsyncIterator
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Protocol
+
+import structlog
 
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request
@@ -29,21 +30,21 @@ if TYPE_CHECKING:
 
 __all__ = ["CLIENT_HEADER", "HttpFront"]
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 CLIENT_HEADER = "x-kapsa-client"
-"""Names the client to the fault plan; a simulation sets it, others need not."""
+"""Header with the client's name in fault plans. Optional."""
 _GZIP_FROM = 128 * 1024
-"""Smaller bodies are not worth the compression; the real server draws the line here too."""
+"""Bytes from which a body is compressed, as in the real server."""
 _READ_AHEAD = 256 * 1024
-"""How much of the next request is kept while one is answered."""
+"""Bytes of the next request that are buffered while one is served."""
 _MAXIMUM_BODY = 3 * 1024 * 1024
 """Bytes of the largest body that kube-apiserver reads."""
 _NEXT_WARNING = re.compile(r', (?=299 - ")')
 
 
 class Handler(Protocol):
-    """What answers requests: an embedded server, or a proxy before a real one."""
+    """A server of requests: the embedded one, or a proxy in front of a real one."""
 
     async def handle(self, request: Request) -> Reply: ...
 
@@ -63,11 +64,12 @@ class HttpFront:
 
     @property
     def url(self) -> str:
+        """Base URL of the listener."""
         scheme = "https" if self._tls else "http"
         return f"{scheme}://{self._host}:{self._port}"
 
     async def start(self) -> None:
-        """Listen; afterwards :attr:`url` says where."""
+        """Start to listen; `url` is valid afterwards."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
             lambda: _Connection(self), self._host, self._port, ssl=self._tls, backlog=1024
@@ -84,7 +86,7 @@ class HttpFront:
 
 
 class _Connection(asyncio.Protocol):
-    """One client: a request is read, answered, and then the next one."""
+    """One client's connection, which serves one request after the other."""
 
     def __init__(self, front: HttpFront) -> None:
         self._front = front
@@ -108,7 +110,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._front.connections.discard(self)
         self._transport = None
-        # Without this, the watch of a client that went away would wait for its next event for ever.
+        # Otherwise the watch of a disconnected client would wait for its next event forever.
         if self._task is not None:
             self._task.cancel()
         self.resume_writing()
@@ -121,7 +123,7 @@ class _Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def eof_received(self) -> bool:
-        # A client may end its side and still wait for the answer; of a stream nobody waits for the end.
+        # A client may close its side and still wait for the reply, but not for the end of a stream.
         self._ended = True
         return self._task is not None and not self._streams
 
@@ -136,28 +138,28 @@ class _Connection(asyncio.Protocol):
     # Reading
 
     def _advance(self) -> None:
-        """Read on; begin to answer once a request is whole."""
+        """Read more; serve the request once it is complete."""
         try:
             if self._head is None and not self._read_head():
                 return
             assert self._body is not None
             self._buffer = self._body.feed(self._buffer)
         except WireError as error:
-            self._refuse(error)
+            self._reject(error)
             return
         if self._body.done:
             self._task = self._loop.create_task(self._answer(self._head, self._body))  # type: ignore[arg-type]
             self._head = self._body = None
 
     def _read_head(self) -> bool:
-        # Empty lines before a request are forgiven, as old clients send them after a body.
+        # Old clients send an empty line after a body.
         if self._buffer[:2] == b"\r\n":
             self._buffer = self._buffer.lstrip(b"\r\n")
         end = self._buffer.find(b"\r\n\r\n")
         if end > MAXIMUM_HEAD or (end < 0 and len(self._buffer) > MAXIMUM_HEAD):
             raise WireError(431, "request header fields too large")
         if end < 0:
-            _refuse_what_never_ends(self._buffer)
+            _reject_incomplete(self._buffer)
             return False
         self._head = parse_head(self._buffer[:end])
         self._buffer = self._buffer[end + 4 :]
@@ -166,7 +168,7 @@ class _Connection(asyncio.Protocol):
             self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return True
 
-    def _refuse(self, error: WireError) -> None:
+    def _reject(self, error: WireError) -> None:
         body = f"{error.status} {error}\n".encode()
         headers = [
             ("content-type", "text/plain; charset=utf-8"),
@@ -186,8 +188,8 @@ class _Connection(asyncio.Protocol):
             self._abort()
             return
         except Exception:
-            # A reply that broke off: a client left waiting for the rest of it would wait for ever.
-            log.exception("the answer to %s %s broke off", head.method, head.path)
+            # The reply is incomplete: its client would wait for the rest forever.
+            log.exception("reply failed before its end", method=head.method, path=head.path)
             self._abort()
             return
         finally:
@@ -203,7 +205,7 @@ class _Connection(asyncio.Protocol):
             self._advance()
 
     async def _exchange(self, head: Head, body: Body) -> bool:
-        """Answer one request; whether the connection can take another."""
+        """Serve one request. Return whether the connection can take another."""
         if body.too_large:
             reply = errors.too_large(_MAXIMUM_BODY).reply()
         else:
@@ -242,7 +244,7 @@ class _Connection(asyncio.Protocol):
             self._write(body)
 
     async def _stream(self, head: Head, reply: Reply, frames: AsyncIterator[bytes]) -> bool:
-        """Send frames as they come. An old client gets them plain, and the end of the connection as their end."""
+        """Send frames as they arrive. A client of HTTP/1.0 gets them without chunks, up to the end of the connection."""
         keeps_alive = head.keeps_alive and not head.is_old
         framing = ("connection", "close") if head.is_old else ("transfer-encoding", "chunked")
         self._write(response_head(reply.status, [*_header_lines(reply.headers), framing]))
@@ -250,7 +252,7 @@ class _Connection(asyncio.Protocol):
         try:
             async for frame in frames:
                 if not frame:
-                    # An empty chunk would say that this is the end.
+                    # An empty chunk would end the body.
                     continue
                 self._write(frame if head.is_old else chunk(frame))
                 await self._drain()
@@ -277,7 +279,7 @@ class _Connection(asyncio.Protocol):
             await self._writable
 
     async def end(self) -> None:
-        """Close the connection, whatever it is doing."""
+        """Close the connection, even in the middle of a reply."""
         task = self._task
         self._abort()
         if task is not None:
@@ -285,18 +287,18 @@ class _Connection(asyncio.Protocol):
             await asyncio.gather(task, return_exceptions=True)
 
 
-def _refuse_what_never_ends(start: bytes) -> None:
-    """Tell who does not speak HTTP, instead of waiting with them."""
+def _reject_incomplete(start: bytes) -> None:
+    """Raise WireError for bytes that can never become a head, instead of waiting for its end."""
     if start[:1] == b"\x16":
-        raise WireError(400, "this port speaks HTTP, not HTTPS")
+        raise WireError(400, "this port serves HTTP, not HTTPS")
     if start[:1] < b"!" and start[:1] not in (b"", b"\r", b"\n"):
         raise WireError(400, "malformed request line")
     if b"\n\n" in start:
-        raise WireError(400, "lines of a request end in CR and LF")
+        raise WireError(400, "lines of a request must end in CR LF")
 
 
 def _header_lines(headers: dict[str, str]) -> list[tuple[str, str]]:
-    """Headers as they are sent: each warning is one of its own."""
+    """Return the headers as sent, with one line for each warning."""
     lines = [("date", _date()), *headers.items()]
     warnings = headers.get("warning")
     if warnings is not None and ", " in warnings:
@@ -305,13 +307,13 @@ def _header_lines(headers: dict[str, str]) -> list[tuple[str, str]]:
     return lines
 
 
-_told: tuple[int, str] = (0, "")
+_last_date: tuple[int, str] = (0, "")
 
 
 def _date() -> str:
-    """The Date header, made once a second."""
-    global _told  # noqa: PLW0603  a cache of one
+    """Return the Date header, formatted once per second."""
+    global _last_date  # noqa: PLW0603  a cache of one
     now = int(time.time())
-    if _told[0] != now:
-        _told = (now, formatdate(now, usegmt=True))
-    return _told[1]
+    if _last_date[0] != now:
+        _last_date = (now, formatdate(now, usegmt=True))
+    return _last_date[1]

@@ -1,4 +1,4 @@
-"""From a request's path to what it names."""
+"""Routes: the resource that a request's path names, and the verb of the request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
 class ResourceRoute(msgspec.Struct, frozen=True, gc=False):
-    """A path under ``/api`` or ``/apis`` that names a resource."""
+    """A path under `/api` or `/apis` that names a resource."""
 
     group: str
     version: str
@@ -25,13 +25,13 @@ class ResourceRoute(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     subresource: str = ""
     rest: str = ""
-    """What follows the subresource, such as the path of a proxied request."""
+    """The rest of the path after the subresource, such as that of a proxied request."""
     watch: bool = False
-    """The deprecated ``/watch/`` paths."""
+    """True for the deprecated `/watch/` paths."""
 
 
 def parse(path: str) -> ResourceRoute | None:
-    """The resource a path names; None when it names none (discovery, health, unknown paths)."""
+    """Return the resource that a path names; None for other paths, such as discovery and health."""
     if "%" in path:
         path = unquote(path)
     parts = path.removeprefix("/").rstrip("/").split("/")
@@ -45,7 +45,7 @@ def parse(path: str) -> ResourceRoute | None:
     if rest[0] == "watch" and len(rest) > 1:
         watch, rest = True, rest[1:]
     namespace = ""
-    # A namespace is itself; requests about it carry no namespace.
+    # A request about a namespace itself has no namespace.
     if rest[0] == "namespaces" and len(rest) > 2 and (rest[2] not in _NAMESPACE_SUBRESOURCES or group):
         namespace, rest = rest[1], rest[2:]
     count = len(rest)

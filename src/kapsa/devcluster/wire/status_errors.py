@@ -25,12 +25,10 @@ __all__ = [
     "internal",
     "invalid",
     "method_not_allowed",
-    "method_not_supported",
     "not_authorized",
     "not_found",
     "page_not_found",
     "resource_not_found",
-    "server_timeout",
     "too_large",
     "too_many_requests",
     "unsupported_media_type",
@@ -40,7 +38,7 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 class Named(Protocol):
-    """What an error needs to know of a resource."""
+    """The names of a resource that errors include."""
 
     @property
     def group(self) -> str: ...
@@ -53,7 +51,7 @@ class Named(Protocol):
 
 
 class FieldProblem(Protocol):
-    """One thing wrong with one field, wherever it was found."""
+    """A problem of one field."""
 
     @property
     def field(self) -> str: ...
@@ -66,7 +64,7 @@ class FieldProblem(Protocol):
 
 
 class ErrorCause(msgspec.Struct, frozen=True):
-    """One entry of a Status' ``details.causes``."""
+    """One entry of a Status' `details.causes`."""
 
     field: str
     reason: str
@@ -74,7 +72,7 @@ class ErrorCause(msgspec.Struct, frozen=True):
 
 
 class StatusError(Exception):
-    """A request that ends in a Status object."""
+    """A request that fails with a Status object."""
 
     def __init__(
         self,
@@ -91,11 +89,11 @@ class StatusError(Exception):
         self.message = message
         self.details = details
         self.metadata: dict[str, Any] = {}
-        """The Status' list metadata; an expired continue token puts the next one here."""
+        """The Status' list metadata: with an expired continue token, the next one."""
         self.headers = headers or {}
 
     def status(self) -> dict[str, Any]:
-        """The ``v1`` Status the client reads."""
+        """Return the `v1` Status that the client reads."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -111,6 +109,7 @@ class StatusError(Exception):
         return status
 
     def reply(self) -> Reply:
+        """Return the reply that carries the Status."""
         body = msgspec.json.encode(self.status()) + b"\n"
         return Reply(
             status=self.code, headers={"content-type": "application/json", **self.headers}, body=body
@@ -118,7 +117,7 @@ class StatusError(Exception):
 
 
 class PlainError(Exception):
-    """A request that ends in plain text: paths that no API answers for."""
+    """A request that fails with plain text: a path outside every API."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -126,6 +125,7 @@ class PlainError(Exception):
         self.text = text
 
     def reply(self) -> Reply:
+        """Return the reply that carries the text."""
         headers = {
             "content-type": "text/plain; charset=utf-8",
             "cache-control": "no-cache, private",
@@ -135,7 +135,7 @@ class PlainError(Exception):
 
 
 def qualified(resource: Named) -> str:
-    """``deployments.apps``; just ``pods`` in the core group."""
+    """Return the resource with its group, such as `deployments.apps`; `pods` in the core group."""
     return f"{resource.resource}.{resource.group}" if resource.group else resource.resource
 
 
@@ -160,7 +160,7 @@ def not_found(resource: Named, name: str) -> StatusError:
 
 
 def resource_not_found() -> StatusError:
-    """The group-version is served, the resource in it is not."""
+    """Return the error for a resource that its served group-version does not have."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
@@ -168,10 +168,10 @@ def page_not_found() -> PlainError:
     return PlainError(404, "404 page not found\n")
 
 
-def already_exists(resource: Named, name: str, *, ends: bool = False) -> StatusError:
-    """The name is taken; ``ends`` when the one who has it is being deleted."""
+def already_exists(resource: Named, name: str, *, deleting: bool = False) -> StatusError:
+    """Return the error for a name in use; `deleting` if the object that has it is being deleted."""
     message = f"{qualified(resource)} {quote(name)} already exists"
-    if ends:
+    if deleting:
         message = f"object is being deleted: {message}"
     return StatusError(409, "AlreadyExists", message, details=_details(resource, name))
 
@@ -185,9 +185,9 @@ def generate_name_conflict(resource: Named, name: str) -> StatusError:
 def conflict(
     resource: Named, name: str, why: str = MODIFIED, *, kind: str = "", path: str = ""
 ) -> StatusError:
-    """An update of something that has changed.
+    """Return the error for a write that conflicts with the stored object.
 
-    ``kind`` or ``path`` replace the resource where the real server says the kind, or a subresource.
+    `kind` or `path` replace the resource where the real server names the kind, or a subresource.
     """
     if path:
         message = f"Operation cannot be fulfilled on {path} {quote(name)}: {why}"
@@ -211,7 +211,7 @@ def forbidden(
 
 
 def not_authorized(denied: AccessAttributes) -> StatusError:
-    """403 for a request that the policy denies."""
+    """Return the error for a request that the policy denies."""
     resource = f"{denied.resource}/{denied.subresource}" if denied.subresource else denied.resource
     where = f'in the namespace "{denied.namespace}"' if denied.namespace else "at the cluster scope"
     why = f'User "{denied.user.username}" cannot {denied.verb} resource "{resource}" in API group "{denied.group}" {where}'
@@ -227,7 +227,7 @@ class _Resource(msgspec.Struct, frozen=True):
 
 
 def invalid(resource: Named, name: str, problems: Iterable[FieldProblem]) -> StatusError:
-    """422, with one cause a field problem."""
+    """Return the error for an invalid object, with one cause for each field problem."""
     problems = list(problems)
     texts = list(dict.fromkeys(f"{problem.field}: {problem.message}" for problem in problems))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -251,11 +251,6 @@ def bad_request(message: str) -> StatusError:
 
 def expired(message: str) -> StatusError:
     return StatusError(410, "Expired", message)
-
-
-def method_not_supported(resource: Named, action: str) -> StatusError:
-    message = f'{action} is not supported on resources of kind "{qualified(resource)}"'
-    return StatusError(405, "MethodNotAllowed", message, details=_details(resource, ""))
 
 
 def method_not_allowed() -> StatusError:
@@ -290,11 +285,6 @@ def internal(message: str) -> StatusError:
         f"Internal error occurred: {message}",
         details={"causes": [{"message": message}]},
     )
-
-
-def server_timeout(resource: Named, operation: str) -> StatusError:
-    message = f"The {operation} operation against {qualified(resource)} could not be completed at this time, please try again."
-    return StatusError(504, "ServerTimeout", message, details=_details(resource, ""))
 
 
 def gateway_timeout(message: str, *, retry_after: int = 0, causes: Sequence[ErrorCause] = ()) -> StatusError:

@@ -89,7 +89,7 @@ async def create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
     if existing is not None:
         if generated:
             raise errors.generate_name_conflict(info, write.name)
-        raise errors.already_exists(info, write.name, ends=b'"deletionTimestamp":"' in existing.body)
+        raise errors.already_exists(info, write.name, deleting=b'"deletionTimestamp":"' in existing.body)
     stored = _commit_create(backend, write, obj)
     if info.converter is not None:
         await info.converter.prepare([stored])
