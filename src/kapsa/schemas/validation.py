@@ -266,7 +266,7 @@ def _matches(value: Any, allowed: Any) -> bool:
     if isinstance(value, bool) or isinstance(allowed, bool):
         return value is allowed
     if isinstance(allowed, int) and isinstance(value, float):
-        # The real server converts to the type of the allowed value before it compares.
+        # kube-apiserver converts to the type of the allowed value before it compares.
         return int(value) == allowed
     return bool(value == allowed)
 

@@ -98,9 +98,9 @@ class FaultProxy:
         self, request: Request, route: ResourceRoute, verb: str, frozen: int | None = None
     ) -> Reply:
         if self._compacted and verb in ("list", "watch"):
-            refused = self._too_old(request.query, verb)
-            if refused is not None:
-                return refused
+            expired = self._too_old(request.query, verb)
+            if expired is not None:
+                return expired
         if frozen is not None and verb == "list":
             return await self._forward(request, _at(request.query, frozen))
         if frozen is not None and verb == "get":
@@ -119,8 +119,8 @@ class FaultProxy:
             return Reply(status=200, headers=headers, body=error_stream(error))
         token = values.get("continue", "")
         if token:
-            refused = expired_if_before(token, self._compacted)
-            return None if refused is None else refused.reply()
+            expired = expired_if_before(token, self._compacted)
+            return None if expired is None else expired.reply()
         exact = values.get("resourceVersionMatch") == "Exact"
         if exact and revision not in _NEWEST and int(revision) < self._compacted:
             return expired_list().reply()

@@ -10,7 +10,7 @@ sends its children SIGKILL if it dies itself.
 It reads commands and writes events, both as JSON lines:
 
     {"do": "start", "name": N, "argv": [...], "env": {...}, "log": PATH}  ->  {"event": "started", "name": N, "pid": P}
-                                                                          or  {"event": "refused", "name": N, "error": E}
+                                                                          or  {"event": "failed", "name": N, "error": E}
     {"do": "stop", "name": N}                                             ->  {"event": "exited", "name": N, "code": C}
     {"do": "remove", "path": PATH}      remove this file, too, at the end; no event
 """
@@ -114,7 +114,7 @@ class Children:
                     preexec_fn=self._before_exec,  # noqa: PLW1509 this process has one thread
                 )
         except OSError as error:
-            _emit({"event": "refused", "name": name, "error": str(error)})
+            _emit({"event": "failed", "name": name, "error": str(error)})
         else:
             self._running[name] = process
             _emit({"event": "started", "name": name, "pid": process.pid})

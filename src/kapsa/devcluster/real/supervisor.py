@@ -85,7 +85,7 @@ class Supervisor:
         try:
             return cls(process, await _greeting(process, base))
         except BaseException:
-            # Nobody can close it later, so it ends here, also on cancellation.
+            # No caller can close it later, so it ends here, also on cancellation.
             assert process.stdin is not None
             process.stdin.close()
             await process.wait()
@@ -97,7 +97,7 @@ class Supervisor:
         self._answers[name] = answered = asyncio.get_running_loop().create_future()
         await self._send({"do": "start", "name": name, "argv": list(argv), "env": dict(env), "log": str(log)})
         answer = await answered
-        if answer["event"] == "refused":
+        if answer["event"] == "failed":
             raise ComponentFailed(f"cannot start {name}: {answer['error']}")
         return self._components[name]
 
@@ -145,7 +145,7 @@ class Supervisor:
             _resolve(component.exited, -9)
         for answer in self._answers.values():
             _resolve(
-                answer, {"event": "refused", "error": "the process that supervises the cluster was killed"}
+                answer, {"event": "failed", "error": "the process that supervises the cluster was killed"}
             )
 
     def _handle(self, event: Mapping[str, Any]) -> None:
