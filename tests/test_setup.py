@@ -29,7 +29,7 @@ def setup_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_a_wrong_python_is_one_clear_line(setup_script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 9, 2, "final", 0))
     with pytest.raises(
-        SystemExit, match=r"^kapsa setup: Python 3\.9 is too old, Kapsa needs 3\.11 or newer: .*$"
+        SystemExit, match=r"^kapsa setup: Python 3\.9 is too old; Kapsa needs 3\.11 or newer\. .*$"
     ):
         setup_script.check_python()
 

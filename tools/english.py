@@ -77,7 +77,7 @@ NAMES = {"told", "place", "found", "known", "wanted"}
 GERUND = re.compile(r"(^|_)[a-z]+(ing|ied)$|^(stored|written|applied|told|begun|taken)$")
 # Kubernetes' own nouns, and pytest's habit.
 NOUNS = {"autoscaling", "defaulting", "networking", "pruning", "testing", "tracing", "scheduling"}
-MARKUP = re.compile(r"``[^`]+``|:(?:class|meth|func|mod|attr|raises?|param)\b[^:]*:")
+MARKUP = re.compile(r"(?<!`)``[^`]+``(?!`)|:(?:class|meth|func|mod|attr|raises?|param)\b[^:]*:")
 
 
 class Finding(NamedTuple):

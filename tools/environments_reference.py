@@ -1,4 +1,4 @@
-"""Writes docs/environments/reference.md and settings.md from the models; `--check` only tells whether they are up to date.
+"""Writes docs/environments/reference.md and settings.md from the models; `--check` only reports whether they are up to date.
 
 The kinds come from the CRDs that the operator installs, so that the page says what the API server checks.
 """
@@ -26,7 +26,7 @@ KINDS = (Project, Environment, DomainPool, Registry, PreviewEnvironment)
 """In the order of the page."""
 LONGEST_PATTERN = 60
 HIDDEN_STATUS = ("conditions", "observedGeneration")
-"""What every kind's status has; told once."""
+"""Fields that the status of every kind has; listed once."""
 
 
 def main() -> int:
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def render() -> dict[str, str]:
-    """The pages, by name."""
+    """Return the pages by name."""
     return {"reference.md": kinds_page(), "settings.md": settings_page()}
 
 
@@ -63,7 +63,7 @@ def kinds_page() -> str:
     about = (
         "Every status also has `conditions` (what is well and what is not, with a reason that the "
         "[runbook](runbook.md) explains) and `observedGeneration` (the version of the spec that it speaks of). "
-        "`kubectl explain` tells the same as this page: `kubectl explain project.spec.source`."
+        "`kubectl explain` prints the same as this page: `kubectl explain project.spec.source`."
     )
     contents = "\n".join(f"- [{kind.kind}](#{kind.kind.lower()}): {_summary(kind)}" for kind in KINDS)
     sections = [section for kind in KINDS for section in _kind(definitions[kind.kind])]

@@ -137,9 +137,9 @@ class PageRun:
 
 def run_test(test: Callable[..., Any]) -> None:
     """Run a test function with the fixtures of `kapsa.runtime.testing.plugin`, on virtual time."""
-    wanted = inspect.signature(test).parameters
+    parameters = inspect.signature(test).parameters
     if not inspect.iscoroutinefunction(test):
-        assert not wanted, f"{test.__name__}: only asynchronous tests have fixtures here"
+        assert not parameters, f"{test.__name__}: only asynchronous tests have fixtures here"
         test()
         return
 
@@ -149,7 +149,7 @@ def run_test(test: Callable[..., Any]) -> None:
             harness = Harness(cluster, clock=clock)
             fixtures = {"harness": harness, "faults": faults}
             try:
-                await test(**{name: fixtures[name] for name in wanted})
+                await test(**{name: fixtures[name] for name in parameters})
             finally:
                 await harness.close()
 

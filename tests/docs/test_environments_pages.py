@@ -88,7 +88,7 @@ def constants() -> dict[str, str]:
 
 
 def given_as_reason(node: ast.AST) -> ast.expr | None:
-    """What a piece of code gives as a reason: by that name, for an event, or as the third part of a judgement of health."""
+    """Return the reason that a piece of code gives: by that name, for an event, or as the third argument of ObjectHealth."""
     if isinstance(node, ast.keyword) and node.arg == "reason":
         return node.value
     if isinstance(node, ast.Assign | ast.AnnAssign):
@@ -98,14 +98,14 @@ def given_as_reason(node: ast.AST) -> ast.expr | None:
         called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if called in ("event", "_give_up") and len(node.args) > 1:
             return node.args[-1] if called == "_give_up" else node.args[1]
-        if isinstance(node.func, ast.Name) and node.func.id == "Health" and len(node.args) > 2:
+        if isinstance(node.func, ast.Name) and node.func.id == "ObjectHealth" and len(node.args) > 2:
             return node.args[2]
     return None
 
 
 def reasons_in_source() -> tuple[set[str], set[str]]:
     """All reasons, and the endings of those that are put together."""
-    named, found, endings = constants(), set(), set()
+    named, literals, endings = constants(), set(), set()
     for module in modules():
         for node in ast.walk(module):
             given = given_as_reason(node)
@@ -113,15 +113,15 @@ def reasons_in_source() -> tuple[set[str], set[str]]:
                 if isinstance(part, ast.JoinedStr):
                     endings |= {str(each.value) for each in part.values if isinstance(each, ast.Constant)}
                 elif isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    found.add(part.value)
+                    literals.add(part.value)
                 elif isinstance(part, ast.Name) and part.id in named:
-                    found.add(named[part.id])
-    reasons = {each for each in found if REASON.fullmatch(each)} - endings - {"Normal", "Warning"}
+                    literals.add(named[part.id])
+    reasons = {each for each in literals if REASON.fullmatch(each)} - endings - {"Normal", "Warning"}
     return reasons | SAID_BY_KUBERNETES, endings
 
 
 def reasons_on_the_page() -> set[str]:
-    """What stands in the first column of the runbook's tables."""
+    """Return the first column of the runbook's tables."""
     page = (PAGES / "runbook.md").read_text(encoding="utf-8")
     cells = re.findall(r"^\| ((?:`[A-Z][A-Za-z]+`(?: \(event\))?(?:, )?)+) \|", page, re.MULTILINE)
     return set(re.findall(r"`([A-Za-z]+)`", " ".join(cells)))
@@ -141,16 +141,16 @@ def test_the_runbook_has_no_reason_that_nothing_can_have() -> None:
     assert sorted(surplus) == []
 
 
-# -- what the pages tell people to write -----------------------------------------------------------------------
+# -- manifests on the pages -----------------------------------------------------------------------
 
 
 def manifests() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     for page in sorted(PAGES.glob("*.md")):
         for match in FENCE.finditer(page.read_text(encoding="utf-8")):
             if match["info"].startswith("yaml"):
-                found += yaml.safe_load_all(match["body"])
-    return found
+                documents += yaml.safe_load_all(match["body"])
+    return documents
 
 
 async def test_a_cluster_takes_every_manifest_of_the_pages_under_strict_validation() -> None:
@@ -176,10 +176,10 @@ def prose() -> str:
 
 
 def test_every_variable_that_the_pages_name_is_a_setting() -> None:
-    known = {PREFIX + field.name.upper() for field in msgspec.structs.fields(Settings)}
+    settings = {PREFIX + field.name.upper() for field in msgspec.structs.fields(Settings)}
     named = set(re.findall(r"`(KAPSA_[A-Z_]+)`", prose()))
     assert len(named) > 10
-    assert named - known == set()
+    assert named - settings == set()
 
 
 def test_every_metric_that_the_pages_name_is_told() -> None:

@@ -1,4 +1,4 @@
-"""Every example in the README and under docs/ runs as it stands there, and every link leads somewhere."""
+"""Every example in the README and under docs/ runs as printed, and every link leads somewhere."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def links(page: Path) -> list[tuple[str, str]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a page's headings are called in links."""
+    """Return the anchors of a page's headings."""
     seen: dict[str, int] = {}
-    found = set()
+    names = set()
     for heading in re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE):
         anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         number = seen[anchor] = seen.get(anchor, -1) + 1
-        found.add(f"{anchor}-{number}" if number else anchor)
-    return found
+        names.add(f"{anchor}-{number}" if number else anchor)
+    return names
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -87,22 +87,22 @@ def test_every_link_of_the_page_leads_somewhere(page: Path) -> None:
 
 def test_the_map_leads_to_every_page() -> None:
     linked = {(DOCS / path).resolve() for path, _ in links(DOCS / "README.md")}
-    known = linked | {DOCS / "README.md", DOCS / "devcluster-conformance.md"}  # the last is written by a run
-    missing = [name_of(page) for page in DOCS.rglob("*.md") if page not in known]
+    listed = linked | {DOCS / "README.md", DOCS / "devcluster-conformance.md"}  # the last is written by a run
+    missing = [name_of(page) for page in DOCS.rglob("*.md") if page not in listed]
     assert missing == [], "docs/README.md does not lead there"
 
 
 def messages_of(package: Path) -> list[str]:
     """Every string in the source, with `...` for what is filled in."""
-    found = []
+    messages = []
     for file in package.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
                 parts = (str(each.value) if isinstance(each, ast.Constant) else "..." for each in node.values)
-                found.append("".join(parts))
+                messages.append("".join(parts))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.append(node.value)
-    return found
+                messages.append(node.value)
+    return messages
 
 
 def test_every_message_that_troubleshooting_explains_is_one_that_is_printed() -> None:
@@ -154,7 +154,7 @@ def test_a_process_that_a_block_leaves_behind_ends_with_the_page(page_directory:
     state = Path(f"/proc/{process}/stat")
     deadline = time.monotonic() + 5
     while state.exists() and time.monotonic() < deadline:
-        # A zombie waits for whoever adopted it, and does nothing any more.
+        # A zombie only waits for its new parent to reap it.
         if state.read_text().rpartition(")")[2].split()[0] == "Z":
             return
         time.sleep(0.01)
