@@ -209,14 +209,14 @@ def test_a_function_that_returns_an_operator_is_called_when_it_is_loaded(project
 @pytest.mark.parametrize(
     ("target", "complaint"),
     [
-        ("nothing:operator", "no module 'nothing' in .* run this in the folder that holds it"),
-        ("things:nope", "things:nope is not an Operator or a function that returns one; it has operator"),
+        ("nothing:operator", "module 'nothing' not found in .* run this in the folder that contains it"),
+        ("things:nope", "things:nope is not an Operator or a function that returns one; the module has operator"),
         (
             "json:operator",
-            "json:operator is not an Operator or a function that returns one; it has no Operator at all",
+            "json:operator is not an Operator or a function that returns one; the module has no Operator",
         ),
-        (":operator", "':operator' names no operator: it is something like myapp:operator"),
-        ("nothing.py:operator", "no file nothing.py"),
+        (":operator", "invalid target ':operator': use a form such as myapp:operator"),
+        ("nothing.py:operator", "file not found: nothing.py"),
         ("lost:operator", "lost cannot be imported: ModuleNotFoundError: No module named 'away'"),
         ("broken:operator", r"broken cannot be imported: SyntaxError: .* \(broken.py, line 1\)"),
         ("raising:operator", r"raising cannot be imported: ZeroDivisionError: .* \(raising.py:2\)"),
@@ -242,9 +242,9 @@ def test_a_target_that_names_no_operator_says_what_is_there(
 @pytest.mark.parametrize(
     ("argument", "complaint"),
     [
-        ("--metrics-port=99999", "argument --metrics-port: 99999 is no port: the ports are 1 to 65535"),
-        ("--health-port=-5", "argument --health-port: -5 is no port"),
-        ("--namespace=Bad Name", "argument -n/--namespace: 'Bad Name' cannot name a namespace"),
+        ("--metrics-port=99999", "argument --metrics-port: invalid port 99999: use 1 to 65535"),
+        ("--health-port=-5", "argument --health-port: invalid port -5"),
+        ("--namespace=Bad Name", "argument -n/--namespace: invalid namespace name 'Bad Name'"),
     ],
 )
 def test_a_mistaken_argument_is_one_line(
@@ -282,7 +282,7 @@ def test_the_command_is_the_program_and_loads_no_more_than_it(
     assert program.stdout.strip() == "[]"
     assert (
         program.stderr
-        == "kapsa: looking:operator is not an Operator or a function that returns one; it has no Operator at all\n"
+        == "kapsa: looking:operator is not an Operator or a function that returns one; the module has no Operator\n"
     ), program.stderr
     assert program.returncode == 1
 

@@ -120,7 +120,7 @@ async def test_a_hung_webhook_is_given_up_after_its_time(harness: Harness) -> No
     await harness.start(Operator(controllers=[Recorder()], name="shop", webhooks=webhooks))
     await harness.settle()
     before = harness.clock.monotonic()
-    with pytest.raises(ApiError, match=r"validate-app\.example\.com did not decide within 4\.5 s"):
+    with pytest.raises(ApiError, match=r"validate-app\.example\.com did not respond within 4\.5 s"):
         await harness.apply(app("web"))
     assert harness.clock.monotonic() - before < 40  # with the client's retries
 

@@ -43,7 +43,7 @@ async def test_a_request_that_does_not_arrive_in_time_is_refused_and_counted(
         writer.write(post(path, 1000) + b"{")
         answer = await reader.read()  # to the end: then it hangs up
         assert answer.startswith(b"HTTP/1.1 408 ")
-        assert answer.endswith(b"the request did not arrive within 0.2 s")
+        assert answer.endswith(b"request body did not arrive within 0.2 s")
         assert run.seen == counted
         writer.close()
 

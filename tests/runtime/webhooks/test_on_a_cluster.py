@@ -169,7 +169,7 @@ async def test_of_a_webhook_that_takes_too_long_we_tell_before_the_api_server_gi
     client: Client,
 ) -> None:
     metadata = ObjectMeta(name="hung", namespace="default", labels={"hung": "yes"})
-    with pytest.raises(errors.ApiError, match=r"hung\.webhooks\.example\.com did not decide within 0\.5 s"):
+    with pytest.raises(errors.ApiError, match=r"hung\.webhooks\.example\.com did not respond within 0\.5 s"):
         await client.create(Shop(metadata=metadata, spec=ShopSpec()))
 
 

@@ -67,7 +67,7 @@ class OperatorDeclaration:
         self.collect = collect
         """Additional metrics: called with the cache on each scrape."""
         self.companions = tuple(companions)
-        """Whatever else runs as long as the operator does, such as a server or a connection pool."""
+        """Other things that run as long as the operator does, such as a server or a connection pool."""
         self.metrics_port = metrics_port
         """The port of the metrics: None to serve none, 0 for any free port."""
         self.health_port = health_port

@@ -1,8 +1,8 @@
 """Leader election on a Lease: at most one process writes.
 
-The rules that make it safe: whether another leader's lease has run out is judged only from when *we* last saw it
-change, by our own clock, never from the times it carries; our own lease is good from when we *asked* for its renewal,
-for `renew_deadline`, which is shorter than `lease_duration`. Past that no write leaves the process: `gate` refuses it.
+Two rules make it safe. Another leader's lease has expired if *we* have not observed a change for `lease_duration` by
+our own clock; the times in the lease do not matter. Our own lease is valid for `renew_deadline`, which is shorter, from
+the moment at which we *requested* its renewal. After that `gate` refuses every write of this process.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ _LEASE = "coordination.k8s.io/v1/Lease"
 
 
 class LeaderElection(msgspec.Struct, frozen=True, kw_only=True):
-    """How an operator's replicas agree on who works."""
+    """The settings by which the replicas of an operator elect a leader."""
 
     name: str
-    """The Lease's name."""
+    """The name of the Lease."""
     namespace: str = ""
-    """The Lease's namespace; the operator's own unless set."""
+    """The namespace of the Lease; that of the operator by default."""
     lease_duration: float = 15.0
-    """Seconds for which others leave a lease alone that they have not seen change."""
+    """Seconds without an observed change after which other replicas may take the lease."""
     renew_deadline: float = 10.0
     """Seconds after the last renewal at which the leader stops writing."""
     retry_period: float = 2.0
-    """Seconds between attempts, give or take a fifth."""
+    """Seconds between attempts, varied by up to a fifth."""
 
     def __post_init__(self) -> None:
         if not 0 < self.retry_period * 1.2 < self.renew_deadline < self.lease_duration:
             raise ValueError(
-                f"leader election {self.name!r} needs retry_period * 1.2 < renew_deadline < lease_duration, not "
+                f"leader election {self.name!r} needs retry_period * 1.2 < renew_deadline < lease_duration, got "
                 f"{self.retry_period}, {self.renew_deadline}, {self.lease_duration}"
             )
 
 
 class Elector:
-    """One candidate."""
+    """A candidate for leadership."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class Elector:
         self._client = client
         self._clock = client.clock
         self._namespace = election.namespace or client.namespace
-        self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, protects nothing
         self._on_change = on_change
         self._lease: dict[str, Any] | None = None
-        self._seen_version = ""
-        self._seen_at = 0.0
-        self._good_until = float("-inf")
-        self._told_of = ""
+        self._observed_version = ""
+        self._observed_at = 0.0
+        self._valid_until = float("-inf")
+        self._logged_leader = ""
         self._leading = asyncio.Event()
         self._lost = asyncio.Event()
         self._lost.set()
@@ -80,12 +80,12 @@ class Elector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process may write now."""
-        return self._clock.monotonic() < self._good_until
+        """True if this process may write now."""
+        return self._clock.monotonic() < self._valid_until
 
     def gate(self) -> float | None:
-        """The write gate: the seconds for which writing is still allowed. Raises WriteRefused when it is not."""
-        left = self._good_until - self._clock.monotonic()
+        """Return the seconds for which writes are still allowed. Raises `WriteRefused` if they are not."""
+        left = self._valid_until - self._clock.monotonic()
         if left <= 0:
             raise WriteRefused(
                 f"this process ({self.identity}) does not hold the lease {self._namespace}/{self.election.name}"
@@ -93,24 +93,27 @@ class Elector:
         return left
 
     async def wait_until_leading(self) -> None:
+        """Wait until this process leads."""
         await self._leading.wait()
 
     async def wait_until_lost(self) -> None:
+        """Wait until this process no longer leads."""
         await self._lost.wait()
 
     def start(self) -> None:
+        """Start to campaign. Idempotent."""
         if self._task is None:
             self._task = asyncio.create_task(self._campaign(), name=f"election {self.election.name}")
 
     async def stop(self) -> None:
-        """Stop, and release the lease so that the next one need not wait for it to run out."""
+        """Stop, and release the lease, so that the next leader need not wait for it to expire."""
         await self._end_campaign()
         if self.is_leader:
             await self._release()
         self._lose("stopped")
 
     async def abandon(self) -> None:
-        """Stop as a crash does: the lease stays as it is, until it runs out."""
+        """Stop as a crash does: the lease stays until it expires."""
         await self._end_campaign()
         self._lose("abandoned")
 
@@ -124,42 +127,40 @@ class Elector:
 
     async def _campaign(self) -> None:
         while True:
-            # First, since a loop that was blocked may find its lease gone before it could try anything.
-            self._notice_loss()
+            # First, since the lease may have expired while the event loop was blocked.
+            self._check_expiry()
             if await self._attempt():
                 self._win()
-            self._notice_loss()
+            self._check_expiry()
             await self._pause()
 
-    def _notice_loss(self) -> None:
+    def _check_expiry(self) -> None:
         if self._leading.is_set() and not self.is_leader:
             self._lose("the lease could not be renewed in time")
 
     async def _pause(self) -> None:
         period = self.election.retry_period * self._rng.uniform(0.8, 1.2)
         if self._leading.is_set():
-            # Wake up when the lease runs out, to say so at once.
-            period = min(period, max(0.0, self._good_until - self._clock.monotonic()))
+            # Wake up when the lease expires, to report it at once.
+            period = min(period, max(0.0, self._valid_until - self._clock.monotonic()))
         await self._clock.sleep(period)
 
     async def _attempt(self) -> bool:
-        """Try to take or renew the lease. A failure is an answer too: others go on from what is seen."""
-        asked_at = self._clock.monotonic()
+        """Try to take or renew the lease. Return whether this process holds it."""
+        requested_at = self._clock.monotonic()
         limit = self.election.renew_deadline
         if self._leading.is_set():
-            limit = max(0.1, self._good_until - asked_at)
+            limit = max(0.1, self._valid_until - requested_at)
         try:
             async with asyncio.timeout(limit):
                 taken = await self._take_or_renew()
         except (ClientError, TimeoutError) as error:
-            _log.warning(
-                "lease not reached", lease=self.election.name, error=str(error) or "no answer in time"
-            )
-            self._lease = None  # its state is unknown now: read it before the next attempt
+            _log.warning("lease not reached", lease=self.election.name, error=str(error) or "timed out")
+            self._lease = None  # its state is unknown: read it before the next attempt
             return False
         if taken:
-            self._notice_loss()  # a write may have been refused while the answer was under way
-            self._good_until = asked_at + self.election.renew_deadline
+            self._check_expiry()  # the lease may have expired while the request was in flight
+            self._valid_until = requested_at + self.election.renew_deadline
         return taken
 
     async def _take_or_renew(self) -> bool:
@@ -168,35 +169,35 @@ class Elector:
             return await self._create()
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
-        if holder not in ("", self.identity) and not self._has_run_out(lease):
-            self._lease = None  # somebody else's: look again next time
+        if holder not in ("", self.identity) and not self._has_expired(lease):
+            self._lease = None  # held by another replica: read it again next time
             self._stand_by(holder)
             return False
         return await self._write(lease, spec, holder)
 
     def _stand_by(self, leader: str) -> None:
-        if leader != self._told_of:
+        if leader != self._logged_leader:
             _log.info("standing by", lease=self.election.name, identity=self.identity, leader=leader)
-        self._told_of = leader
+        self._logged_leader = leader
 
     async def _read(self) -> dict[str, Any] | None:
         try:
             lease = await self._client.get(_LEASE, self.election.name, namespace=self._namespace)
         except NotFound:
             return None
-        self._see(lease)
+        self._observe(lease)
         return lease
 
-    def _see(self, lease: dict[str, Any]) -> None:
+    def _observe(self, lease: dict[str, Any]) -> None:
         version = lease["metadata"]["resourceVersion"]
-        if version != self._seen_version:
-            self._seen_version = version
-            self._seen_at = self._clock.monotonic()
+        if version != self._observed_version:
+            self._observed_version = version
+            self._observed_at = self._clock.monotonic()
 
-    def _has_run_out(self, lease: dict[str, Any]) -> bool:
+    def _has_expired(self, lease: dict[str, Any]) -> bool:
         spec = lease.get("spec") or {}
         duration = max(float(spec.get("leaseDurationSeconds") or 0), self.election.lease_duration)
-        return self._clock.monotonic() - self._seen_at >= duration
+        return self._clock.monotonic() - self._observed_at >= duration
 
     async def _create(self) -> bool:
         now = _micro_time(self._clock.now())
@@ -231,7 +232,7 @@ class Elector:
             mine["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
         try:
             self._keep(await self._client.replace({**lease, "spec": mine}, namespace=self._namespace))
-        except Conflict:  # somebody was faster
+        except Conflict:  # another replica was faster
             self._lease = None
             return False
         return True
@@ -239,20 +240,20 @@ class Elector:
     def _keep(self, lease: dict[str, Any]) -> None:
         lease["metadata"].pop("managedFields", None)
         self._lease = lease
-        self._see(lease)
+        self._observe(lease)
 
     async def _release(self) -> None:
         try:
             async with asyncio.timeout(self.election.retry_period):
-                released = await self._hand_back()
+                released = await self._write_release()
         except (ClientError, TimeoutError) as error:
-            _log.warning("lease not released; others wait until it runs out", error=str(error))
+            _log.warning("lease not released; other replicas wait until it expires", error=str(error))
             return
         if released:
             _log.info("lease released", lease=self.election.name)
 
-    async def _hand_back(self) -> bool:
-        """Write the lease without a holder. False if it is not ours any more."""
+    async def _write_release(self) -> bool:
+        """Clear the holder of the lease. Return False if this process no longer holds it."""
         while True:
             lease = self._lease or await self._read()
             if lease is None or lease["spec"].get("holderIdentity") != self.identity:
@@ -262,7 +263,7 @@ class Elector:
             try:
                 await self._client.replace({**lease, "spec": spec}, namespace=self._namespace)
             except Conflict:
-                # The last renewal was cut off after it had reached the server: read what it made of it.
+                # The last renewal was cancelled after it had reached the server: read its result.
                 self._lease = None
             else:
                 return True
@@ -274,11 +275,11 @@ class Elector:
             self._leading.set()
             self._on_change(True)
 
-    def _lose(self, why: str) -> None:
-        self._good_until = float("-inf")
+    def _lose(self, reason: str) -> None:
+        self._valid_until = float("-inf")
         if self._leading.is_set():
-            tell = _log.info if self._task is None else _log.warning  # at the end of a process it is no news
-            tell("no longer leading", lease=self.election.name, identity=self.identity, why=why)
+            log = _log.info if self._task is None else _log.warning  # expected at shutdown
+            log("no longer leading", lease=self.election.name, identity=self.identity, reason=reason)
             self._leading.clear()
             self._lost.set()
             self._on_change(False)

@@ -1,4 +1,4 @@
-"""The operator's own program, `kapsa run MODULE:OPERATOR`: it loads nothing that an operator does not need.
+"""The program behind `kapsa run MODULE:OPERATOR`. It loads nothing that an operator does not need.
 
 python -m kapsa.runtime.operator.entrypoint myapp:operator --log-format text
 """
@@ -28,7 +28,7 @@ __all__ = ["OperatorNotFoundError", "load_operator", "main"]
 
 
 class OperatorNotFoundError(Exception):
-    """A target that names no operator."""
+    """The target does not name an operator."""
 
     for_the_user = True
 
@@ -44,11 +44,11 @@ def load_operator(target: str) -> Operator:
     if module_name.endswith(".py"):
         path = Path(module_name)
         if not path.is_file():
-            raise OperatorNotFoundError(f"no file {path}")
+            raise OperatorNotFoundError(f"file not found: {path}")
         folder, module_name = path.resolve().parent, path.stem
     elif not all(part.isidentifier() for part in module_name.split(".")):
         raise OperatorNotFoundError(
-            f"{target!r} names no operator: it is something like myapp:operator, or myapp/myapp.py:operator"
+            f"invalid target {target!r}: use a form such as myapp:operator or myapp/myapp.py:operator"
         )
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
@@ -56,18 +56,18 @@ def load_operator(target: str) -> Operator:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise _broken(module_name, error) from error
+            raise _failure(module_name, error) from error
         raise OperatorNotFoundError(
-            f"no module {module_name!r} in {folder} or among the installed packages; run this in the folder that "
-            "holds it, or give a path such as myapp/myapp.py:operator"
+            f"module {module_name!r} not found in {folder} or among the installed packages; run this in the folder "
+            "that contains it, or give a path such as myapp/myapp.py:operator"
         ) from None
     except Exception as error:
-        raise _broken(module_name, error) from error
+        raise _failure(module_name, error) from error
     named = getattr(module, attribute, None)
     operator = _call(named, module_name, attribute) if isinstance(named, FunctionType) else named
     if not isinstance(operator, Operator):
-        have = [name for name, value in vars(module).items() if isinstance(value, Operator)]
-        hint = f"it has {', '.join(have)}" if have else "it has no Operator at all"
+        names = [name for name, value in vars(module).items() if isinstance(value, Operator)]
+        hint = f"the module has {', '.join(names)}" if names else "the module has no Operator"
         raise OperatorNotFoundError(
             f"{module_name}:{attribute} is not an Operator or a function that returns one; {hint}"
         )
@@ -78,11 +78,13 @@ def _call(factory: Callable[[], object], module: str, name: str) -> object:
     try:
         return factory()
     except Exception as error:
-        raise _broken(f"{module}:{name}", error, "failed") from error
+        raise _failure(f"{module}:{name}", error, "failed") from error
 
 
-def _broken(module: str, error: Exception, outcome: str = "cannot be imported") -> OperatorNotFoundError:
-    """A module that is there and fails when it is imported: what went wrong, and in which of its lines."""
+def _failure(
+    module: str, error: Exception, outcome: str = "cannot be imported"
+) -> OperatorNotFoundError:
+    """Return the error for a module or function of the user that raised, with the line of the failure."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -97,26 +99,24 @@ def _broken(module: str, error: Exception, outcome: str = "cannot be imported") 
 def _port(text: str) -> int:
     port = int(text)
     if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(
-            f"{port} is no port: the ports are 1 to 65535, and 0 for any free one"
-        )
+        raise argparse.ArgumentTypeError(f"invalid port {port}: use 1 to 65535, or 0 for any free port")
     return port
 
 
 def _namespace(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", text):
-        raise argparse.ArgumentTypeError(f"{text!r} cannot name a namespace")
+        raise argparse.ArgumentTypeError(f"invalid namespace name {text!r}")
     return text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run an operator until SIGTERM or SIGINT. A user's mistake is one line; KAPSA_DEBUG=1 shows the traceback."""
+    """Run an operator until SIGTERM or SIGINT. A user error is one line; KAPSA_DEBUG=1 shows the traceback."""
     options = _parser().parse_args(arguments)
     try:
         configure(level=options.log_level, format=options.log_format)
         operator = load_operator(options.target)
         gc.enable()
-        gc.freeze()  # what is loaded stays for good: no collection need look at it again
+        gc.freeze()  # loaded modules stay for good, so no collection need visit them
         if options.metrics_port is not None:
             operator.metrics_port = options.metrics_port
         if options.health_port is not None:
@@ -136,14 +136,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """A mistake in the arguments is one line, like any other."""
+        """Report invalid arguments in one line."""
         self.exit(2, f"kapsa: {message}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="kapsa run",
-        description="Run an operator until SIGTERM or SIGINT; then what runs may finish, and the lease is released.",
+        description="Run an operator until SIGTERM or SIGINT. Running reconciles may finish, then the lease is released.",
     )
     parser.add_argument(
         "target",
@@ -155,23 +155,26 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="NAME",
         type=_namespace,
-        help="Look at this namespace only; may be repeated.",
+        help="Watch only this namespace. May be repeated.",
     )
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
         type=Path,
-        help="The cluster; KUBECONFIG, the pod's own or ~/.kube/config unless given.",
+        help="The kubeconfig of the cluster. Default: KUBECONFIG, the service account of the pod, or ~/.kube/config.",
     )
     parser.add_argument("--context", metavar="NAME", help="The kubeconfig's context to use.")
-    parser.add_argument("--metrics-port", metavar="PORT", type=_port, help="Serve /metrics here instead.")
+    parser.add_argument("--metrics-port", metavar="PORT", type=_port, help="The port of /metrics.")
+    parser.add_argument("--health-port", metavar="PORT", type=_port, help="The port of /healthz and /readyz.")
     parser.add_argument(
-        "--health-port", metavar="PORT", type=_port, help="Serve /healthz and /readyz here instead."
+        "--log-level",
+        default="info",
+        choices=["debug", "info", "warning", "error"],
+        help="The lowest level to log.",
     )
     parser.add_argument(
-        "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="What to log."
+        "--log-format", default="json", choices=["json", "text"], help="The format of the log."
     )
-    parser.add_argument("--log-format", default="json", choices=["json", "text"], help="How to log.")
     return parser
 
 

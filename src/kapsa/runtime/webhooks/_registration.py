@@ -1,4 +1,4 @@
-"""Telling the API server about our webhooks, and keeping it told: the configurations and the CA in them."""
+"""The registration of webhooks: the webhook configurations, the CRDs' conversion, and the CA bundle in both."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the API server reaches the webhooks: a Service, or a URL for an operator outside the cluster."""
+    """The address of the webhooks: a Service, or a URL for an operator outside the cluster."""
 
     service: str = ""
     namespace: str = ""
@@ -28,6 +28,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
 
     def client_config(self, path: str, bundle: bytes) -> Manifest:
+        """Return the `clientConfig` of the webhook at a path."""
         config: Manifest
         if self.url:
             config = {"url": f"{self.url.rstrip('/')}{path}"}
@@ -40,9 +41,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registrar:
-    """Keeps the webhook configurations and the CRDs' conversion as they should be. Writes only what differs.
+    """Keeps the webhook configurations and the conversion of the CRDs up to date, writing only what differs.
 
-    A configuration that somebody else made, such as a chart, stays as they made it and only gets the CA.
+    A configuration that another manager created, such as a Helm chart, only gets the CA bundle.
     """
 
     def __init__(
@@ -63,9 +64,9 @@ class Registrar:
         self._conversion_path = conversion_path
 
     async def register(self, bundle: bytes) -> None:
-        """Bring the cluster's registrations to what they should be, with this CA bundle.
+        """Update the registrations in the cluster, with this CA bundle.
 
-        Without a bundle, whoever gave the certificate puts it in (cert-manager's injector), and it is left alone.
+        An empty bundle is left to the issuer of the certificate, such as cert-manager's CA injector.
         """
         for manifest in self.configurations(bundle):
             await self._keep(manifest)
@@ -73,7 +74,7 @@ class Registrar:
             await self._keep_conversion(crd, bundle)
 
     def configurations(self, bundle: bytes) -> list[Manifest]:
-        """The ValidatingWebhookConfiguration and MutatingWebhookConfiguration, as far as there are webhooks."""
+        """Return the ValidatingWebhookConfiguration and the MutatingWebhookConfiguration that have webhooks."""
         made = []
         for kind, base in (
             ("ValidatingWebhookConfiguration", ValidatingWebhook),
@@ -101,16 +102,16 @@ class Registrar:
             live = await self._client.get(kind, self._name)
         except NotFound:
             live = {}
-        if self._is_of_others(live):
+        if self._is_foreign(live):
             manifest = _bundles_only(manifest, live)
-        if not _holds(live, manifest):
+        if not _contains(live, manifest):
             await self._client.apply(manifest, force=True)
             _log.info("webhooks registered", configuration=manifest["kind"], name=self._name)
 
-    def _is_of_others(self, live: Manifest) -> bool:
-        """Whether somebody else, such as Helm, says which webhooks there are: their next upgrade must not meet our hand.
+    def _is_foreign(self, live: Manifest) -> bool:
+        """Return whether another manager, such as Helm, owns the webhooks, whose next upgrade must not conflict with us.
 
-        Whoever only puts in a CA, as cert-manager does, does not say so.
+        A manager that only sets the CA bundle, as cert-manager does, does not own them.
         """
         return any(
             "f:rules" in webhook
@@ -128,33 +129,33 @@ class Registrar:
         try:
             live = await self._client.get(_CRD, crd)
         except NotFound:
-            return  # not installed yet; the next round looks again
-        if not _holds(live["spec"].get("conversion", {}), conversion):
+            return  # not installed yet: the next check tries again
+        if not _contains(live["spec"].get("conversion", {}), conversion):
             await self._client.patch(_CRD, crd, {"spec": {"conversion": conversion}})
             _log.info("conversion registered", crd=crd)
 
 
 def _bundles_only(manifest: Manifest, live: Manifest) -> Manifest:
-    """The configuration with nothing but the CA of those webhooks that are there."""
-    there = [webhook["name"] for webhook in live.get("webhooks") or ()]
+    """Return the configuration reduced to the CA bundles of the webhooks that exist."""
+    names = [webhook["name"] for webhook in live.get("webhooks") or ()]
     bundles = {webhook["name"]: webhook["clientConfig"].get("caBundle") for webhook in manifest["webhooks"]}
     entries = [
         {"name": name, **({"clientConfig": {"caBundle": bundles[name]}} if bundles.get(name) else {})}
-        for name in there
+        for name in names
     ]
     return {**manifest, "webhooks": entries}
 
 
-def _holds(live: Any, wanted: Any) -> bool:
-    """Whether everything wanted is there. Lists are compared whole, except that their items may hold more."""
-    if isinstance(wanted, Mapping):
+def _contains(live: Any, desired: Any) -> bool:
+    """Return whether the live value has every desired field. Lists must have the same length."""
+    if isinstance(desired, Mapping):
         return isinstance(live, Mapping) and all(
-            _holds(live.get(key), value) for key, value in wanted.items()
+            _contains(live.get(key), value) for key, value in desired.items()
         )
-    if isinstance(wanted, list):
+    if isinstance(desired, list):
         return (
             isinstance(live, list)
-            and len(live) == len(wanted)
-            and all(_holds(there, value) for there, value in zip(live, wanted, strict=True))
+            and len(live) == len(desired)
+            and all(_contains(item, value) for item, value in zip(live, desired, strict=True))
         )
-    return bool(live == wanted)
+    return bool(live == desired)

@@ -12,25 +12,25 @@ import structlog
 from kapsa.runtime.cancellation import await_user_code
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.resources.mismatch import ModelMismatch
-from kapsa.runtime.webhooks.admission import Review, Webhook, answer, deny
+from kapsa.runtime.webhooks.admission import Review, Webhook, deny, review_response
 from kapsa.runtime.webhooks.conversion import ConversionReview, Conversions
 
-__all__ = ["CONVERT", "Observe", "Outcome", "ReviewHandler"]
+__all__ = ["CONVERT", "Observe", "ReviewHandler", "ReviewOutcome"]
 
 _log = structlog.get_logger(__name__)
 
-Outcome = str
+ReviewOutcome = str
 """allowed, denied, converted, misfit, error, timeout, malformed or late (the request did not arrive in time)."""
 
-Observe = Callable[[str, Outcome, float], None]
-"""Told of every call: the webhook's name, what came of it, and the seconds it took."""
+Observe = Callable[[str, ReviewOutcome, float], None]
+"""Called after each review with the name of the webhook, the outcome and the duration in seconds."""
 
 CONVERT = "/convert"
-"""Where versions are converted."""
+"""The path of the conversion webhook."""
 
 _CONVERSION = "convert"
 _AHEAD = 0.5
-"""Seconds by which a webhook is given up before the API server gives up: its own timer started before we were called."""
+"""Seconds by which a webhook times out before the API server does, whose timer started earlier."""
 _decode_review = msgspec.json.Decoder(Review).decode
 _decode_conversion = msgspec.json.Decoder(ConversionReview).decode
 _encode = msgspec.json.Encoder().encode
@@ -48,7 +48,7 @@ class ReviewHandler:
         max_body_bytes: int,
         observe: Observe | None = None,
     ) -> None:
-        """`client` is what webhooks look around with, and whose clock counts."""
+        """Prepare a handler. Webhooks read through `client`, and its clock measures the durations."""
         self._webhooks = {webhook.path: webhook for webhook in webhooks}
         self._conversions = conversions
         self._client = client
@@ -56,18 +56,18 @@ class ReviewHandler:
         self._observe = observe or (lambda name, outcome, seconds: None)
 
     async def __call__(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """The HTTP status and body for a POST of `body` to `path`."""
+        """Handle a POST of `body` to `path`. Return the HTTP status and the body of the response."""
         path, _, _ = path.partition("?")
         webhook = self._webhooks.get(path)
         name = self._name(path)
         if not name:
-            return 404, f"nothing is served at {path}".encode()
+            return 404, f"no webhook at {path}".encode()
         started = self._client.clock.monotonic()
         if len(body) > self._max_body_bytes:
             outcome, code, reply = (
                 "malformed",
                 413,
-                f"requests are at most {self._max_body_bytes} bytes".encode(),
+                f"request body exceeds {self._max_body_bytes} bytes".encode(),
             )
         elif webhook is not None:
             outcome, code, reply = await self._admit(webhook, body)
@@ -77,18 +77,18 @@ class ReviewHandler:
         return code, reply
 
     def late(self, path: str, seconds: float) -> tuple[int, bytes]:
-        """The HTTP status and body for a POST to `path` that did not arrive whole within `seconds`."""
+        """Return the response to a POST to `path` whose body did not arrive within `seconds`."""
         if name := self._name(path):
             self._observe(name, "late", seconds)
-        return 408, f"the request did not arrive within {seconds:g} s".encode()
+        return 408, f"request body did not arrive within {seconds:g} s".encode()
 
     def _name(self, path: str) -> str:
-        """How the metrics call what is at a path; empty if nothing is."""
+        """Return the name of the webhook at a path, as in the metrics; empty if there is none."""
         if path in self._webhooks:
             return self._webhooks[path].name
         return _CONVERSION if path == CONVERT and self._conversions.crds else ""
 
-    async def _admit(self, webhook: Webhook[Any], body: bytes) -> tuple[Outcome, int, bytes]:
+    async def _admit(self, webhook: Webhook[Any], body: bytes) -> tuple[ReviewOutcome, int, bytes]:
         uid = ""
         limit = webhook.timeout_seconds - _AHEAD
         try:
@@ -99,21 +99,33 @@ class ReviewHandler:
         except msgspec.DecodeError as error:
             return "malformed", 400, f"not an AdmissionReview: {error}".encode()
         except TimeoutError:
-            message = f"{webhook.name} did not decide within {limit:g} s; try again"
-            return "timeout", 200, _encode(answer(uid, deny(message, code=504, reason="Timeout"), []))
+            message = f"{webhook.name} did not respond within {limit:g} s; try again"
+            return (
+                "timeout",
+                200,
+                _encode(review_response(uid, deny(message, code=504, reason="Timeout"), [])),
+            )
         except ModelMismatch as error:
-            return "misfit", 200, _encode(answer(uid, deny(str(error), code=422, reason="Invalid"), []))
+            return (
+                "misfit",
+                200,
+                _encode(review_response(uid, deny(str(error), code=422, reason="Invalid"), [])),
+            )
         except Exception as error:
-            _log.exception("webhook failed, the write is denied", webhook=webhook.name, uid=uid)
+            _log.exception("webhook failed, write denied", webhook=webhook.name, uid=uid)
             message = (
                 f"{webhook.name} failed, so the write is denied: {type(error).__name__}: {error}. "
-                "The operator's log tells more."
+                "See the log of the operator."
             )
-            return "error", 200, _encode(answer(uid, deny(message, code=500, reason="InternalError"), []))
+            return (
+                "error",
+                200,
+                _encode(review_response(uid, deny(message, code=500, reason="InternalError"), [])),
+            )
         return "allowed" if response.allowed else "denied", 200, _encode(reply)
 
-    def _convert(self, body: bytes) -> tuple[Outcome, int, bytes]:
-        """Without a time limit: converters are plain functions, and nothing on the event loop can end one of those."""
+    def _convert(self, body: bytes) -> tuple[ReviewOutcome, int, bytes]:
+        """Convert without a time limit: converters are plain functions, which the event loop cannot interrupt."""
         try:
             review = _decode_conversion(body)
         except msgspec.DecodeError as error:

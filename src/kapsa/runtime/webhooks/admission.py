@@ -1,4 +1,4 @@
-"""Admission webhooks: a class each, called by the API server before an object is written.
+"""Admission webhooks: classes whose instances the API server calls before it writes an object.
 
 class MyAppValidator(ValidatingWebhook[MyApp]):
     async def validate(self, request: AdmissionRequest[MyApp]) -> AdmissionResponse:
@@ -46,7 +46,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 class UserInfo(msgspec.Struct, frozen=True):
-    """Who asks for the write."""
+    """The user who requested the write."""
 
     username: str = ""
     uid: str = ""
@@ -55,7 +55,7 @@ class UserInfo(msgspec.Struct, frozen=True):
 
 
 class _Wire(msgspec.Struct, frozen=True):
-    """An AdmissionRequest as it comes."""
+    """An AdmissionRequest as decoded from the wire."""
 
     uid: str
     operation: Operation
@@ -77,61 +77,64 @@ class Review(msgspec.Struct, frozen=True):
 
 
 class AdmissionRequest(Generic[T]):
-    """A write that somebody asks for, and that is not done yet."""
+    """A requested write that the API server has not performed yet."""
 
-    def __init__(self, wire: _Wire, type: type[Any], client: Client) -> None:  # noqa: A002 - a type is what it is
+    def __init__(self, wire: _Wire, type: type[Any], client: Client) -> None:  # noqa: A002 - it is a type
         self._wire = wire
         self.client: Client = client
-        """For a look at what else is in the cluster. A webhook only decides: it writes nothing."""
+        """A client for reading other objects. A webhook decides; it must not write."""
         self._decode = decoder_for(type)
         self.manifest: Manifest = copy.deepcopy(wire.object) if wire.object is not None else {}
-        """The object as plain data. A mutating webhook changes it in place; the patch is made from the change."""
+        """The object as plain data. A mutating webhook changes it in place, and the patch is computed from the change."""
 
     @property
     def operation(self) -> Operation:
+        """The requested operation."""
         return self._wire.operation
 
     @property
     def name(self) -> str:
-        """Empty when the server makes the name."""
+        """The name of the object. Empty when the server generates it."""
         return self._wire.name
 
     @property
     def namespace(self) -> str:
+        """The namespace of the object. Empty if it is cluster-scoped."""
         return self._wire.namespace
 
     @property
     def subresource(self) -> str:
+        """The subresource, such as `status`. Empty for the object itself."""
         return self._wire.subresource
 
     @property
     def user(self) -> UserInfo:
-        """Who asks."""
+        """The user who requested the write."""
         return self._wire.user
 
     @property
     def dry_run(self) -> bool:
-        """Nothing will be kept: have no side effects."""
+        """True if nothing will be stored: there must be no side effects."""
         return self._wire.dry_run
 
     @property
     def object(self) -> T:
-        """The object as it would be written. A DELETE has none: ask `old_object`."""
+        """The object as it would be written. A DELETE has none: use `old_object`."""
         if self._wire.object is None:
-            raise ValueError(f"a {self.operation} carries no object; look at old_object")
+            raise ValueError(f"a {self.operation} request has no object; use old_object")
         decoded: T = self._decode(msgspec.json.encode(self._wire.object))
         return decoded
 
     @property
     def old_object(self) -> T | None:
-        """The object as it is, for UPDATE and DELETE."""
+        """The stored object, for UPDATE and DELETE."""
         if self._wire.old_object is None:
             return None
         decoded: T = self._decode(msgspec.json.encode(self._wire.old_object))
         return decoded
 
     def change_spec(self, spec: Spec) -> None:
-        """Put a changed spec into the manifest. What the model does not know stays as it is."""
+        """Write a changed spec to the manifest. Fields that the model does not have stay as they are."""
         resource = self.object
         if not isinstance(resource, CustomResource):
             raise TypeError("change_spec needs a CustomResource; change request.manifest instead")
@@ -140,12 +143,12 @@ class AdmissionRequest(Generic[T]):
 
     @property
     def patch(self) -> list[dict[str, Any]]:
-        """What was changed, as a JSON patch."""
+        """The changes to the manifest, as a JSON patch."""
         return difference(self._wire.object, self.manifest) if self._wire.object is not None else []
 
 
 class AdmissionResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of the write. Made by `allow` and `deny`."""
+    """The decision on a write. Created by `allow` and `deny`."""
 
     allowed: bool
     message: str = ""
@@ -155,40 +158,41 @@ class AdmissionResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def allow(*, warnings: Sequence[str] = ()) -> AdmissionResponse:
-    """Let it pass; each warning is shown to whoever asked, as kubectl does."""
+    """Allow the write. kubectl and other clients show the warnings to their user."""
     return AdmissionResponse(allowed=True, warnings=tuple(warnings))
 
 
 def deny(
     message: str, *, code: int = 403, reason: str = "", warnings: Sequence[str] = ()
 ) -> AdmissionResponse:
-    """Refuse it. The message is for the person who asked: say what is wrong and what would be right."""
+    """Reject the write. The message is for the user: name the problem and the remedy."""
     return AdmissionResponse(
         allowed=False, message=message, code=code, reason=reason, warnings=tuple(warnings)
     )
 
 
 class Webhook(Generic[T]):
-    """What validating and mutating webhooks have in common: what they are called for, and how."""
+    """The base of validating and mutating webhooks: the requests it is called for, and its registration."""
 
     verb: ClassVar[Literal["validate", "mutate"]]
     resource: ClassVar[Kind]
-    """The kind. Taken from the class in brackets; set it for kinds without a class, such as `"v1/Pod"`."""
+    """The kind. Taken from the class in brackets. Set it for kinds without a class, such as `"v1/Pod"`."""
     operations: ClassVar[Sequence[Operation]] = ("CREATE", "UPDATE")
     subresources: ClassVar[Sequence[str]] = ("",)
-    """`""` is the object itself; `"status"` the status."""
+    """The subresources it is called for: `""` is the object itself, `"status"` its status."""
     path: str = ""
-    """Where it is served; `/validate-example-com-v1-myapp` unless set."""
+    """The path it is served at; `/validate-example-com-v1-myapp` by default."""
     failure_policy: ClassVar[Literal["Fail", "Ignore"]] = "Fail"
-    """What happens to writes while nobody answers."""
+    """The fate of writes while the webhook does not respond."""
     timeout_seconds: ClassVar[int] = 10
-    """How long the API server waits, from 1 to 30. Given up half a second earlier: so whoever asked is told why."""
+    """Seconds that the API server waits, from 1 to 30. The webhook times out half a second earlier, so that the user
+    gets a reason."""
     match_policy: ClassVar[Literal["Equivalent", "Exact"]] = "Equivalent"
     side_effects: ClassVar[Literal["None", "NoneOnDryRun"]] = "None"
     namespace_selector: ClassVar[Mapping[str, Any] | None] = None
     object_selector: ClassVar[Mapping[str, Any] | None] = None
     match_conditions: ClassVar[Mapping[str, str]] = {}
-    """CEL expressions by name; the webhook is called when all are true."""
+    """CEL expressions by name. The webhook is called if all are true."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -203,11 +207,13 @@ class Webhook(Generic[T]):
     def __init__(self) -> None:
         if not hasattr(self, "resource"):
             raise TypeError(
-                f"{type(self).__name__} says no kind: subclass {type(self).__mro__[1].__name__}[MyResource], "
+                f"{type(self).__name__} has no kind: subclass {type(self).__mro__[1].__name__}[MyResource], "
                 "or set resource = 'v1/Pod'"
             )
         if not 1 <= self.timeout_seconds <= 30:
-            raise ValueError(f"{type(self).__name__}: timeout_seconds must be from 1 to 30")
+            raise ValueError(
+                f"{type(self).__name__}: timeout_seconds must be between 1 and 30, got {self.timeout_seconds}"
+            )
         self.gvk: GroupVersionKind = kind_of(self.resource)
         if not self.path:
             self.path = self._usual_path()
@@ -218,16 +224,16 @@ class Webhook(Generic[T]):
 
     @property
     def name(self) -> str:
-        """How the API server and the metrics call it: at least three labels of a domain name.
+        """The name in the webhook configuration and the metrics: a domain name of at least three labels.
 
-        A path of its own gives it a name of its own, since a kind may have several.
+        A custom path leads to a custom name, since a kind may have several webhooks.
         """
         slug = re.sub(r"[^a-z0-9]+", "-", self.path.lower()).strip("-")
         label = f"{self.verb}-{self.gvk.kind.lower()}" if self.path == self._usual_path() else slug
         return f"{label}.{self.gvk.group or 'core.kubernetes'}"
 
     def registration(self, client_config: Mapping[str, Any]) -> Manifest:
-        """Its entry in the webhook configuration."""
+        """Return the entry of this webhook in the webhook configuration."""
         custom = isinstance(self.resource, type) and issubclass(self.resource, CustomResource)
         plural = GroupResource.of(self.resource if custom else self.gvk).resource
         entry: Manifest = {
@@ -257,52 +263,55 @@ class Webhook(Generic[T]):
         return entry
 
     async def review(self, review: Review, client: Client) -> tuple[AdmissionResponse, Manifest]:
-        """The answer, and the AdmissionReview that carries it."""
+        """Decide on a review. Return the response and the AdmissionReview that carries it."""
         type_ = self.resource if isinstance(self.resource, type) else dict
         request: AdmissionRequest[T] = AdmissionRequest(review.request, type_, client)
-        response = await self._answer(request)
-        return response, answer(review.request.uid, response, request.patch if response.allowed else [])
+        response = await self._decide(request)
+        return response, review_response(
+            review.request.uid, response, request.patch if response.allowed else []
+        )
 
-    async def _answer(self, request: AdmissionRequest[T]) -> AdmissionResponse:
+    async def _decide(self, request: AdmissionRequest[T]) -> AdmissionResponse:
         raise NotImplementedError
 
 
 class ValidatingWebhook(Webhook[T]):
-    """Decides whether an object may be written. Subclass it with the resource's class and `validate`."""
+    """A webhook that decides whether an object may be written. Subclass it and define `validate`."""
 
     verb = "validate"
 
     async def validate(self, request: AdmissionRequest[T]) -> AdmissionResponse:
-        """`allow()` or `deny("why, and what to do")`. An exception denies, too, and is counted as a failure."""
-        raise NotImplementedError(f"{type(self).__name__} defines no validate")
+        """Return `allow()` or `deny("reason and remedy")`. An exception also denies, and is counted as a failure."""
+        raise NotImplementedError(f"{type(self).__name__} does not define validate")
 
-    async def _answer(self, request: AdmissionRequest[T]) -> AdmissionResponse:
+    async def _decide(self, request: AdmissionRequest[T]) -> AdmissionResponse:
         response = await self.validate(request)
         if request.patch:
-            raise TypeError(f"{type(self).__name__} changed the object: only a MutatingWebhook may")
+            raise TypeError(f"{type(self).__name__} changed the object; use a MutatingWebhook for that")
         return _checked(self, response)
 
 
 class MutatingWebhook(Webhook[T]):
-    """Changes an object before it is written. Subclass it with the resource's class and `mutate`."""
+    """A webhook that changes an object before it is written. Subclass it and define `mutate`."""
 
     verb = "mutate"
     reinvocation_policy: ClassVar[Literal["Never", "IfNeeded"]] = "Never"
-    """Whether to be called again when a later webhook changed the object."""
+    """`IfNeeded` to be called again if a later webhook changed the object."""
 
     async def mutate(self, request: AdmissionRequest[T]) -> AdmissionResponse:
-        """Change `request.manifest` in place, or call `request.change_spec`; return `allow()` or `deny(...)`."""
-        raise NotImplementedError(f"{type(self).__name__} defines no mutate")
+        """Change `request.manifest` in place, or call `request.change_spec`. Return `allow()` or `deny(...)`."""
+        raise NotImplementedError(f"{type(self).__name__} does not define mutate")
 
     def registration(self, client_config: Mapping[str, Any]) -> Manifest:
+        """Return the entry of this webhook in the webhook configuration."""
         return {**super().registration(client_config), "reinvocationPolicy": self.reinvocation_policy}
 
-    async def _answer(self, request: AdmissionRequest[T]) -> AdmissionResponse:
+    async def _decide(self, request: AdmissionRequest[T]) -> AdmissionResponse:
         return _checked(self, await self.mutate(request))
 
 
-def answer(uid: str, response: AdmissionResponse, patch: list[dict[str, Any]]) -> Manifest:
-    """The AdmissionReview that carries a response."""
+def review_response(uid: str, response: AdmissionResponse, patch: list[dict[str, Any]]) -> Manifest:
+    """Return the AdmissionReview that carries a response."""
     body: Manifest = {"uid": uid, "allowed": response.allowed}
     if not response.allowed:
         body["status"] = {
@@ -329,7 +338,7 @@ def _checked(webhook: Webhook[Any], response: Any) -> AdmissionResponse:
 
 
 def _merge(document: Any, changes: dict[str, Any]) -> dict[str, Any]:
-    """RFC 7386."""
+    """Apply a JSON merge patch (RFC 7386)."""
     merged: dict[str, Any] = dict(document) if isinstance(document, dict) else {}
     for name, value in changes.items():
         if value is None:

@@ -46,7 +46,7 @@ class Lifetimes(msgspec.Struct, frozen=True):
     authority: timedelta = timedelta(days=365)
     serving: timedelta = timedelta(days=90)
     overlap: timedelta = timedelta(hours=1)
-    """How long a new authority is published before it signs anything, so that all clients trust it by then."""
+    """The time between publishing a new authority and signing with it, so that all clients trust it by then."""
 
 
 class CertificateState(msgspec.Struct, frozen=True):

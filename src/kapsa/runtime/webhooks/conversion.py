@@ -1,4 +1,4 @@
-"""Conversion between the versions of a kind: every version knows the way to the hub and back.
+"""Conversion between the versions of a kind: each version converts to the hub and back.
 
 class AppV1Alpha1Converter(Converter[AppV1Alpha1, AppV1]):
     def to_hub(self, app: AppV1Alpha1) -> AppV1: ...
@@ -23,10 +23,9 @@ H = TypeVar("H", bound=CustomResource[Any, Any])
 
 
 class Converter(Generic[S, H]):
-    """The way between one version, the spoke, and the hub.
+    """The conversion between one version, the spoke, and the hub.
 
-    Both ways are plain functions on the event loop, which stands still meanwhile and cannot give them up: compute, and
-    ask nobody.
+    Both methods are plain functions that block the event loop and cannot be interrupted: compute, and do no I/O.
     """
 
     spoke: ClassVar[type[CustomResource[Any, Any]]]
@@ -40,12 +39,12 @@ class Converter(Generic[S, H]):
                 _check(cls)
 
     def to_hub(self, resource: S) -> H:
-        """The resource in the hub's version."""
-        raise NotImplementedError(f"{type(self).__name__} defines no to_hub")
+        """Convert a resource to the version of the hub."""
+        raise NotImplementedError(f"{type(self).__name__} does not define to_hub")
 
     def from_hub(self, resource: H) -> S:
-        """The resource in this version."""
-        raise NotImplementedError(f"{type(self).__name__} defines no from_hub")
+        """Convert a resource from the version of the hub."""
+        raise NotImplementedError(f"{type(self).__name__} does not define from_hub")
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -55,39 +54,39 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class ConversionReview(msgspec.Struct, frozen=True):
-    """A ConversionReview with a request in it."""
+    """A ConversionReview that holds a request."""
 
     request: _Request
 
 
 class ConversionError(Exception):
-    """An object could not be converted; the message names it."""
+    """An object could not be converted. The message names it."""
 
 
 class Conversions:
-    """All converters of an operator: any version to any version, through the hub."""
+    """All converters of an operator: from any version to any version, through the hub."""
 
     def __init__(self, converters: Iterable[Converter[Any, Any]]) -> None:
         self._by_spoke: dict[tuple[str, str], Converter[Any, Any]] = {}
         self._hubs: dict[tuple[str, str], type[CustomResource[Any, Any]]] = {}
         for converter in converters:
             hub = converter.hub
-            known = self._hubs.setdefault((hub.definition.group, hub.kind), hub)
-            if known is not hub:
-                raise TypeError(f"{hub.kind} has two hubs: {known.api_version} and {hub.api_version}")
+            first = self._hubs.setdefault((hub.definition.group, hub.kind), hub)
+            if first is not hub:
+                raise TypeError(f"{hub.kind} has two hubs: {first.api_version} and {hub.api_version}")
             key = (converter.spoke.api_version, converter.spoke.kind)
             if key in self._by_spoke:
-                raise TypeError(f"two converters are for {'/'.join(key)}")
+                raise TypeError(f"two converters for {'/'.join(key)}")
             self._by_spoke[key] = converter
 
     @property
     def crds(self) -> tuple[str, ...]:
-        """The CustomResourceDefinitions whose conversion is served here."""
+        """The CustomResourceDefinitions whose conversion this operator serves."""
         definitions = (hub.definition for hub in self._hubs.values())
         return tuple(sorted(f"{definition.plural}.{definition.group}" for definition in definitions))
 
     def review(self, review: ConversionReview) -> Manifest:
-        """The ConversionReview that answers a request: all objects, or the first failure."""
+        """Return the ConversionReview with all converted objects, or with the first failure."""
         request = review.request
         response: Manifest = {"uid": request.uid}
         try:
@@ -102,7 +101,7 @@ class Conversions:
         }
 
     def convert(self, manifest: Manifest, desired: str) -> Manifest:
-        """One object in another version."""
+        """Convert one object to another version."""
         current, kind = str(manifest.get("apiVersion")), str(manifest.get("kind"))
         if current == desired:
             return manifest
@@ -113,8 +112,8 @@ class Conversions:
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise ConversionError(f"{what} from {current} to {desired}: {reason}") from error
-        # The API server takes changes of labels and annotations only; the rest of the metadata, such as
-        # managedFields, is not in our model and must come back as it went in.
+        # The API server accepts changes of labels and annotations only. The rest of the metadata, such as managedFields,
+        # is not in our model and must be returned unchanged.
         kept = {name: value for name, value in metadata.items() if name not in ("labels", "annotations")}
         for name in ("labels", "annotations"):
             if value := converted["metadata"].get(name):
@@ -133,14 +132,14 @@ class Conversions:
             return resource
         converter = self._by_spoke.get((desired, kind))
         if converter is None:
-            raise LookupError(f"there is no converter for {desired}")
+            raise LookupError(f"no converter for {desired}")
         converted: CustomResource[Any, Any] = converter.from_hub(resource)
         return converted
 
     def _hub(self, api_version: str, kind: str) -> type[CustomResource[Any, Any]]:
         hub = self._hubs.get((api_version.rpartition("/")[0], kind))
         if hub is None or hub.api_version != api_version:
-            raise LookupError(f"there is no converter for {api_version}")
+            raise LookupError(f"no converter for {api_version}")
         return hub
 
 
