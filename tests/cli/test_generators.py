@@ -104,7 +104,7 @@ def test_new_creates_a_project_and_prints_the_next_step(folder: Path) -> None:
         (["crd", "broken"], "Loop.spec.inner: LoopSpec contains itself"),
         (["rbac", "things:Thing"], "is not an Operator"),
         (["rbac", "things:operator", "--role", "Role"], "needs a ClusterRole"),
-        (["new", "json"], "is taken"),
+        (["new", "json"], "is reserved"),
     ],
 )
 def test_a_mistake_is_one_line_and_no_traceback(folder: Path, arguments: list[str], message: str) -> None:

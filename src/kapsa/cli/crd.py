@@ -36,9 +36,9 @@ def command(
 ) -> None:
     """Generate the CustomResourceDefinitions of a module's resource classes as YAML."""
     from kapsa.cli.output import write
+    from kapsa.runtime import SchemaError
     from kapsa.runtime.generate.crd import custom_resource_definitions
     from kapsa.runtime.generate.manifest import to_yaml
-    from kapsa.runtime.generate.schema import SchemaError
 
     if output and directory:
         raise TargetError("--output and --directory cannot be combined: give one of them")

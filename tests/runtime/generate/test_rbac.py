@@ -127,7 +127,7 @@ def test_an_operator_of_some_namespaces_has_roles_only_there() -> None:
 def test_cluster_scoped_resources_are_granted_everywhere_even_then() -> None:
     declared = rights(namespaces=("a",), controller={"watches": (GroupResource.of("v1/Namespace"),)})
     assert rules_of(declared) == {"namespaces": ("get", "list", "watch")}
-    with pytest.raises(ValueError, match="namespaces is a right in the whole cluster"):
+    with pytest.raises(ValueError, match="a Role cannot grant .* on namespaces"):
         grants(declared, namespace="system", scope="Role")
 
 
@@ -162,7 +162,7 @@ def test_a_named_right_that_a_general_one_includes_is_left_out() -> None:
 
 
 def test_an_unknown_verb_is_refused() -> None:
-    with pytest.raises(ValueError, match="read: the verbs are get, list"):
+    with pytest.raises(ValueError, match="unknown verbs read: use get, list"):
         rule_for("v1/Secret", "read")
 
 
@@ -185,7 +185,7 @@ def test_manifests_are_an_account_its_roles_and_their_bindings() -> None:
 
 
 def test_a_name_that_no_account_can_have_is_refused() -> None:
-    with pytest.raises(ValueError, match="cannot name a service account"):
+    with pytest.raises(ValueError, match="invalid service account name"):
         rbac_manifests(rights(), name="My_Operator", namespace="system")
 
 

@@ -10,7 +10,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from kapsa.runtime.generate.schema import SchemaError, openapi_schema
+from kapsa.runtime import SchemaError
+from kapsa.runtime.generate.schema import openapi_schema
 from kapsa.runtime.resources.model import Field, Part, Spec, rule
 from kapsa.runtime.resources.quantity import IntOrString, Quantity
 
@@ -252,14 +253,14 @@ class Holder(Part):
         (Pair, "Thing.spec.left[].right", "Pair contains itself"),
         (int | float, "Thing.spec", "cannot express int | float"),
         (Entry | Holder, "Thing.spec", "exactly one is set"),
-        (complex, "Thing.spec", "complex has no form"),
-        (dict[int, str], "Thing.spec", "keys of a map are strings"),
+        (complex, "Thing.spec", "complex cannot be expressed"),
+        (dict[int, str], "Thing.spec", "keys of a map must be str"),
         (tuple[int, str], "Thing.spec", "tuple of fixed length"),
-        (list, "Thing.spec", "say what the list holds"),
-        (Literal["a", 1], "Thing.spec", "values of one type"),
-        (set[Entry], "Thing.spec", "a set holds strings"),
+        (list, "Thing.spec", "list needs an item type"),
+        (Literal["a", 1], "Thing.spec", "must all be str or all be int"),
+        (set[Entry], "Thing.spec", "a set can hold only strings"),
         (Annotated[str, Field(pattern="(?=a)")], "Thing.spec", "RE2"),
-        (Annotated[str, Field(map_keys=["a"])], "Thing.spec", "belong to a list"),
+        (Annotated[str, Field(map_keys=["a"])], "Thing.spec", "apply only to a list"),
         (Annotated[list[Entry], Field(map_keys=["nam"])], "Thing.spec", "'nam' is not a field"),
         (Annotated[list[Holder], Field(list_type="map")], "Thing.spec", "needs map_keys"),
         (list[Holder], "Thing.spec[].inner", "give the list map_keys"),

@@ -210,7 +210,10 @@ def test_a_function_that_returns_an_operator_is_called_when_it_is_loaded(project
     ("target", "complaint"),
     [
         ("nothing:operator", "module 'nothing' not found in .* run this in the folder that contains it"),
-        ("things:nope", "things:nope is not an Operator or a function that returns one; the module has operator"),
+        (
+            "things:nope",
+            "things:nope is not an Operator or a function that returns one; the module has operator",
+        ),
         (
             "json:operator",
             "json:operator is not an Operator or a function that returns one; the module has no Operator",

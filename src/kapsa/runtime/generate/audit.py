@@ -1,8 +1,8 @@
-"""Compares the calls an operator really made with the rights it was granted.
+"""The audit of rights: compares the calls that an operator made with the rights it was granted.
 
     audit = Audit()
     client.observe(audit)
-    ...                                       # let the operator do all it can
+    ...                                       # let the operator do everything that it can
     unused = audit.verify(grants(operator.rights(), namespace="default"))
 
 In tests, `Harness.verify_rights` does all of it.
@@ -18,14 +18,14 @@ from kapsa.runtime.generate.rbac import Grant
 __all__ = ["Audit", "MissingRights"]
 
 _ALWAYS_ALLOWED = frozenset({"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"})
-"""Kubernetes lets every authenticated user ask about itself."""
+"""Kubernetes allows these to every authenticated user."""
 _CREATED = 201
 _VERB = {"get": "read", "list": "read", "watch": "read"}
-"""Who may do one of these learns what the others tell; which of them is used is up to server and cache."""
+"""Each of these reveals what the others do. The server and the cache decide which of them is used."""
 
 
-class MissingRights(AssertionError):  # noqa: N818 - what a test reports
-    """Calls were made that no rule allows."""
+class MissingRights(AssertionError):  # noqa: N818 - the message of a test failure
+    """The operator made calls that no rule allows."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
         lines = "".join(f"\n  {_spelled(call)}" for call in calls)
@@ -34,7 +34,7 @@ class MissingRights(AssertionError):  # noqa: N818 - what a test reports
 
 
 class Audit:
-    """A client's observer that remembers every call that the server answered."""
+    """An observer of a client that records every call to which the server responded."""
 
     def __init__(self) -> None:
         self.calls: set[Call] = set()
@@ -44,30 +44,30 @@ class Audit:
             return
         self.calls.add(call)
         if call.verb == "patch" and status == _CREATED:
-            # An apply that makes a new object needs the right to create, too.
+            # An apply that creates an object needs the right to create, too.
             self.calls.add(
                 Call("create", call.group, call.resource, call.subresource, call.namespace, call.name)
             )
 
     def missing(self, granted: Iterable[Grant]) -> list[Call]:
-        """The calls that no grant allows."""
+        """Return the calls that no grant allows."""
         granted = list(granted)
         return sorted(
             (
                 call
                 for call in self.calls
                 if call.resource not in _ALWAYS_ALLOWED
-                and not any(grant.covers(_asked(call)) for grant in granted)
+                and not any(grant.covers(_as_reviewed(call)) for grant in granted)
             ),
             key=_spelled,
         )
 
     def surplus(self, granted: Iterable[Grant]) -> list[str]:
-        """The rights that no call used, as `verb resource.group [in namespace]`."""
+        """Return the rights that no call used, as `verb resource.group [in namespace]`."""
         return sorted(text for grant in granted for text in _rights(grant) if not self._used(grant, text))
 
     def verify(self, granted: Iterable[Grant]) -> list[str]:
-        """Raise `MissingRights` for a call that was not granted; return what was granted and not used."""
+        """Raise `MissingRights` for calls that no grant allows. Return the rights that no call used."""
         granted = list(granted)
         if missing := self.missing(granted):
             raise MissingRights(missing)
@@ -77,19 +77,19 @@ class Audit:
         return any(
             text == _right(_VERB.get(call.verb, call.verb), _resource(call), call.group, grant)
             for call in self.calls
-            if grant.covers(_asked(call))
+            if grant.covers(_as_reviewed(call))
         )
 
 
-def _asked(call: Call) -> Call:
-    """The call as RBAC sees it: the name of an object that is only being made is not known yet."""
+def _as_reviewed(call: Call) -> Call:
+    """Return the call as RBAC reviews it: an object that is being created has no name yet."""
     if call.verb == "create":
         return Call(call.verb, call.group, call.resource, call.subresource, call.namespace)
     return call
 
 
 def _rights(grant: Grant) -> Iterator[str]:
-    """Each single right, reading as one. Leaves out what is checked without a call of its own."""
+    """Yield each right, with get, list and watch as `read`. Skips rights that are checked without a call."""
     for rule in grant.rules:
         for resource in rule.resources:
             if not resource.endswith("/finalizers"):

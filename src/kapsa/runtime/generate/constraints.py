@@ -1,4 +1,4 @@
-"""What the annotations of fields add to a schema: bounds, patterns, list types and CEL rules."""
+"""The constraints in field annotations: bounds, patterns, list types and CEL rules, as schema keywords."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ _CEL_RESERVED = frozenset(
 
 
 class SchemaError(TypeError):
-    """A Python type that has no form in a CRD."""
+    """A Python type cannot be expressed in a CRD."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -103,23 +103,24 @@ class SchemaError(TypeError):
 
 
 class SchemaLocation(msgspec.Struct, frozen=True):
-    """Where in the tree of types we are, and what holds there."""
+    """A position in the tree of types, and the rules that apply there."""
 
     path: str
     inside: tuple[type, ...] = ()
-    """The structs around this location, to notice one that contains itself."""
+    """The enclosing structs, to detect one that contains itself."""
     defaults: bool = True
-    """Whether defaults are the server's to fill in: yes in a spec, no in a status."""
+    """True if the server fills in defaults: in a spec, but not in a status."""
     correlatable: bool = True
-    """Whether the server knows this location's old value: not inside a list without keys."""
+    """True if the server can correlate the old value: not inside a list without keys."""
 
     def below(self, name: str, *, correlatable: bool = True) -> SchemaLocation:
+        """Return the location of a field or item."""
         path = f"{self.path}{name}" if name.startswith("[") else f"{self.path}.{name}"
         return SchemaLocation(path, self.inside, self.defaults, self.correlatable and correlatable)
 
 
 def constrain(node: JSON, meta: msgspec.Meta, location: SchemaLocation) -> None:
-    """Add what msgspec itself knows: bounds, lengths, pattern, description."""
+    """Add the constraints that msgspec has: bounds, lengths, pattern, description."""
     for key, value in (
         ("description", meta.description),
         ("title", meta.title),
@@ -144,16 +145,16 @@ def constrain(node: JSON, meta: msgspec.Meta, location: SchemaLocation) -> None:
 
 
 def _check_pattern(pattern: str, location: SchemaLocation) -> None:
-    if found := _NOT_RE2.search(pattern):
+    if unsupported := _NOT_RE2.search(pattern):
         raise SchemaError(
             location.path,
-            f"the API server's patterns (RE2) have no {found[0]!r}: lookaround, back-references and "
-            "possessive quantifiers are Python's; use a rule instead",
+            f"the API server's patterns (RE2) do not support {unsupported[0]!r}: replace lookaround, back-references and "
+            "possessive quantifiers by a rule",
         )
 
 
 def extend(node: JSON, options: FieldOptions, location: SchemaLocation) -> None:
-    """Add what only Kubernetes knows: list types, rules, preserved fields."""
+    """Add the constraints that only Kubernetes has: list types, rules, preserved fields."""
     if options.enum:
         node["enum"] = to_wire(options.enum)
     if options.format:
@@ -179,16 +180,14 @@ def extend(node: JSON, options: FieldOptions, location: SchemaLocation) -> None:
 
 def _set_list_type(node: JSON, options: FieldOptions, location: SchemaLocation) -> None:
     if node.get("type") != "array":
-        raise SchemaError(location.path, "list_type and map_keys belong to a list")
+        raise SchemaError(location.path, "list_type and map_keys apply only to a list")
     node["x-kubernetes-list-type"] = options.list_type
     if options.list_type == "set":
         check_set(node, location)
     if options.list_type != "map":
         return
     if not options.map_keys:
-        raise SchemaError(
-            location.path, 'list_type="map" needs map_keys: the fields that tell the entries apart'
-        )
+        raise SchemaError(location.path, 'list_type="map" needs map_keys: the fields that identify an entry')
     properties, required = node["items"].get("properties", {}), node["items"].get("required", ())
     for key in options.map_keys:
         if key not in properties:
@@ -203,19 +202,19 @@ def _set_list_type(node: JSON, options: FieldOptions, location: SchemaLocation) 
 
 
 def add_rules(node: JSON, rules: Sequence[Rule], location: SchemaLocation) -> None:
-    """Add CEL rules, where the server can evaluate them."""
+    """Add CEL rules. Raises `SchemaError` where the server cannot evaluate them."""
     for rule in rules:
         if "oldSelf" in rule.rule and not location.correlatable:
             raise SchemaError(
                 location.path,
-                "a rule over oldSelf (immutable is one) needs to know which entry was which: "
-                "give the list map_keys, or put the rule on the list itself",
+                "a rule with oldSelf (such as immutable) needs to correlate entries: give the list map_keys, or put the "
+                "rule on the list itself",
             )
     node.setdefault("x-kubernetes-validations", []).extend(msgspec.to_builtins(list(rules)))
 
 
 def set_once(name: str) -> Rule:
-    """An optional immutable field must not be removed to be set anew."""
+    """Return the rule that an optional immutable field must not be removed and set again."""
     escaped = _cel_name(name)
     return Rule(
         rule=f"!has(oldSelf.{escaped}) || has(self.{escaped})",
@@ -224,25 +223,27 @@ def set_once(name: str) -> Rule:
 
 
 def _cel_name(name: str) -> str:
-    """A field's name as CEL has it, with the escapes the API server defines."""
+    """Return the name of a field in CEL, with the escapes that the API server defines."""
     escaped = name.replace("__", "__underscores__").replace(".", "__dot__").replace("-", "__dash__")
     escaped = escaped.replace("/", "__slash__")
     return f"__{escaped}__" if escaped in _CEL_RESERVED else escaped
 
 
 def ordered(node: JSON) -> JSON:
-    """The same keys in the order that people read them in."""
+    """Return the schema with its keys in reading order."""
     return dict(sorted(node.items(), key=lambda item: _RANK.get(item[0], len(_RANK))))
 
 
 def check_set(node: JSON, location: SchemaLocation) -> None:
-    """Refuse a set of what the server cannot compare."""
+    """Reject a set of values that the server cannot compare."""
     if node["items"].get("type", "object") in ("object", "array"):
-        raise SchemaError(location.path, "a set holds strings, numbers or booleans; use a list with map_keys")
+        raise SchemaError(
+            location.path, "a set can hold only strings, numbers or booleans; use a list with map_keys"
+        )
 
 
 def set_nullable(node: JSON) -> None:
-    """Allow null. The server holds null against an enum, whatever the enum lists; a rule is not run on it."""
+    """Allow null. The server rejects null for any enum, so the enum becomes a rule, which is not run on null."""
     node["nullable"] = True
     if "enum" in node:
         values = node.pop("enum")

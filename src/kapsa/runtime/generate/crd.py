@@ -25,7 +25,7 @@ _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
 
 class ConversionWebhook(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the API server has resources converted between versions."""
+    """The webhook that converts resources between versions."""
 
     service: str
     namespace: str
@@ -37,20 +37,20 @@ class ConversionWebhook(msgspec.Struct, frozen=True, kw_only=True):
 def custom_resource_definitions(
     classes: Iterable[ResourceClass], *, conversion: ConversionWebhook | None = None
 ) -> list[JSON]:
-    """The CRDs of these classes, in order of their names; classes of one kind are its versions."""
+    """Return the CRDs of these classes, sorted by name. Classes of one kind are its versions."""
     kinds: dict[tuple[str, str], list[ResourceClass]] = {}
     for cls in classes:
         if not hasattr(cls, "definition"):
-            raise TypeError(f"{cls.__name__} is no kind yet: give it a group and a version")
+            raise TypeError(f"{cls.__name__} has no group and version: pass them to the class")
         kinds.setdefault((cls.definition.group, cls.definition.kind), []).append(cls)
-    made = [custom_resource_definition(versions, conversion=conversion) for versions in kinds.values()]
-    return sorted(made, key=lambda crd: str(crd["metadata"]["name"]))
+    crds = [custom_resource_definition(versions, conversion=conversion) for versions in kinds.values()]
+    return sorted(crds, key=lambda crd: str(crd["metadata"]["name"]))
 
 
 def custom_resource_definition(
     versions: Sequence[ResourceClass], *, conversion: ConversionWebhook | None = None
 ) -> JSON:
-    """The CRD of one kind, from the classes of its versions."""
+    """Return the CRD of one kind, from the classes of its versions."""
     versions = sorted(versions, key=lambda cls: _priority(cls.definition.version), reverse=True)
     _check_agreement(versions)
     storage = _storage_version(versions)
@@ -103,7 +103,7 @@ def _version(cls: ResourceClass, *, storage: bool) -> JSON:
 
 
 def _columns(definition: ResourceDefinition) -> list[JSON]:
-    """The declared columns; naming any makes the server drop its own, so the age is added back."""
+    """Return the declared columns. Declaring any makes the server drop its own, so the age is added back."""
     columns = list(definition.columns)
     if columns and all(column.name != "Age" for column in columns):
         columns.append(printer_column("Age", ".metadata.creationTimestamp", type="date"))
@@ -154,7 +154,7 @@ def _check_agreement(versions: Sequence[ResourceClass]) -> None:
                 raise SchemaError(
                     f"{first.group} {first.kind}",
                     f"versions {first.version} and {other.version} must have the same {name}, "
-                    f"they have {getattr(first, name)!r} and {getattr(other, name)!r}",
+                    f"got {getattr(first, name)!r} and {getattr(other, name)!r}",
                 )
     names = [cls.definition.version for cls in versions]
     if len(set(names)) != len(names):
@@ -164,7 +164,7 @@ def _check_agreement(versions: Sequence[ResourceClass]) -> None:
 
 
 def _storage_version(versions: Sequence[ResourceClass]) -> ResourceClass:
-    """The one that says so; else the hub; else the only one."""
+    """Return the version with `storage=True`, else the hub, else the only one."""
     chosen = [cls for cls in versions if cls.definition.storage]
     if not chosen:
         chosen = [cls for cls in versions if cls.definition.storage is None and cls.definition.hub]
@@ -175,15 +175,15 @@ def _storage_version(versions: Sequence[ResourceClass]) -> ResourceClass:
         names = ", ".join(cls.definition.version for cls in versions)
         raise SchemaError(
             f"{first.group} {first.kind}",
-            f"exactly one of the versions {names} is stored: give its class storage=True",
+            f"exactly one of the versions {names} must be stored: set storage=True on its class",
         )
     return chosen[0]
 
 
 def _priority(version: str) -> tuple[int, int, int, str]:
-    """Kubernetes' own order: stable before beta before alpha, newer before older, other names last."""
-    found = _VERSION.fullmatch(version)
-    if found is None:
+    """Return the sort key of a version in Kubernetes' order: stable, beta, alpha, each newest first, then others."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
         return (0, 0, 0, version)
-    stage = {None: 3, "beta": 2, "alpha": 1}[found[2]]
-    return (stage, int(found[1]), int(found[3] or 0), version)
+    stability = {None: 3, "beta": 2, "alpha": 1}[match[2]]
+    return (stability, int(match[1]), int(match[3] or 0), version)

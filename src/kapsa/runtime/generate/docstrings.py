@@ -1,4 +1,4 @@
-"""Descriptions from source: a class's docstring, and the string literals under its fields."""
+"""Descriptions from source: the docstring of a class, and the string literals below its fields."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["class_description", "field_descriptions"]
 
 
 def class_description(cls: type) -> str:
-    """The class's own docstring; empty if it has none, whatever its bases say."""
+    """Return the docstring of the class itself, not of its bases; empty if it has none."""
     return inspect.cleandoc(cls.__dict__.get("__doc__") or "")
 
 
 @functools.cache
 def field_descriptions(cls: type) -> dict[str, str]:
-    """What stands under each field, by the field's name, including those of the base classes.
+    """Return the docstrings below the fields of a class and its bases, by field name.
 
-    Python drops these strings, so they are read from the source; without source there are none.
+    Python drops these strings, so they are read from the source. Without source the result is empty.
     """
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):
-        found.update(_own_descriptions(base))
-    return found
+        descriptions.update(_own_descriptions(base))
+    return descriptions
 
 
 @functools.cache

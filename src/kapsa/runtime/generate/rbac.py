@@ -1,7 +1,7 @@
-"""The least RBAC an operator needs, from what it declares; and whether that was what it used.
+"""The smallest RBAC that an operator needs, derived from its declaration.
 
-Everything here is a pure function over `OperatorRights`, which an `Operator` gives from its controllers' `owns`,
-`watches` and finalizers, its lease, events and webhooks.
+Everything here is a pure function of `OperatorRights`, which an `Operator` collects from the `owns`, `watches` and
+finalizers of its controllers, its lease, its events and its webhooks.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ _CLUSTER_SCOPED = {
 
 
 class GroupResource(msgspec.Struct, frozen=True, order=True):
-    """A resource as RBAC names it."""
+    """A resource as RBAC refers to it."""
 
     group: str
     resource: str
-    """The plural, such as deployments."""
+    """The plural, such as `deployments`."""
     namespaced: bool = True
 
     @classmethod
     def of(cls, kind: str | GroupVersionKind | type[CustomResource[Any, Any]]) -> GroupResource:
-        """The resource of a kind, without asking a cluster: Kubernetes' plurals are regular but for a few."""
+        """Return the resource of a kind without discovery: plurals in Kubernetes are regular with few exceptions."""
         if isinstance(kind, type):
             definition = kind.definition
             return cls(definition.group, definition.plural, definition.namespaced)
@@ -79,18 +79,18 @@ class GroupResource(msgspec.Struct, frozen=True, order=True):
 
 
 class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Verbs on resources of one group, optionally only on objects with certain names."""
+    """Verbs on resources of one group, optionally limited to objects with certain names."""
 
     group: str = ""
     resources: tuple[str, ...]
-    """Plurals, and subresources such as pods/log."""
+    """Plurals, and subresources such as `pods/log`."""
     verbs: tuple[str, ...]
     names: tuple[str, ...] = ()
     namespaced: bool = True
-    """False for resources that live in no namespace."""
+    """False for cluster-scoped resources."""
 
     def covers(self, call: Call) -> bool:
-        """Whether this rule allows the call, as the API server decides it."""
+        """Return whether this rule allows the call, by the rules of the API server."""
         resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
         return (
             call.verb in self.verbs
@@ -100,15 +100,15 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The rule as a Role has it."""
-        made: dict[str, Any] = {
+        """Return the rule in the form of a Role."""
+        rule: dict[str, Any] = {
             "apiGroups": [self.group],
             "resources": list(self.resources),
             "verbs": list(self.verbs),
         }
         if self.names:
-            made["resourceNames"] = list(self.names)
-        return made
+            rule["resourceNames"] = list(self.names)
+        return rule
 
     def __str__(self) -> str:
         names = f" named {', '.join(self.names)}" if self.names else ""
@@ -119,10 +119,11 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
 def rule_for(
     kind: str | type[CustomResource[Any, Any]], *verbs: str, names: Sequence[str] = ()
 ) -> PolicyRule:
-    """A right beyond what is declared otherwise, such as `rule_for("v1/Secret", "get")`."""
+    """Return a rule for a right that nothing else declares, such as `rule_for("v1/Secret", "get")`."""
     unknown = [verb for verb in verbs if verb not in _VERBS]
     if unknown or not verbs:
-        raise ValueError(f"{', '.join(unknown) or 'nothing'}: the verbs are {', '.join(_VERBS)}")
+        problem = f"unknown verbs {', '.join(unknown)}" if unknown else "no verb"
+        raise ValueError(f"{problem}: use {', '.join(_VERBS)}")
     target = GroupResource.of(kind)
     return PolicyRule(
         group=target.group,
@@ -137,49 +138,50 @@ _EVENTS = PolicyRule(group="events.k8s.io", resources=("events",), verbs=("creat
 
 
 class ControllerRights(msgspec.Struct, frozen=True, kw_only=True):
-    """What one controller declares."""
+    """The rights that one controller declares."""
 
     resource: GroupResource
     status: bool = True
-    """It writes the status."""
+    """True if it writes the status."""
     finalizer: bool = False
-    """It puts a finalizer on its resources."""
+    """True if it sets a finalizer on its resources."""
     owns: tuple[GroupResource, ...] = ()
     keeps: tuple[GroupResource, ...] = ()
-    """Owned as well, and never deleted by the controller itself."""
+    """Owned as well, but never deleted by the controller."""
     watches: tuple[GroupResource, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
-    """Rights beyond these, such as reading a secret."""
+    """Further rights, such as reading a Secret."""
 
 
 class WebhookRights(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator needs to keep its own webhooks registered."""
+    """The rights to keep the webhooks of an operator registered."""
 
     validating: str = ""
-    """The name of its ValidatingWebhookConfiguration; empty if it has none."""
+    """The name of the ValidatingWebhookConfiguration; empty without validating webhooks."""
     mutating: str = ""
+    """The name of the MutatingWebhookConfiguration; empty without mutating webhooks."""
     conversion: tuple[str, ...] = ()
-    """The CRDs whose conversion it serves."""
+    """The CRDs whose conversion the operator serves."""
     secret: str = ""
-    """Where it keeps the certificates it makes; empty if they are given."""
+    """The Secret for the certificates; empty if they are mounted."""
 
 
 class OperatorRights(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator declares."""
+    """The rights that an operator declares."""
 
     controllers: tuple[ControllerRights, ...]
     namespaces: tuple[str, ...] = ()
-    """The namespaces it watches; empty for all."""
+    """The watched namespaces; empty for all."""
     events: bool = True
     lease: str = ""
-    """The name of its leader election lease; empty without election."""
+    """The name of the lease; empty without leader election."""
     lease_namespace: str = ""
-    """Where that is; in the operator's own namespace unless set."""
+    """The namespace of the lease; that of the operator by default."""
     webhooks: WebhookRights = WebhookRights()
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """Rules that hold in one namespace, or everywhere if that is None."""
+    """Rules that apply in one namespace, or in all of them if it is None."""
 
     namespace: str | None
     rules: tuple[PolicyRule, ...]
@@ -192,14 +194,14 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 def grants(rights: OperatorRights, *, namespace: str, scope: Scope = "auto") -> list[Grant]:
-    """What is to be granted, and where. `namespace` is the operator's own.
+    """Return the grants that an operator needs. `namespace` is the operator's own.
 
-    An operator that watches certain namespaces gets roles there; cluster-scoped resources and
-    `scope="ClusterRole"` need grants everywhere.
+    An operator that watches certain namespaces gets roles there. Cluster-scoped resources and `scope="ClusterRole"`
+    need grants in the whole cluster.
     """
     if scope == "Role" and not rights.namespaces:
         raise ValueError(
-            "an operator that watches all namespaces needs a ClusterRole; give it namespaces first"
+            "an operator that watches all namespaces needs a ClusterRole; set its namespaces to use a Role"
         )
     everywhere: list[PolicyRule] = _webhook_rules(rights.webhooks)
     per_namespace: list[PolicyRule] = []
@@ -207,17 +209,17 @@ def grants(rights: OperatorRights, *, namespace: str, scope: Scope = "auto") -> 
     for rule in _working_rules(rights):
         (per_namespace if confined and rule.namespaced else everywhere).append(rule)
     if scope == "Role" and everywhere:
-        raise ValueError(f"{everywhere[0]} is a right in the whole cluster, which a Role cannot give")
-    places = {name: list(per_namespace) for name in rights.namespaces if per_namespace}
-    for place, rules in _rules_elsewhere(rights, namespace):
-        places.setdefault(place, []).extend(rules)
-    made = [Grant(None, _merged(everywhere))] if everywhere else []
-    confined_rules = {name: _merged(_beyond(rules, everywhere)) for name, rules in sorted(places.items())}
-    return made + [Grant(name, rules) for name, rules in confined_rules.items() if rules]
+        raise ValueError(f"a Role cannot grant {everywhere[0]}: it applies to the whole cluster")
+    by_namespace = {name: list(per_namespace) for name in rights.namespaces if per_namespace}
+    for name, rules in _rules_in_fixed_namespaces(rights, namespace):
+        by_namespace.setdefault(name, []).extend(rules)
+    cluster_wide = [Grant(None, _merged(everywhere))] if everywhere else []
+    remaining = {name: _merged(_beyond(rules, everywhere)) for name, rules in sorted(by_namespace.items())}
+    return cluster_wide + [Grant(name, merged) for name, merged in remaining.items() if merged]
 
 
 def _beyond(rules: Iterable[PolicyRule], granted: Sequence[PolicyRule]) -> list[PolicyRule]:
-    """What rules give that is not granted to everything everywhere."""
+    """Return the rights of these rules that are not granted in the whole cluster already."""
     held = {
         (rule.group, resource, verb)
         for rule in granted
@@ -248,8 +250,8 @@ def _controller_rules(controller: ControllerRights) -> list[PolicyRule]:
     if controller.status:
         rules.append(_rule(resource, ("patch",), "status"))
     if controller.owns or controller.keeps:
-        # An owner reference that blocks the owner's deletion is checked against this right, where the
-        # OwnerReferencesPermissionEnforcement admission plugin is on.
+        # The OwnerReferencesPermissionEnforcement admission plugin requires this for an owner reference that blocks the
+        # owner's deletion.
         rules.append(_rule(resource, ("update",), "finalizers"))
     rules += [_rule(target, OWN) for target in controller.owns]
     rules += [_rule(target, KEEP) for target in controller.keeps]
@@ -262,11 +264,11 @@ def _rule(target: GroupResource, verbs: tuple[str, ...], subresource: str = "") 
     return PolicyRule(group=target.group, resources=(name,), verbs=verbs, namespaced=target.namespaced)
 
 
-def _rules_elsewhere(rights: OperatorRights, home: str) -> list[tuple[str, list[PolicyRule]]]:
-    """Rights that are needed in one namespace, whichever are watched."""
+def _rules_in_fixed_namespaces(rights: OperatorRights, home: str) -> list[tuple[str, list[PolicyRule]]]:
+    """Return the rights in certain namespaces, whichever namespaces are watched."""
     kept = []
     if rights.events and not all(controller.resource.namespaced for controller in rights.controllers):
-        kept.append(("default", [_EVENTS]))  # that is where events about cluster-scoped objects are
+        kept.append(("default", [_EVENTS]))  # events about cluster-scoped objects are there
     if rights.lease:
         rules = _kept_object("coordination.k8s.io", "leases", rights.lease, ("get", "update"))
         kept.append((rights.lease_namespace or home, rules))
@@ -278,7 +280,7 @@ def _rules_elsewhere(rights: OperatorRights, home: str) -> list[tuple[str, list[
 def _kept_object(
     group: str, resource: str, name: str, verbs: tuple[str, ...], *, namespaced: bool = True
 ) -> list[PolicyRule]:
-    """Rights to a single object. A create can't be limited to a name: the object has none yet."""
+    """Return the rights to a single object. A create cannot be limited to a name: the object has none yet."""
     return [
         PolicyRule(group=group, resources=(resource,), verbs=("create",), namespaced=namespaced),
         PolicyRule(
@@ -315,33 +317,33 @@ def _webhook_rules(webhooks: WebhookRights) -> list[PolicyRule]:
 
 
 def _merged(rules: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
-    """The same rights in as few rules as read well: one per group, set of verbs and names."""
+    """Merge rules: one for each group, set of verbs and names."""
     verbs: dict[tuple[str, str, tuple[str, ...], bool], set[str]] = {}
     for rule in rules:
         for resource in rule.resources:
             key = (rule.group, resource, tuple(sorted(rule.names)), rule.namespaced)
             verbs.setdefault(key, set()).update(rule.verbs)
     resources: dict[tuple[str, tuple[str, ...], tuple[str, ...], bool], list[str]] = {}
-    for (group, resource, names, namespaced), wanted in verbs.items():
+    for (group, resource, names, namespaced), granted in verbs.items():
         unnamed = verbs.get((group, resource, (), namespaced), set()) if names else set()
-        if left := wanted - unnamed:
+        if left := granted - unnamed:
             ordered = tuple(verb for verb in _VERBS if verb in left)
             resources.setdefault((group, ordered, names, namespaced), []).append(resource)
-    made = [
+    merged = [
         PolicyRule(
-            group=group, resources=tuple(sorted(found)), verbs=ordered, names=names, namespaced=namespaced
+            group=group, resources=tuple(sorted(plurals)), verbs=ordered, names=names, namespaced=namespaced
         )
-        for (group, ordered, names, namespaced), found in resources.items()
+        for (group, ordered, names, namespaced), plurals in resources.items()
     ]
-    return tuple(sorted(made, key=lambda rule: (rule.group, rule.resources, rule.names)))
+    return tuple(sorted(merged, key=lambda rule: (rule.group, rule.resources, rule.names)))
 
 
 def rbac_manifests(
     rights: OperatorRights, *, name: str, namespace: str, scope: Scope = "auto"
 ) -> list[dict[str, Any]]:
-    """The service account, its roles and their bindings, in the order to create them."""
+    """Return the service account, its roles and their bindings, in the order to create them."""
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name):
-        raise ValueError(f"{name!r} cannot name a service account: use lower case letters, digits and dashes")
+        raise ValueError(f"invalid service account name {name!r}: use lower case letters, digits and dashes")
     account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     manifests: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}

@@ -1,4 +1,4 @@
-"""A new operator project: resource, controller, tests, manifests, and what builds and runs them."""
+"""New operator projects: a resource, a controller, tests, manifests, and the files that build and run them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kapsa.runtime.resources.definition import pluralize
 
 __all__ = ["OperatorProject", "ScaffoldError", "create_project", "own_source"]
 
-# Template to path in the project. {package} is the name of the Python package.
+# Paths in the project by template. {package} is the name of the Python package.
 _FILES = {
     "README.md": "README.md",
     "Makefile": "Makefile",
@@ -47,35 +47,35 @@ _LONGEST_NAME = 40
 
 
 class ScaffoldError(Exception):
-    """A project that cannot be made as asked."""
+    """A project cannot be created as requested."""
 
     for_the_user = True
 
 
 class OperatorProject(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new project is called, in all the places where it has a name."""
+    """The names of a new project."""
 
     name: str
     """Lower case with dashes: shop, web-shop."""
     group: str = "example.com"
     """The API group of its kind."""
     kind: str = ""
-    """The kind in CamelCase; from the name unless given."""
+    """The kind in CamelCase; derived from the name if empty."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", self.name) or len(self.name) > _LONGEST_NAME:
             raise ScaffoldError(
-                f"{self.name!r} cannot name a project: use lower case letters, digits and single dashes, "
-                f"start with a letter, and at most {_LONGEST_NAME} characters"
+                f"invalid project name {self.name!r}: use lower case letters, digits and single dashes, start with a "
+                f"letter, and use at most {_LONGEST_NAME} characters"
             )
         if keyword.iskeyword(self.package) or self.package in {*sys.stdlib_module_names, "kapsa", "tests"}:
-            raise ScaffoldError(f"{self.name!r} is taken by Python or Kapsa itself; choose another name")
-        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+", self.group):
             raise ScaffoldError(
-                f"{self.group!r} cannot be an API group: use a domain name such as example.com"
+                f"project name {self.name!r} is reserved by Python or Kapsa; choose another name"
             )
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+", self.group):
+            raise ScaffoldError(f"invalid API group {self.group!r}: use a domain name such as example.com")
         if self.kind and not re.fullmatch(r"[A-Z][A-Za-z0-9]*", self.kind):
-            raise ScaffoldError(f"{self.kind!r} cannot be a kind: use CamelCase, such as Shop")
+            raise ScaffoldError(f"invalid kind {self.kind!r}: use CamelCase, such as Shop")
 
     @property
     def package(self) -> str:
@@ -84,7 +84,7 @@ class OperatorProject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> dict[str, str]:
-        """What stands for the placeholders of the templates."""
+        """The values of the placeholders in the templates."""
         kind = self.kind or "".join(part.capitalize() for part in self.name.split("-"))
         return {
             "name": self.name,
@@ -96,19 +96,17 @@ class OperatorProject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def create_project(project: OperatorProject, directory: Path) -> list[Path]:
-    """Write the project into `directory`, which must not exist yet or be empty. Returns its files.
+    """Write the project to `directory`, which must be empty or not exist. Return its files.
 
-    Everything is made beside it first, so that a failure leaves nothing half done.
+    Everything is written to a temporary directory next to it first, so that a failure leaves nothing behind.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ScaffoldError(
-            f"{directory} is there already; nothing was written. Choose another name or directory"
-        )
+        raise ScaffoldError(f"{directory} already exists and is not empty; choose another name or directory")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=".new-", dir=directory.parent))
     except OSError as error:
-        raise ScaffoldError(f"{directory.parent} cannot be written to: {error.strerror or error}") from error
+        raise ScaffoldError(f"cannot write to {directory.parent}: {error.strerror or error}") from error
     try:
         _write_templates(project, draft)
         _write_manifests(project, draft)
@@ -127,11 +125,11 @@ def create_project(project: OperatorProject, directory: Path) -> list[Path]:
 def _write_templates(project: OperatorProject, root: Path) -> None:
     templates = importlib.resources.files("kapsa.runtime.generate") / "templates"
     names = project.names
-    for template, place in _FILES.items():
+    for template, name in _FILES.items():
         text = (templates / f"{template}.tmpl").read_text(encoding="utf-8")
-        path = root / place.format(package=project.package)
+        path = root / name.format(package=project.package)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_PLACEHOLDER.sub(lambda found: names[found[1]], text), encoding="utf-8")
+        path.write_text(_PLACEHOLDER.sub(lambda match: names[match[1]], text), encoding="utf-8")
 
 
 def _write_manifests(project: OperatorProject, root: Path) -> None:
@@ -145,14 +143,14 @@ def _write_manifests(project: OperatorProject, root: Path) -> None:
 
 
 def own_source(distribution: str = "kapsa") -> str:
-    """The folder, wheel or URL that Kapsa itself was installed from; empty if from a package registry."""
+    """Return the folder, wheel or URL that Kapsa was installed from; empty for a package registry."""
     try:
-        noted = importlib.metadata.distribution(distribution).read_text("direct_url.json")
+        content = importlib.metadata.distribution(distribution).read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
         return ""
-    if noted is None:
+    if content is None:
         return ""
-    origin = msgspec.json.decode(noted, type=_DirectUrl)
+    origin = msgspec.json.decode(content, type=_DirectUrl)
     if origin.vcs_info is not None:
         return f"{origin.vcs_info.vcs}+{origin.url}@{origin.vcs_info.commit_id}"
     parts = urlsplit(origin.url)
@@ -165,7 +163,7 @@ class _VcsInfo(msgspec.Struct, frozen=True):
 
 
 class _DirectUrl(msgspec.Struct, frozen=True):
-    """How an installer notes where a package came from: PEP 610."""
+    """The origin of an installed package (PEP 610)."""
 
     url: str
     vcs_info: _VcsInfo | None = None
@@ -173,7 +171,7 @@ class _DirectUrl(msgspec.Struct, frozen=True):
 
 @contextmanager
 def _imported(package: str, root: Path) -> Iterator[Any]:
-    """The package that was just written, for as long as it takes to read it, whatever else has its name."""
+    """Import the package that was just written, without disturbing other modules of the same name."""
     set_aside = {name: module for name, module in sys.modules.items() if _belongs(name, package)}
     for name in set_aside:
         del sys.modules[name]

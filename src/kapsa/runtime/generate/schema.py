@@ -1,4 +1,4 @@
-"""From Python types to the structural OpenAPI v3 schemas of a CRD.
+"""Structural OpenAPI v3 schemas from Python types.
 
 Python type                          schema
 str, int, float, bool                string, integer, number, boolean
@@ -41,7 +41,7 @@ from kapsa.runtime.generate.constraints import (
 from kapsa.runtime.generate.docstrings import class_description, field_descriptions
 from kapsa.runtime.resources.model import FieldOptions, Scalar, field_options, to_wire
 
-__all__ = ["SchemaError", "openapi_schema"]
+__all__ = ["openapi_schema"]
 
 _SIMPLE: dict[Any, JSON] = {
     bool: {"type": "boolean"},
@@ -61,9 +61,9 @@ _COLLECTIONS = (list, dict, set, frozenset, tuple, bytes)
 
 
 def openapi_schema(hint: Any, *, path: str, defaults: bool = True) -> JSON:
-    """The structural schema of a type. `path` names it in errors, such as `MyApp.spec`.
+    """Return the structural schema of a type. `path` names it in errors, such as `MyApp.spec`.
 
-    `defaults=False` leaves out defaults, for a status: what an operator has not found, nobody should fill in.
+    `defaults=False` leaves out defaults, for a status: the server must not fill in what the operator did not observe.
     """
     return _schema(hint, SchemaLocation(path, (), defaults))
 
@@ -74,40 +74,40 @@ def _schema(hint: Any, location: SchemaLocation) -> JSON:
     if optional:
         hint, inner = _unwrap(hint, location)
         metas = [*inner, *metas]
-    options = [found for meta in metas if (found := field_options(meta)) is not None]
+    options = [each for meta in metas if (each := field_options(meta)) is not None]
     node = _bare(hint, options, location)
     for meta in metas:
         constrain(node, meta, location)
-    for found in options:
-        extend(node, found, location)
+    for each in options:
+        extend(node, each, location)
     return ordered(node)
 
 
 def _unwrap(hint: Any, location: SchemaLocation) -> tuple[Any, list[msgspec.Meta]]:
-    """The type behind Annotated, NewType and type aliases, and the constraints met on the way."""
+    """Return the type behind Annotated, NewType and type aliases, and the constraints on the way."""
     metas: list[msgspec.Meta] = []
     while True:
         if typing.get_origin(hint) is Annotated:
-            hint, *found = typing.get_args(hint)
-            metas = [meta for meta in found if isinstance(meta, msgspec.Meta)] + metas
+            hint, *annotations = typing.get_args(hint)
+            metas = [meta for meta in annotations if isinstance(meta, msgspec.Meta)] + metas
         elif isinstance(hint, typing.NewType):
             hint = hint.__supertype__
         elif type(hint).__name__ == "TypeAliasType":
             hint = hint.__value__
         elif isinstance(hint, TypeVar):
-            raise SchemaError(location.path, f"the type parameter {hint} is open; use a concrete type")
+            raise SchemaError(location.path, f"unbound type parameter {hint}; use a concrete type")
         else:
             return hint, metas
 
 
 def _without_none(hint: Any, location: SchemaLocation) -> tuple[Any, bool]:
-    """The type without None and UNSET, and whether they were in it."""
+    """Return the type without None and UNSET, and whether it had one of them."""
     if typing.get_origin(hint) not in (typing.Union, types.UnionType):
         return hint, False
     arguments = typing.get_args(hint)
     kept = [each for each in arguments if each not in (types.NoneType, msgspec.UnsetType)]
     if not kept:
-        raise SchemaError(location.path, "a field that can only be null or absent says nothing")
+        raise SchemaError(location.path, "a field must allow a value other than null; give it a type")
     rest: Any = kept[0]
     for each in kept[1:]:
         rest = rest | each
@@ -115,13 +115,13 @@ def _without_none(hint: Any, location: SchemaLocation) -> tuple[Any, bool]:
 
 
 def _bare(hint: Any, options: Sequence[FieldOptions], location: SchemaLocation) -> JSON:
-    """The schema of a type without annotations."""
+    """Return the schema of a type without annotations."""
     try:
-        known = _SIMPLE.get(hint)
-    except TypeError:
-        known = None
-    if known is not None:
-        return dict(known)
+        simple = _SIMPLE.get(hint)
+    except TypeError:  # not hashable
+        simple = None
+    if simple is not None:
+        return dict(simple)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     kind = origin or hint
     if kind in (typing.Union, types.UnionType):
@@ -129,7 +129,7 @@ def _bare(hint: Any, options: Sequence[FieldOptions], location: SchemaLocation) 
     if kind is Literal:
         return _enum(arguments, location)
     if not isinstance(kind, type):
-        raise SchemaError(location.path, f"{hint!r} has no form in a CRD")
+        raise SchemaError(location.path, f"{hint!r} cannot be expressed in a CRD")
     if issubclass(kind, enum.Enum):
         return _enum([member.value for member in kind], location)
     if issubclass(kind, _ARRAYS):
@@ -142,8 +142,8 @@ def _bare(hint: Any, options: Sequence[FieldOptions], location: SchemaLocation) 
         return dict(kind.openapi())
     raise SchemaError(
         location.path,
-        f"{kind.__qualname__} has no form in a CRD; make it a Part if it has fields, "
-        "or give it from_wire, to_wire and openapi (see Scalar) if it is one value",
+        f"{kind.__qualname__} cannot be expressed in a CRD; make it a Part if it has fields, "
+        "or give it from_wire, to_wire and openapi (see Scalar) if it is a single value",
     )
 
 
@@ -153,8 +153,8 @@ def _union(arguments: Sequence[Any], location: SchemaLocation) -> JSON:
     names = " | ".join(getattr(each, "__name__", str(each)) for each in arguments)
     raise SchemaError(
         location.path,
-        f"a CRD cannot express {names}: of unions it has only int | str and T | None. "
-        "Use one Part with an optional field for each case, and a rule that exactly one is set",
+        f"a CRD cannot express {names}: the only unions are int | str and T | None. "
+        "Use a Part with an optional field for each case, and a rule that exactly one is set",
     )
 
 
@@ -165,7 +165,7 @@ def _enum(values: Sequence[Any], location: SchemaLocation) -> JSON:
         return {"type": "string", "enum": list(values)}
     if kinds == {int}:
         return {"type": "integer", "enum": list(values)}
-    raise SchemaError(location.path, f"an enum has values of one type, str or int; these are {values!r}")
+    raise SchemaError(location.path, f"the values of an enum must all be str or all be int, got {values!r}")
 
 
 def _array(
@@ -174,12 +174,12 @@ def _array(
     if kind is tuple:
         if len(arguments) != 2 or arguments[1] is not Ellipsis:
             raise SchemaError(
-                location.path, "a tuple of fixed length has no form in a CRD; use a Part, or tuple[T, ...]"
+                location.path, "a CRD cannot express a tuple of fixed length; use a Part, or tuple[T, ...]"
             )
         arguments = arguments[:1]
     if not arguments:
-        raise SchemaError(location.path, f"say what the {kind.__name__} holds, such as {kind.__name__}[str]")
-    keyed = any(found.list_type == "map" for found in options)
+        raise SchemaError(location.path, f"{kind.__name__} needs an item type, such as {kind.__name__}[str]")
+    keyed = any(each.list_type == "map" for each in options)
     node: JSON = {"type": "array", "items": _schema(arguments[0], location.below("[]", correlatable=keyed))}
     if issubclass(kind, (set, frozenset)):
         check_set(node, location)
@@ -190,7 +190,7 @@ def _array(
 def _map(arguments: Sequence[Any], location: SchemaLocation) -> JSON:
     key, value = arguments or (str, Any)
     if _unwrap(key, location)[0] is not str:
-        raise SchemaError(location.path, f"the keys of a map are strings, not {key!r}")
+        raise SchemaError(location.path, f"the keys of a map must be str, got {key!r}")
     if value is Any or value is object:
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {"type": "object", "additionalProperties": _schema(value, location.below("[]"))}
@@ -200,8 +200,8 @@ def _struct(hint: Any, kind: type[msgspec.Struct], location: SchemaLocation) -> 
     if kind in location.inside:
         raise SchemaError(
             location.path,
-            f"{kind.__name__} contains itself, and a CRD's schema cannot be recursive; "
-            "use dict[str, Any] for the inner part and decode it yourself",
+            f"{kind.__name__} contains itself, but the schema of a CRD cannot be recursive; "
+            "use dict[str, Any] for the inner part and decode it in the controller",
         )
     inner = SchemaLocation(location.path, (*location.inside, kind), location.defaults, location.correlatable)
     hints, descriptions = _hints(kind, location), field_descriptions(kind)
@@ -239,12 +239,12 @@ def _hints(kind: type, location: SchemaLocation) -> dict[str, Any]:
         return typing.get_type_hints(kind, include_extras=True)
     except NameError as error:
         raise SchemaError(
-            location.path, f"{kind.__qualname__} names a type that its module does not have: {error}"
+            location.path, f"cannot resolve a type of {kind.__qualname__} in its module: {error}"
         ) from None
 
 
 def _metas(hint: Any) -> list[msgspec.Meta]:
-    """The constraints on a field itself, on either side of `| None`."""
+    """Return the constraints on a field, on either side of `| None`."""
     if typing.get_origin(hint) is Annotated:
         return [meta for meta in hint.__metadata__ if isinstance(meta, msgspec.Meta)] + _metas(
             hint.__origin__
@@ -271,7 +271,7 @@ def _is_immutable(hint: Any) -> bool:
 
 
 def _set_default(node: JSON, info: msgspec.structs.FieldInfo, location: SchemaLocation) -> None:
-    """What the server fills in. None means absent, and empty collections are left to the model."""
+    """Set the default that the server fills in. None means absent; empty collections are left to the model."""
     if info.default is not msgspec.NODEFAULT:
         value = info.default
     elif info.default_factory is not msgspec.NODEFAULT:

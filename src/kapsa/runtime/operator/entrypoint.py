@@ -81,9 +81,7 @@ def _call(factory: Callable[[], object], module: str, name: str) -> object:
         raise _failure(f"{module}:{name}", error, "failed") from error
 
 
-def _failure(
-    module: str, error: Exception, outcome: str = "cannot be imported"
-) -> OperatorNotFoundError:
+def _failure(module: str, error: Exception, outcome: str = "cannot be imported") -> OperatorNotFoundError:
     """Return the error for a module or function of the user that raised, with the line of the failure."""
     frames = [
         frame
