@@ -127,7 +127,7 @@ def test_an_operator_of_some_namespaces_has_roles_only_there() -> None:
 def test_cluster_scoped_resources_are_granted_everywhere_even_then() -> None:
     declared = rights(namespaces=("a",), controller={"watches": (GroupResource.of("v1/Namespace"),)})
     assert rules_of(declared) == {"namespaces": ("get", "list", "watch")}
-    with pytest.raises(ValueError, match="a Role cannot grant .* on namespaces"):
+    with pytest.raises(ValueError, match=r"a Role cannot grant .* on namespaces"):
         grants(declared, namespace="system", scope="Role")
 
 
