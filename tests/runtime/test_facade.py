@@ -102,7 +102,7 @@ INTERNAL = {
         "extend",
         "field_options",
         "group_version_path",
-        "identified",
+        "key_and_version",
         "identity_of",
         "matcher",
         "merge_patch",

@@ -12,8 +12,8 @@ T = TypeVar("T")
 async def await_user_code(work: Awaitable[T]) -> T:
     """Return the result of a method of a controller or webhook.
 
-    A `CancelledError` although this task was not cancelled comes from something that the method awaited. It becomes a
-    `RuntimeError`: passed on, it would end the worker or the caller's connection.
+    A `CancelledError` although this task was not cancelled comes from something that the method awaited. It
+    becomes a `RuntimeError`: passed on, it would end the worker or the caller's connection.
     """
     task = asyncio.current_task()
     assert task is not None

@@ -11,12 +11,15 @@ import structlog
 from kapsa.runtime.resources.metadata import OwnerReference
 from kapsa.runtime.resources.stored_object import Key, StoredObject
 
-__all__ = ["ObjectParser", "Transform", "identified", "owned_fields"]
+__all__ = ["ObjectParser", "Transform", "key_and_version", "owned_fields"]
 
 _log = structlog.get_logger(__name__)
 
 Transform = Callable[[dict[str, Any]], dict[str, Any]]
-"""Reduces an object before it is stored to the fields that are read. If it fails, the whole object is stored."""
+"""Reduces an object before it is stored to the fields that are read.
+
+If it fails, the whole object is stored.
+"""
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -54,12 +57,12 @@ _METADATA = msgspec.json.Decoder(_Metadata)
 _MANAGED = msgspec.json.Decoder(list[_ManagedEntry])
 _ENCODER = msgspec.json.Encoder()
 
-# Objects of one kind share namespaces, the kinds of their owners and the fields that their operator owns: each is
-# stored once. The limit only matters for a kind whose objects share nothing.
+# Objects of one kind share namespaces, the kinds of their owners and the fields that their operator owns:
+# each is stored once. The limit only matters for a kind whose objects share nothing.
 _INTERNED = 4096
 
 
-def identified(raw: bytes) -> tuple[Key, str]:
+def key_and_version(raw: bytes) -> tuple[Key, str]:
     """Return the key and the resourceVersion of an object in JSON."""
     metadata = _IDENTIFIED.decode(raw).metadata
     return Key(metadata.namespace, metadata.name), metadata.resource_version
@@ -88,9 +91,10 @@ def _apply(transform: Transform, text: bytes) -> bytes:
 class ObjectParser:
     """Parses the JSON of one kind's objects into `StoredObject`s.
 
-    The items of a list of built-in kinds have no apiVersion and kind, and PartialObjectMetadata has those of another
-    kind; the parser sets the right ones. It removes managedFields, and stores the fields that `follow_manager` owns by
-    server-side apply: they show without a request whether what an operator applied is unchanged.
+    The items of a list of built-in kinds have no apiVersion and kind, and PartialObjectMetadata has those of
+    another kind; the parser sets the right ones. It removes managedFields, and stores the fields that
+    `follow_manager` owns by server-side apply: they show without a request whether what an operator applied
+    is unchanged.
     """
 
     def __init__(

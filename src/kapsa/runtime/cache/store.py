@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 
 import structlog
 
-from kapsa.runtime.cache.object_parser import identified
+from kapsa.runtime.cache.object_parser import key_and_version
 from kapsa.runtime.resources.selector import LabelSelector, matcher
 from kapsa.runtime.resources.stored_object import Change, Key, StoredObject, version_number
 
@@ -267,7 +267,7 @@ class Store:
         """Return our own write if the watch now delivers it, so that it is not parsed twice."""
         if not self._written:
             return None
-        key, resource_version = identified(raw)
+        key, resource_version = key_and_version(raw)
         written = self._written.get(key)
         return written if written is not None and written.resource_version == resource_version else None
 

@@ -47,7 +47,7 @@ class Codec:
 
     __slots__ = ("_decode", "_type", "resource")
 
-    def __init__(self, resource: ApiResource, type: type[Any]) -> None:  # noqa: A002 - a type is what it is
+    def __init__(self, resource: ApiResource, type: type[Any]) -> None:  # noqa: A002 - the natural name
         self.resource = resource
         self._type = type
         self._decode = decoder_for(type)

@@ -17,7 +17,8 @@ _LONGEST = 512
 class ServerWarnings:
     """Logs each warning once, because each repetition of a request brings the same one.
 
-    A webhook may return a different warning for each object, so after 1000 different warnings no more are logged.
+    A webhook may return a different warning for each object, so after 1000 different warnings no more are
+    logged.
     """
 
     def __init__(self) -> None:

@@ -4,8 +4,8 @@
     app = await client.get(MyApp, "web", namespace="shop")                     # a MyApp
     await client.patch(MyApp, "web", {"status": {"ready": 1}}, namespace="shop", subresource="status")
 
-Methods for one object use the namespace of the object, or else of the client; `list` and `watch` use all namespaces
-unless one is given.
+Methods for one object use the namespace of the object, or else of the client; `list` and `watch` use all
+namespaces unless one is given.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,10 +39,11 @@ _PATCH: dict[PatchType, dict[str, str]] = {
     "json": {"Accept": "application/json", "Content-Type": "application/json-patch+json"},
     "strategic": {"Accept": "application/json", "Content-Type": "application/strategic-merge-patch+json"},
 }
-# JSON is YAML, and the API server has accepted it under this name since the first version of server-side apply.
+# JSON is YAML, and the API server has accepted it under this name since the first version of server-side
+# apply.
 _APPLY = {"Accept": "application/json", "Content-Type": "application/apply-patch+yaml"}
-# The API server rejects an apply with an unknown field whatever the validation. Under Warn and Strict it parses the
-# body a second time to detect duplicate keys, which an encoded object never has.
+# The API server rejects an apply with an unknown field whatever the validation. Under Warn and Strict it
+# parses the body a second time to detect duplicate keys, which an encoded object never has.
 _PARSED_ONCE = ("fieldValidation", "Ignore")
 
 
@@ -78,9 +79,9 @@ class DeleteOptions(TypedDict, total=False):
 class Client(Reader):
     """Reads and writes objects of one cluster.
 
-    After 429, 503, 504 and broken connections a request is retried where that is safe, within a budget and with
-    respect for Retry-After: see `kapsa.runtime.client.retry`. `before_write` is called before each write and can
-    stop it.
+    After 429, 503, 504 and broken connections a request is retried where that is safe, within a budget and
+    with respect for Retry-After: see `kapsa.runtime.client.retry`. `before_write` is called before each write
+    and can stop it.
     """
 
     @classmethod
@@ -93,8 +94,8 @@ class Client(Reader):
         connections: int = 32,
         clock: Clock | None = None,
     ) -> Self:
-        """Return a client for the first of: the kubeconfig that is passed, `KUBECONFIG`, the cluster of the pod that
-        this process runs in, `~/.kube/config`."""
+        """Return a client for the first of: the kubeconfig that is passed, `KUBECONFIG`, the cluster of the
+        pod that this process runs in, `~/.kube/config`."""
         config = load_config(kubeconfig=kubeconfig, context=context, clock=clock)
         transport = HttpTransport(config.access, connections=connections, user_agent=field_manager)
         return cls(
@@ -116,8 +117,8 @@ class Client(Reader):
     async def create(self, body: T, **options: Unpack[WriteOptions]) -> T:
         """Create an object. Raises `AlreadyExists` if the name is taken.
 
-        A create whose outcome is unknown (the connection broke, the server timed out) is not retried: the error is
-        raised, and the next reconcile reads the actual state.
+        A create whose outcome is unknown (the connection broke, the server timed out) is not retried: the
+        error is raised, and the next reconcile reads the actual state.
         """
         identity = identity_of(body)
         codec = await self._codec(identity.kind, identity.type)
@@ -155,7 +156,10 @@ class Client(Reader):
         return result
 
     async def replace(self, body: T, **options: Unpack[WriteOptions]) -> T:
-        """Replace the whole object. With a resourceVersion in its metadata, raises `Conflict` if it changed since."""
+        """Replace the whole object.
+
+        With a resourceVersion in its metadata, raises `Conflict` if it changed since.
+        """
         identity = identity_of(body)
         codec = await self._codec(identity.kind, identity.type)
         namespace = self._namespace(codec.resource, options.get("namespace") or identity.namespace)
@@ -242,9 +246,10 @@ class Client(Reader):
         force: bool = False,
         **options: Unpack[WriteOptions],
     ) -> Any:
-        """Apply the fields of `body` by server-side apply. The client's field manager then owns these and no others.
+        """Apply the fields of `body` by server-side apply; the field manager then owns these and no others.
 
-        Raises `Conflict`, with the fields in `causes`, if another manager owns one of them; `force` takes them over.
+        Raises `Conflict`, with the fields in `causes`, if another manager owns one of them; `force` takes
+        them over.
         """
         identity = identity_of(body)
         codec = await self._codec(identity.kind, into or identity.type)
@@ -279,8 +284,8 @@ class Client(Reader):
     ) -> bool:
         """Delete an object; finalizers may delay its removal.
 
-        Returns True if the server accepted the request; False, with `missing_ok`, if the object does not exist.
-        Raises `Conflict` if the object does not have the given `uid` or `resource_version`.
+        Returns True if the server accepted the request; False, with `missing_ok`, if the object does not
+        exist. Raises `Conflict` if the object does not have the given `uid` or `resource_version`.
         """
         try:
             await self.delete_object(kind, name, **options)
@@ -291,7 +296,7 @@ class Client(Reader):
         return True
 
     async def delete_object(self, kind: Kind, name: str, **options: Unpack[DeleteOptions]) -> Manifest | None:
-        """Delete an object; return it if finalizers or a grace period keep it for now, or None if it is gone."""
+        """Delete an object; return it if finalizers or a grace period keep it for now, else None."""
         codec = await self._codec(kind, None)
         namespace = self._namespace(codec.resource, options.get("namespace", ""))
         response = await self._dispatcher.send(
@@ -303,7 +308,8 @@ class Client(Reader):
             idempotent=True,
         )
         remainder: Manifest = codec.into(dict).decode(response.body)
-        # For some kinds the response is the object as it was. It still exists only if it has a deletionTimestamp.
+        # For some kinds the response is the object as it was. It still exists only if it has a
+        # deletionTimestamp.
         return remainder if (remainder.get("metadata") or {}).get("deletionTimestamp") else None
 
     async def delete_collection(

@@ -50,7 +50,7 @@ def load_config(
     environment: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> ClusterConfig:
-    """Return the first of: the kubeconfig that is passed, `KUBECONFIG`, the pod's own cluster, `~/.kube/config`."""
+    """Return the first of: the kubeconfig passed, `KUBECONFIG`, the pod's own cluster, `~/.kube/config`."""
     environment = os.environ if environment is None else environment
     if kubeconfig is not None:
         return from_kubeconfig([Path(kubeconfig)], context=context, environment=environment, clock=clock)
@@ -66,7 +66,10 @@ def in_cluster(
     directory: Path = SERVICE_ACCOUNT,
     clock: Clock | None = None,
 ) -> ClusterConfig:
-    """Return the cluster that this pod runs in, with its service account. Token and CA are reread as they rotate."""
+    """Return the cluster that this pod runs in, with its service account.
+
+    Token and CA are reread as they rotate.
+    """
     environment = os.environ if environment is None else environment
     clock = clock or SystemClock()
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
@@ -77,8 +80,8 @@ def in_cluster(
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     namespace_file = directory / "namespace"
     namespace = namespace_file.read_text().strip() if namespace_file.exists() else "default"
-    token = RereadFile(directory / "token", what="the service account token", clock=clock)
-    authority = RereadFile(directory / "ca.crt", what="the certificate authority of the cluster", clock=clock)
+    token = RereadFile(directory / "token", name="the service account token", clock=clock)
+    authority = RereadFile(directory / "ca.crt", name="the certificate authority of the cluster", clock=clock)
     access = RotatingAccess(
         server,
         DeclaredCredentials(token_file=token),
@@ -107,8 +110,8 @@ def from_kubeconfig(
     )  # fmt: skip
     if cluster.insecure_skip_tls_verify and authority is not None:
         raise ConfigError(
-            f"{chosen.describe('cluster.insecure-skip-tls-verify')} and certificate-authority exclude each other; "
-            "remove one of them"
+            f"{chosen.describe('cluster.insecure-skip-tls-verify')} and certificate-authority "
+            "exclude each other; remove one of them"
         )
     access = RotatingAccess(
         cluster.server,
@@ -135,7 +138,7 @@ def _credentials(
     token_file = None
     if user.token_file:
         path = _resolve(chosen.user_file, user.token_file)
-        token_file = RereadFile(path, what=chosen.describe("user.tokenFile"), clock=clock)
+        token_file = RereadFile(path, name=chosen.describe("user.tokenFile"), clock=clock)
     certificate = _content(
         chosen, "user.client-certificate", user.client_certificate, user.client_certificate_data, clock
     )
@@ -160,7 +163,8 @@ def _exec_plugin(chosen: SelectedContext, authority: bytes | RereadFile | None, 
     assert config is not None
     if config.api_version not in VERSIONS:
         raise ConfigError(
-            f"{chosen.describe('user.exec.apiVersion')}: {config.api_version!r} is not supported; use {VERSIONS[0]}"
+            f"{chosen.describe('user.exec.apiVersion')}: {config.api_version!r} is not supported; "
+            f"use {VERSIONS[0]}"
         )
     if config.interactive_mode == "Always":
         raise ConfigError(
@@ -217,7 +221,7 @@ def _content(
     if not path:
         return None
     origin = chosen.user_file if field.startswith("user") else chosen.cluster_file
-    file = RereadFile(_resolve(origin, path), what=chosen.describe(field), clock=clock)
+    file = RereadFile(_resolve(origin, path), name=chosen.describe(field), clock=clock)
     if not file.path.exists():
         raise ConfigError(f"{chosen.describe(field)}: file {file.path} does not exist")
     return file
@@ -233,7 +237,8 @@ def _impersonation(chosen: SelectedContext) -> Headers:
     if not user.as_user:
         if user.as_uid or user.as_groups or user.as_user_extra:
             raise ConfigError(
-                f"{chosen.describe('user.as')} is missing: as-groups, as-uid and as-user-extra need a user to impersonate"
+                f"{chosen.describe('user.as')} is missing: as-groups, as-uid and as-user-extra "
+                "need a user to impersonate"
             )
         return ()
     headers = [("Impersonate-User", user.as_user)]

@@ -86,8 +86,8 @@ class _Root(msgspec.Struct, frozen=True):
 class Discovery:
     """Maps kinds to resources. Each group version is requested once, and again when a kind is missing.
 
-    A missing kind is requested at most every `refresh_after` seconds, so that an operator that waits for a CRD neither
-    floods the server nor needs a restart.
+    A missing kind is requested at most every `refresh_after` seconds, so that an operator that waits for a
+    CRD neither floods the server nor needs a restart.
     """
 
     def __init__(self, fetch: Fetch, *, clock: Clock, refresh_after: float = 2.0) -> None:

@@ -16,12 +16,12 @@ __all__ = ["Call", "CallObserver", "Dispatcher", "WriteGate"]
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 
 WriteGate = Callable[[], float | None]
-"""Called right before each write is sent. Raises `WriteRefused` to stop the write, or returns the seconds for which it
-may still be sent (None: no limit); a write that takes longer fails."""
+"""Called right before each write is sent. Raises `WriteRefused` to stop the write, or returns the seconds for
+which it may still be sent (None: no limit); a write that takes longer fails."""
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A request to the API server, in RBAC's terms. Without a resource, it is a request of another path."""
+    """A request to the API server, in RBAC's terms. `resource` is empty for a path that is not a resource."""
 
     verb: Verb
     group: str = ""
@@ -62,7 +62,7 @@ class Dispatcher:
         self._retry = retry
 
     def gated(self, before_write: WriteGate | None) -> "Dispatcher":
-        """Return a dispatcher with another write gate, and the same connections, retry budget, observers and warnings."""
+        """Return a dispatcher with another write gate that shares everything else with this one."""
         return Dispatcher(
             self.transport,
             clock=self._clock,

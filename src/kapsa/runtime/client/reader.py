@@ -147,7 +147,7 @@ class Reader:
     async def get(
         self, kind: Kind, name: str, *, into: type[Any] | None = None, **options: Unpack[GetOptions]
     ) -> Any:
-        """Return an object: as its class, as a dict if the kind is a string, or as the type passed in `into`."""
+        """Return an object: as its class, as a dict if the kind is a string, or as the type `into`."""
         codec = await self._codec(kind, into)
         namespace = self._namespace(codec.resource, options.get("namespace", ""))
         subresource = options.get("subresource", "")
@@ -245,8 +245,9 @@ class Reader:
     ) -> AsyncIterator[WatchEvent[Any] | Bookmark]:
         """Return an iterator over changes and bookmarks, until the server ends the watch.
 
-        An error is raised as its type, also if it arrives in the stream (`Expired`: list again). Nothing is retried:
-        the informer resumes watches. To leave the loop early, close the iterator with `contextlib.aclosing`.
+        An error is raised as its type, even if it arrives in the stream (`Expired`: list again). Nothing is
+        retried: the informer resumes watches. To leave the loop early, close the iterator with
+        `contextlib.aclosing`.
         """
         return self._watch(kind, into, options)
 
@@ -386,7 +387,10 @@ def _log_query(options: LogOptions) -> list[tuple[str, str]]:
 
 
 async def _start_of(response: StreamResponse) -> bytes:
-    """Return as much of an error's body as arrives. The status must not be lost if the body stalls or breaks off."""
+    """Return as much of an error's body as arrives.
+
+    The status must not be lost if the body stalls or breaks off.
+    """
     body = b""
     with contextlib.suppress(TimeoutError, TransportError):
         async with asyncio.timeout(_ERROR_BODY_SECONDS):

@@ -1,9 +1,10 @@
 """Retries of requests, where they are safe.
 
-A request is retried only if the server cannot have processed it (429, a connection that failed to open), or if
-processing it twice has the same effect as once (reads, apply, merge patches, deletes, replaces). A create and a JSON
-patch whose outcome is unknown are *not* retried: the second attempt would fail with AlreadyExists for our own object,
-or create a second one under generateName. The caller gets the error, and its next reconcile reads the actual state.
+A request is retried only if the server cannot have processed it (429, a connection that failed to open), or
+if processing it twice has the same effect as once (reads, apply, merge patches, deletes, replaces). A create
+and a JSON patch whose outcome is unknown are *not* retried: the second attempt would fail with AlreadyExists
+for our own object, or create a second one under generateName. The caller gets the error, and its next
+reconcile reads the actual state.
 """
 
 import random
@@ -23,8 +24,8 @@ __all__ = ["RetryBudget", "RetryPolicy"]
 class RetryBudget:
     """The number of retries that a client may still make.
 
-    Each retry takes one, and each success returns a tenth: a healthy client never runs out, and a client of an
-    overloaded server adds at most a tenth to its load.
+    Each retry takes one, and each success returns a tenth: a healthy client never runs out, and a client of
+    an overloaded server adds at most a tenth to its load.
     """
 
     def __init__(self, size: float = 100.0, refill: float = 0.1) -> None:
@@ -88,7 +89,7 @@ class RetryPolicy:
         if isinstance(error, TransportError):
             return error.retryable and (idempotent or not error.sent)
         if isinstance(error, InternalError):
-            # A 500 is a bug or a failing webhook, which the caller's back-off handles; with Retry-After the server
-            # requests another attempt.
+            # A 500 is a bug or a failing webhook, which the caller's back-off handles; with Retry-After the
+            # server requests another attempt.
             return idempotent and error.retry_after is not None
         return isinstance(error, Unavailable | Timeout) and idempotent

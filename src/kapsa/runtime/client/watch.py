@@ -68,8 +68,8 @@ async def split_lines(
 ) -> AsyncIterator[Lines]:
     """Yield complete lines, in batches as they arrive, without empty ones.
 
-    A line may span any number of chunks: an object of several megabytes arrives in chunks of some kilobytes, and
-    joining them once keeps the cost linear. A stream that ends within a line was broken off, unless
+    A line may span any number of chunks: an object of several megabytes arrives in chunks of some kilobytes,
+    and joining them once keeps the cost linear. A stream that ends within a line was broken off, unless
     `last_line_may_be_open`.
     """
     pending: list[bytes] = []

@@ -72,7 +72,10 @@ def group_version_path(api_version: str) -> str:
 
 
 def _segment(value: str, field: str) -> str:
-    """Return a name as one segment of a path. An empty name would turn a delete into a delete of all objects."""
+    """Return a name as one segment of a path.
+
+    An empty name would turn a delete into a delete of all objects.
+    """
     if _PLAIN_SEGMENT.fullmatch(value):
         return value
     if not value or value in (".", "..") or "/" in value or "%" in value:

@@ -58,7 +58,7 @@ def with_condition(conditions: Sequence[Condition], condition: Condition) -> lis
     """
     if not re.fullmatch(_REASON, condition.reason) or len(condition.reason) > _LONGEST_REASON:
         raise ValueError(
-            f"the reason of a condition must be one CamelCase word, such as NotReady; got {condition.reason!r}"
+            f"the reason of a condition must be a CamelCase word such as NotReady, got {condition.reason!r}"
         )
     if len(condition.message) > _LONGEST_MESSAGE:
         condition = msgspec.structs.replace(

@@ -36,7 +36,7 @@ def printer_column(
     format: str = "",  # noqa: A002 - the CRD's own name
     priority: int = 0,
 ) -> PrinterColumn:
-    """Return a column of `kubectl get`, such as `printer_column("Ready", ".status.readyReplicas", type="integer")`."""
+    """Return a column of `kubectl get`: `printer_column("Ready", ".status.ready", type="integer")`."""
     return PrinterColumn(
         name=name, type=type, json_path=json_path, description=description, format=format, priority=priority
     )

@@ -18,7 +18,7 @@ class Identity(msgspec.Struct, frozen=True):
     """The object that a body describes."""
 
     kind: Kind
-    """The kind, as the client's verbs take it."""
+    """The kind, as the client's methods take it."""
     type: type[Any]
     """The type of the body, which the server's response is read into."""
     name: str

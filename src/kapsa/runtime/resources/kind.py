@@ -1,7 +1,7 @@
 """Kinds as callers name them, and the Python types that their objects are read into.
 
-A kind is a string (`"apps/v1/Deployment"`, read into dicts), a `CustomResource` class, or any class that msgspec can
-decode and that declares its kind in fields of its own.
+A kind is a string (`"apps/v1/Deployment"`, read into dicts), a `CustomResource` class, or any class that
+msgspec can decode and that declares its kind in fields of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kapsa.runtime.resources.resource import CustomResource
 __all__ = ["Decode", "Kind", "Manifest", "decoder_for", "kind_of"]
 
 Kind: TypeAlias = str | type[Any]
-"""`"apps/v1/Deployment"`, `"v1/Service"`, a `CustomResource` class, or a struct with `apiVersion` and `kind`."""
+"""`"apps/v1/Deployment"`, `"v1/Service"`, a `CustomResource` class, or a struct that declares its kind."""
 
 Manifest: TypeAlias = dict[str, Any]
 """An object as plain JSON types."""
@@ -52,7 +52,7 @@ def kind_of(kind: Kind) -> GroupVersionKind:
     )
 
 
-def decoder_for(type: type[Any]) -> Decode:  # noqa: A002 - a type is what it is
+def decoder_for(type: type[Any]) -> Decode:  # noqa: A002 - the natural name
     """Return the function that reads JSON into a type."""
     if issubclass(type, CustomResource):
         return type.decode

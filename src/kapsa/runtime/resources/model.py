@@ -1,8 +1,8 @@
 """The base types of a resource: Spec, Status and the parts nested in them.
 
-They are msgspec structs with camelCase wire names. `Spec` and `Part` are frozen. `Status` is mutable, because a
-reconcile fills in a draft of the status; the status of a resource that was read is an instance of a sealed subclass,
-which rejects changes.
+They are msgspec structs with camelCase wire names. `Spec` and `Part` are frozen. `Status` is mutable, because
+a reconcile fills in a draft of the status; the status of a resource that was read is an instance of a sealed
+subclass, which rejects changes.
 """
 
 from __future__ import annotations
@@ -119,10 +119,10 @@ def Field(  # noqa: N802 - reads as the annotation it is: Annotated[int, Field(g
 ) -> msgspec.Meta:
     """Return constraints for a field, as in `Annotated[int, Field(ge=1, le=100)]`.
 
-    The API server enforces all of them through the generated CRD; those on numbers, lengths and patterns are checked
-    again when a resource is decoded. Lengths apply to strings, lists and maps alike.
-    A field that is `immutable` can be set once; `nullable` keeps an explicit null, while `x: T | None = None` alone
-    means "may be absent"; `list_type="map"` with `map_keys` lets several writers share a list.
+    The API server enforces all of them through the generated CRD; those on numbers, lengths and patterns are
+    checked again when a resource is decoded. Lengths apply to strings, lists and maps alike. A field that is
+    `immutable` can be set once; `nullable` keeps an explicit null, while `x: T | None = None` alone means
+    "may be absent"; `list_type="map"` with `map_keys` lets several writers share a list.
     """
     options = FieldOptions(
         enum=tuple(enum),

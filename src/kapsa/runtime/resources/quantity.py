@@ -61,7 +61,7 @@ class Quantity:
         return self._binary
 
     def _of(self, value: Fraction, other: Quantity | str | float = 0) -> Quantity:
-        """Return a result with the suffixes of the left operand, or of the other one if the left one is zero."""
+        """Return a result with the suffixes of the left operand, or of the other one if the left is zero."""
         family = self if self._value or not isinstance(other, Quantity) else other
         return Quantity(_format(value, binary=family.binary))
 
@@ -116,7 +116,8 @@ class Quantity:
     def from_wire(cls, value: Any) -> Self:
         """Parse the value of a manifest: a string or a number."""
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            raise ValueError(f"expected a quantity such as 500m or 2Gi, got {value!r}")  # noqa: TRY004 - msgspec reports ValueError with the field's path
+            # msgspec adds the path of the field to a ValueError.
+            raise ValueError(f"a quantity must be a string or a number, got {value!r}")  # noqa: TRY004
         return cls(value)
 
     def to_wire(self) -> str:

@@ -3,8 +3,9 @@
     class MyApp(CustomResource[MyAppSpec, MyAppStatus], group="example.com", version="v1"):
         "An application served by a Deployment."
 
-A resource is read-only. It keeps spec and status as the server sent them, and decodes each on first use. Fields of a
-newer model are therefore never lost, because they are never rewritten, and a resource that is not read costs nothing.
+A resource is read-only. It keeps spec and status as the server sent them, and decodes each on first use.
+Fields of a newer model are therefore never lost, because they are never rewritten, and a resource that is not
+read costs nothing.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ Content = bytes | msgspec.Raw | Mapping[str, Any]
 
 
 class CustomResource(Generic[SpecT, StatusT]):
-    """The base class of a resource of your own kind. Subclass it with a spec, a status, a group and a version.
+    """The base class of your own kinds. Subclass it with a spec, a status, a group and a version.
 
-    Keyword arguments of the class: `group` and `version` make it concrete; `kind` defaults to the name of the class,
-    `singular` to the kind in lower case, and `plural` to its English plural.
+    Keyword arguments of the class: `group` and `version` make it concrete; `kind` defaults to the name of the
+    class, `singular` to the kind in lower case, and `plural` to its English plural.
     """
 
     __slots__ = ("_raw_spec", "_raw_status", "_spec", "_status", "metadata")
@@ -149,7 +150,10 @@ class CustomResource(Generic[SpecT, StatusT]):
 
     @classmethod
     def from_dict(cls, manifest: Mapping[str, Any]) -> Self:
-        """Return a resource from plain JSON types. Its spec and status are validated when they are first used."""
+        """Return a resource from plain JSON types.
+
+        Its spec and status are validated when they are first used.
+        """
         try:
             metadata = msgspec.convert(manifest.get("metadata") or {}, ObjectMeta)
         except msgspec.ValidationError as error:
@@ -287,7 +291,8 @@ def _check_body(cls: type[CustomResource[Any, Any]]) -> None:
     for name in vars(cls):
         if name in _ARGUMENTS:
             raise TypeError(
-                f"{cls.__name__}.{name} would be ignored; write it as an argument: class {cls.__name__}(..., {name}=...)"
+                f"{cls.__name__}.{name} would be ignored; "
+                f"write it as an argument: class {cls.__name__}(..., {name}=...)"
             )
     reject_misspelt(cls, _ARGUMENTS)
 

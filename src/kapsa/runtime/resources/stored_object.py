@@ -1,6 +1,7 @@
 """Objects as the cache stores them: their JSON without managedFields, and the few fields that lookups need.
 
-They are decoded on read, into a frozen struct or a dict, so ten thousand objects cost little more than their JSON.
+They are decoded on read, into a frozen struct or a dict, so ten thousand objects cost little more than their
+JSON.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
         return _ANNOTATED.decode(self.raw).metadata.annotations or {}
 
     def fingerprint(self) -> tuple[object, ...]:
-        """Return a value that changes with anything but the status."""
+        """Return a value that changes whenever anything but the status changes."""
         return (
             self.uid,
             self.generation,
@@ -119,7 +120,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_as(stored: StoredObject, kind: Kind) -> Any:
-    """Return a stored object in the form that a kind asks for: a dict, a resource or a struct.
+    """Return a stored object as the type of a kind: a dict, a resource or a struct.
 
     Raises `ModelMismatch` if it does not fit. A resource checks its spec and status when they are first used.
     """

@@ -50,7 +50,7 @@ async def test_a_rotated_certificate_authority_is_trusted_after_its_file_is_read
     path.write_bytes(old.certificate)
     clock = ManualClock()
     access = RotatingAccess(
-        "https://x", DeclaredCredentials(token="t"), authority=RereadFile(path, what="CA", clock=clock)
+        "https://x", DeclaredCredentials(token="t"), authority=RereadFile(path, name="CA", clock=clock)
     )
     before = await access.authorize()
     assert await access.authorize() is before
@@ -65,7 +65,7 @@ async def test_a_new_token_keeps_the_tls_context(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("one")
     access = RotatingAccess(
-        "https://x", DeclaredCredentials(token_file=RereadFile(path, what="t", clock=clock))
+        "https://x", DeclaredCredentials(token_file=RereadFile(path, name="t", clock=clock))
     )
     before = await access.authorize()
     path.write_text("two")

@@ -321,7 +321,7 @@ async def test_a_server_that_rejects_the_client_certificate_has_not_received_the
         await transport.close()
 
 
-# -- names and addresses ---------------------------------------------------------------------------------------
+# -- names and addresses ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

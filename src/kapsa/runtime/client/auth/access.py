@@ -62,7 +62,7 @@ class ClusterAccess(Protocol):
         ...
 
     async def rejected(self, used: Authorization) -> bool:
-        """Record that the server rejected `used` with 401; return whether `authorize` may now return another."""
+        """Record that the server returned 401 for `used`; return whether another attempt may succeed."""
         ...
 
 
@@ -84,7 +84,7 @@ class StaticAccess:
 
 
 class RotatingAccess:
-    """Access whose credentials rotate: new tokens, certificates and authorities take effect as they appear."""
+    """Access whose tokens, certificates and authorities may rotate; new ones take effect as they appear."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class RotatingAccess:
         self._impersonate = impersonate
         self._origin = origin
         """The kubeconfig and the context, for errors."""
-        self._made: tuple[Credential, bytes | None, Authorization] | None = None
+        self._latest: tuple[Credential, bytes | None, Authorization] | None = None
 
     def check(self) -> None:
         """Raise `ConfigError` now if the authority, or the client certificate and its key, cannot be used."""
@@ -125,24 +125,24 @@ class RotatingAccess:
     async def authorize(self) -> Authorization:
         credential = await self._credentials.current()
         authority = content_of(self._authority)
-        if self._made is not None and self._made[0] is credential and self._made[1] is authority:
-            return self._made[2]
+        if self._latest is not None and self._latest[0] is credential and self._latest[1] is authority:
+            return self._latest[2]
         authorization = Authorization(
             (*credential.headers, *self._impersonate), self._tls(credential, authority)
         )
-        self._made = (credential, authority, authorization)
+        self._latest = (credential, authority, authorization)
         return authorization
 
     async def rejected(self, used: Authorization) -> bool:
-        if self._made is None or self._made[2] is not used:
+        if self._latest is None or self._latest[2] is not used:
             return True  # another request has renewed it in the meantime
-        return await self._credentials.rejected(self._made[0])
+        return await self._credentials.rejected(self._latest[0])
 
     def _tls(self, credential: Credential, authority: bytes | None) -> ssl.SSLContext | bool:
         if self.server.startswith("http://"):
-            return True  # without TLS, loading a trust store is a waste
-        if self._made is not None:
-            before, trusted, authorization = self._made
+            return True  # without TLS, a trust store is not needed
+        if self._latest is not None:
+            before, trusted, authorization = self._latest
             unchanged = (before.certificate, before.key, trusted) == (
                 credential.certificate,
                 credential.key,

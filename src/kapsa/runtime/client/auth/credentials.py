@@ -31,20 +31,20 @@ class CredentialSource(Protocol):
         ...
 
     async def rejected(self, used: Credential) -> bool:
-        """Record that the server rejected `used`; return whether `current` may now return another."""
+        """Record that the server rejected `used`; return whether another attempt may succeed."""
         ...
 
 
 class RereadFile:
     """A file whose content may change, read again at most once a minute.
 
-    If a later read fails, the last content stays in use: a kubelet that swaps a projected volume must not take the
-    operator down.
+    If a later read fails, the last content stays in use: a kubelet that swaps a projected volume must not
+    take the operator down.
     """
 
-    def __init__(self, path: Path, *, what: str, clock: Clock, interval: float = 60.0) -> None:
+    def __init__(self, path: Path, *, name: str, clock: Clock, interval: float = 60.0) -> None:
         self.path = path
-        self._what = what
+        self._name = name
         self._clock = clock
         self._interval = interval
         self._content: bytes | None = None
@@ -63,7 +63,7 @@ class RereadFile:
             content = self.path.read_bytes()
         except OSError as error:
             if self._content is None:
-                raise CredentialError(f"{self._what}: cannot read {self.path}: {error.strerror}") from error
+                raise CredentialError(f"{self._name}: cannot read {self.path}: {error.strerror}") from error
             return self._content
         if content != self._content:
             self._content = content
@@ -130,7 +130,7 @@ class DeclaredCredentials:
 
 
 def content_of(part: bytes | RereadFile | None) -> bytes | None:
-    """Return a content that was given as a value or as a file."""
+    """Return the content of a value or a file."""
     return part.read() if isinstance(part, RereadFile) else part
 
 

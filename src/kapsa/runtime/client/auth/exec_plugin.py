@@ -59,8 +59,8 @@ class _ExecCredential(msgspec.Struct, frozen=True):
 class ExecPlugin:
     """Runs the command to get a credential, and keeps the credential until it expires.
 
-    The command runs once for all callers that wait at the same time. It never blocks the event loop, and a caller
-    that is cancelled does not stop it for the others.
+    The command runs once for all callers that wait at the same time. It never blocks the event loop, and a
+    caller that is cancelled does not stop it for the others.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class ExecPlugin:
         now = self._clock.now()
         renew_at = None
         if printed.expires is not None:
-            # Renewed a little early, so that the token does not expire while a request is on its way. A token that is
-            # valid for only seconds is still used for most of that time.
+            # Renewed a little early, so that the token does not expire while a request is on its way. A token
+            # that is valid for only seconds is still used for most of that time.
             renew_at = printed.expires - min(_MARGIN, max(printed.expires - now, timedelta()) / 10)
         credential = Credential(
             headers=(bearer_header(printed.token),) if printed.token else (),

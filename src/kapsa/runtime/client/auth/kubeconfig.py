@@ -128,7 +128,8 @@ class Kubeconfig:
         files = [(path, _read(path)) for path in paths if path.exists()]
         if not files:
             raise ConfigError(
-                f"kubeconfig not found: {', '.join(map(str, paths))}; set KUBECONFIG, or pass the path of a kubeconfig"
+                f"kubeconfig not found: {', '.join(map(str, paths))}; "
+                "set KUBECONFIG, or pass the path of a kubeconfig"
             )
         return cls(files)
 

@@ -52,7 +52,7 @@ class _Tokens(msgspec.Struct, frozen=True):
 
 
 class OidcProvider:
-    """Uses the id-token until it expires, then exchanges the refresh-token for a new one, once for all callers."""
+    """Uses the id-token until it expires, then gets a new one for the refresh-token, once for all callers."""
 
     def __init__(
         self,
@@ -129,7 +129,8 @@ class OidcProvider:
             self._persist({"id-token": self._id_token, "refresh-token": self._refresh_token})
         except Exception as error:
             if not self._reported_loss:
-                # Only the system's own messages are safe to log: others may quote the file, and so the tokens in it.
+                # Only the system's own messages are safe to log: others may quote the file, and so the tokens
+                # in it.
                 reason = str(error) if isinstance(error, OSError) else type(error).__name__
                 _log.warning(
                     "cannot write the renewed token back; you may need to log in again after a restart",
@@ -181,7 +182,7 @@ async def _read(response: aiohttp.ClientResponse, kind: type[T]) -> T:
 
 
 def expiry(token: str) -> datetime:
-    """Return the expiry that a token claims. The API server checks the signature, not we."""
+    """Return the expiry that a token claims. Its signature is not verified here: the API server does that."""
     try:
         payload = token.split(".")[1]
         padded = payload + "=" * (-len(payload) % 4)

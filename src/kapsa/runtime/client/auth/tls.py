@@ -20,7 +20,7 @@ def client_context(
     key: bytes | None = None,
     insecure: bool = False,
 ) -> ssl.SSLContext:
-    """Return a context that trusts `ca` (without it, the system's store) and presents a client certificate, if given.
+    """Return a context that trusts `ca` (or else the system's store) and presents the certificate, if given.
 
     All arguments are PEM. `insecure` turns verification off; only a user's explicit setting may set it.
     """

@@ -1,8 +1,8 @@
 """Kubeconfigs from untrusted sources: an allow-list of fields; any other field is rejected by name.
 
-A kubeconfig can run commands (exec), read local files, send requests through a proxy and turn TLS verification off.
-A manager that accepts kubeconfigs from its users must accept only what describes a cluster: its address, its
-certificate authority, and a token or a client certificate, all of them as values.
+A kubeconfig can run commands (exec), read local files, send requests through a proxy and turn TLS
+verification off. A manager that accepts kubeconfigs from its users must accept only what describes a cluster:
+its address, its certificate authority, and a token or a client certificate, all of them as values.
 """
 
 import ipaddress
@@ -28,14 +28,18 @@ _CONTEXT = {"cluster", "user", "namespace"}
 
 _METADATA_NAMES = {"metadata", "metadata.google.internal", "instance-data"}
 # Cloud metadata services outside the link-local range.
-_METADATA_NETWORKS = [ipaddress.ip_network(text) for text in ("fd00:ec2::254/128", "100.100.100.200/32", "168.63.129.16/32")]  # fmt: skip
+_METADATA_NETWORKS = [
+    ipaddress.ip_network(text) for text in ("fd00:ec2::254/128", "100.100.100.200/32", "168.63.129.16/32")
+]
 
 
 def load_untrusted(content: bytes, *, allow_loopback: bool = False) -> RotatingAccess:
-    """Return the access that an untrusted kubeconfig describes. Raises `ConfigError` that names a rejected field.
+    """Return the access that an untrusted kubeconfig describes.
 
-    The server's address is checked here, and again at each connection because a name can resolve to another address
-    later. `allow_loopback` is for tests, and for a manager on the same machine as its clusters.
+    Raises `ConfigError` that names the field if something in it is not allowed.
+
+    The server's address is checked here, and again at each connection because a name can resolve to another
+    address later. `allow_loopback` is for tests, and for a manager on the same machine as its clusters.
     """
     document = _parse(content)
     _allow(document, _TOP, "")
@@ -55,9 +59,7 @@ def load_untrusted(content: bytes, *, allow_loopback: bool = False) -> RotatingA
     if token is None and certificate is None:
         raise _rejected("user", "needs a token, or client-certificate-data and client-key-data")
     try:
-        client_context(
-            ca=authority, certificate=certificate, key=key
-        )  # checked now, not at the first request
+        client_context(ca=authority, certificate=certificate, key=key)  # fails now, not at the first request
     except ConfigError as error:
         raise _rejected("certificates", f"cannot be used: {error}") from error
 
@@ -73,7 +75,7 @@ def load_untrusted(content: bytes, *, allow_loopback: bool = False) -> RotatingA
 
 
 def public_address(address: str, *, allow_loopback: bool = False) -> bool:
-    """Return whether a user's cluster may have this address: private networks yes; this host and metadata no."""
+    """Return whether a user's cluster may have this address: this host and metadata services are excluded."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection to a server, which sends requests and delivers responses whole or as they arrive.
 
-A general HTTP client spends more CPU on a request (sessions, cookies, redirects, URL objects) than decoding the
-response takes. Here a request is one write, and llhttp (through httptools) parses the response.
+A general HTTP client spends more CPU on a request (sessions, cookies, redirects, URL objects) than decoding
+the response takes. Here a request is one write, and llhttp (through httptools) parses the response.
 """
 
 from __future__ import annotations
@@ -229,11 +229,11 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    # -- called by the event loop ------------------------------------------------------------------------------
+    # -- called by the event loop ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self._transport = transport  # type: ignore[assignment]  # uvloop's do not derive from asyncio.Transport
+        self._transport = transport  # type: ignore[assignment]  # uvloop's is not asyncio.Transport
 
     def data_received(self, data: bytes) -> None:
         if self._receiver is None:  # data without a request
@@ -262,16 +262,12 @@ class HttpConnection(asyncio.Protocol):
             if self._until_closed and error is None:
                 self._finish()
             else:
-                self.fail(
-                    error
-                    or ConnectionResetError(
-                        "the server closed the connection before the response was complete"
-                    )
-                )
+                reason = "the server closed the connection before the response was complete"
+                self.fail(error or ConnectionResetError(reason))
         if not self.ended.done():
             self.ended.set_result(None)
 
-    # -- called by the parser ----------------------------------------------------------------------------------
+    # -- called by the parser --------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._headers = {}
@@ -305,7 +301,8 @@ class HttpConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if not self._in_head and self._receiver is not None:
             assert self._transport is not None
-            # A response that arrives before the whole request was sent is a rejection; the rest must not be sent.
+            # A response that arrives before the whole request was sent is a rejection; the rest must not be
+            # sent.
             sent = self._transport.get_write_buffer_size() == 0
             self._reusable = self._reusable and sent and self._parser.should_keep_alive()
             self._finish()

@@ -40,9 +40,8 @@ class Connector:
         guard: AddressGuard | None = None,
     ) -> None:
         self._server = server
-        self._server_name = server_name or server.host.removesuffix(
-            "."
-        )  # certificates do not contain the trailing dot
+        # Certificates do not contain the trailing dot of a name.
+        self._server_name = server_name or server.host.removesuffix(".")
         self._proxy = proxy
         self._guard = guard
         self._system_trust: ssl.SSLContext | None = None
@@ -62,8 +61,8 @@ class Connector:
         else:  # the proxy sees the address of the server, but not the traffic
             tunnel = _Tunnel(loop)
             await _attach(loop, tunnel, stream, self._proxy_context(), self._proxy.host)
-            through = await tunnel.to(self._server, proxy_headers(self._proxy))
-            await _secure(loop, through, connection, context, self._server_name)
+            tunnelled = await tunnel.to(self._server, proxy_headers(self._proxy))
+            await _secure(loop, tunnelled, connection, context, self._server_name)
         return connection
 
     def _context(self, tls: ssl.SSLContext | bool) -> ssl.SSLContext | None:
@@ -136,7 +135,8 @@ async def _secure(
 ) -> None:
     """Start TLS on a connection.
 
-    `create_connection` could do this, but asyncio's leaks the socket if it is cancelled before the handshake starts.
+    `create_connection` could do this, but asyncio's leaks the socket if it is cancelled before the handshake
+    starts.
     """
     try:
         secured = await loop.start_tls(transport, protocol, context, server_hostname=name)
@@ -171,7 +171,7 @@ class _Tunnel(asyncio.Protocol):
         return self._transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]  # uvloop's do not derive from asyncio.Transport
+        self._transport = transport  # type: ignore[assignment]  # uvloop's is not asyncio.Transport
 
     def data_received(self, data: bytes) -> None:
         self._response += data

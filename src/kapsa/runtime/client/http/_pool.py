@@ -11,8 +11,8 @@ from kapsa.runtime.client.http._connector import Connector
 __all__ = ["ConnectionPool", "PoolExhaustedError"]
 
 _KEEP_ALIVE = 30.0
-"""Seconds that an idle connection is kept. The API server closes idle connections after 90 s; closing them earlier
-avoids writing a request to a connection that is just being closed."""
+"""Seconds that an idle connection is kept. The API server closes idle connections after 90 s; closing them
+earlier avoids writing a request to a connection that is just being closed."""
 
 
 _CLOSED = "the client was closed"
@@ -23,7 +23,10 @@ class PoolExhaustedError(Exception):
 
 
 class ConnectionPool:
-    """Lends connections to requests, one request at a time. Requests with the same TLS context share connections."""
+    """Lends connections to requests, one request at a time.
+
+    Requests with the same TLS context share connections.
+    """
 
     def __init__(self, connector: Connector, *, limit: int, connect_timeout: float) -> None:
         self._connector = connector

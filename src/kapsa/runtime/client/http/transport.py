@@ -1,7 +1,7 @@
-"""The transport of requests to a cluster: the `Transport` protocol, and `HttpTransport` with its connection pool.
+"""The transport of requests to a cluster: the `Transport` protocol and its HTTP implementation.
 
-All requests to a cluster go through one `Transport`. A test can replace it, to run without sockets and to fail any
-request half-way.
+All requests to a cluster go through one `Transport`. A test can replace it, to run without sockets and to
+fail any request half-way.
 """
 
 import asyncio
@@ -36,7 +36,10 @@ _NOT_VALID_NOW = (9, 10)
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 """OpenSSL's reasons for a response that is not TLS."""
 _CLIENT_CERTIFICATE = ("CERTIFICATE", "UNKNOWN_CA")
-"""OpenSSL's reasons for a rejected client certificate. In TLS 1.3 the rejection arrives after the first request."""
+"""OpenSSL's reasons for a rejected client certificate.
+
+In TLS 1.3 the rejection arrives after the first request.
+"""
 _UNSAFE = re.compile(r"[\r\n\0]")
 
 
@@ -60,7 +63,10 @@ class StreamResponse(Protocol):
 
 
 class Transport(Protocol):
-    """Sends requests to one cluster. Raises `TransportError` if no response arrives; any status is a response."""
+    """Sends requests to one cluster.
+
+    Raises `TransportError` if no response arrives; any status is a response.
+    """
 
     async def request(
         self,
@@ -82,15 +88,15 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         ...
 
 
 class HttpTransport:
     """Sends requests to an API server over HTTP.
 
-    Requests share a limited pool of connections. Each watch has a connection of its own, outside that limit: a process
-    that watches more kinds than the pool has connections would otherwise wait for itself forever.
+    Requests share a limited pool of connections. Each watch has a connection of its own, outside that limit:
+    a process that watches more kinds than the pool has connections would otherwise wait for itself forever.
     Redirects are never followed, because they would send the credentials to another server.
     """
 
@@ -225,8 +231,6 @@ class HttpTransport:
             raise
         return connection, receiver
 
-    # -- requests ----------------------------------------------------------------------------------------------
-
     def _target_of(self, path: str, query: Query) -> str:
         target = f"{self._target}{path}?{_encode(tuple(query))}" if query else self._target + path
         if not target.isascii() or " " in target or _UNSAFE.search(target):
@@ -317,9 +321,12 @@ def _distrust(error: ssl.SSLCertVerificationError) -> str:
     """Return why a certificate is not trusted, and what to check."""
     reason = error.verify_message.rstrip(".")
     if error.verify_code in _NAME_MISMATCH:
-        return f"{reason}; connect by a name that the certificate contains, or set tls-server-name to such a name"
+        return f"{reason}; connect by a name that the certificate contains, or set tls-server-name to one"
     if error.verify_code in _UNKNOWN_AUTHORITY:
-        return f"{reason}; it was not issued by the configured certificate-authority: check that this is the right cluster"
+        return (
+            f"{reason}; it was not issued by the configured certificate-authority: "
+            "check that this is the right cluster"
+        )
     if error.verify_code in _NOT_VALID_NOW:
         return f"{reason}; renew it, and compare the clocks of both machines"
     return reason
