@@ -1,4 +1,4 @@
-"""What every verb works on: the store, the registry, the clock, and where names and uids come from."""
+"""The state of one server: the store, the registry, the clock, the admission chain and the source of UIDs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _A_SECOND = timedelta(seconds=1)
 
 
 class Admission(Protocol):
-    """What may change or refuse a write on its way to storage."""
+    """A plugin that may change or reject a write before it is stored."""
 
     async def mutate(self, write: WriteRequest, obj: Object, old: Object | None) -> Object: ...
 
@@ -50,19 +50,20 @@ class Backend:
         self.registry = registry or ResourceRegistry(builtin_resources())
         self.random: Random = SystemRandom() if seed is None else Random(seed)  # noqa: S311  a seed replays a simulation
 
-        self._second, self._told, self._text = -1, datetime.min.replace(tzinfo=UTC), ""
+        self._formatted_second, self._formatted_at, self._timestamp = -1, datetime.min.replace(tzinfo=UTC), ""
         self.admission: list[Admission] = []
-        """Asked in order: what may refuse a write before webhooks comes first."""
+        """Called in order: plugins that may reject a write before webhooks come first."""
         self._strategies: dict[ResourceInfo, Strategy] = {}
         self.addresses = Addresses()
-        """What Services hold of the cluster's IPs and node ports."""
+        """Cluster IPs and node ports of Services."""
         self.store.listeners.append(self._follow_services)
 
     def strategy(self, info: ResourceInfo) -> Strategy:
-        found = self._strategies.get(info)
-        if found is None:
-            found = self._strategies[info] = strategy_for(info, self.addresses)
-        return found
+        """Return the strategy of a resource."""
+        strategy = self._strategies.get(info)
+        if strategy is None:
+            strategy = self._strategies[info] = strategy_for(info, self.addresses)
+        return strategy
 
     def _follow_services(self, collection: Collection, change: StoreChange) -> None:
         if collection.key != ("", "services"):
@@ -73,18 +74,22 @@ class Backend:
             self.addresses.hold(change.object.key, decode(change.object))
 
     def collection(self, info: ResourceInfo) -> Collection:
+        """Return the collection that a resource is stored in."""
         return self.store.collection(
             info.group if info.storage_group is None else info.storage_group, info.resource
         )
 
     def now(self) -> str:
-        """The time as objects carry it."""
+        """Return the time in the format of metav1.Time, formatted at most once per second."""
         moment = self.clock.now()
-        if moment.second != self._second or moment - self._told > _A_SECOND or moment < self._told:
-            self._second, self._told, self._text = moment.second, moment, timestamp(moment)
-        return self._text
+        is_stale = moment - self._formatted_at > _A_SECOND or moment < self._formatted_at
+        if moment.second != self._formatted_second or is_stale:
+            self._formatted_second, self._formatted_at = moment.second, moment
+            self._timestamp = timestamp(moment)
+        return self._timestamp
 
     def new_uid(self) -> str:
+        """Return a random UUID, repeatable with a seed."""
         text = f"{self.random.getrandbits(128):032x}"
         variant = "89ab"[int(text[16], 16) & 3]
         return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"

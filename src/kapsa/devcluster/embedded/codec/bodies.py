@@ -1,4 +1,4 @@
-"""Request bodies: JSON or YAML into Python objects, with the real server's complaints."""
+"""Request bodies: JSON, YAML and protobuf into Python objects, with the errors of the real server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SUMMARY_BYTES = 30
 
 
 def _number(text: str) -> float:
-    """A number as the real server stores it: 1.0 and 1e3 are whole, so they are written without a fraction."""
+    """Return a number as the real server stores it: whole ones, such as 1.0 and 1e3, without a fraction."""
     value = float(text)
     return int(value) if value.is_integer() and abs(value) < 1e21 else value
 
@@ -45,11 +45,11 @@ _decode_json = msgspec.json.Decoder(float_hook=_number).decode
 
 
 class _MalformedError(ValueError):
-    """A body that cannot be decoded; the message says why, in Go's words."""
+    """A body that cannot be decoded, with the error of Go's decoder."""
 
 
 def media_type(header: str) -> str:
-    """The media type of a Content-Type header, without parameters."""
+    """Return the media type of a Content-Type header, without parameters."""
     return header.partition(";")[0].strip().lower()
 
 
@@ -80,7 +80,7 @@ def _json(body: bytes) -> Any:
 
 
 def _forgiving(body: bytes, error: Exception) -> Any:
-    """JSON with text that is no Unicode, of which Go makes the replacement character."""
+    """Decode JSON with invalid Unicode, which Go replaces."""
     try:
         lenient = json.dumps(json.loads(body.decode(errors="replace")), ensure_ascii=False)
         text = lenient.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -92,7 +92,7 @@ def _forgiving(body: bytes, error: Exception) -> Any:
 def _yaml(body: bytes) -> Any:
     try:
         loaded = go_yaml.load(body)
-        # Whatever YAML allows and JSON does not (keys that are lists, infinity) ends here.
+        # Fails for what YAML allows and JSON does not, such as keys that are lists, and infinity.
         return _decode_json(msgspec.json.encode(loaded))
     except RecursionError:
         raise _MalformedError(f"yaml: {go_yaml.TOO_DEEP}") from None
@@ -114,10 +114,7 @@ def is_yaml(content_type: str) -> bool:
 
 
 def decode(body: bytes, content_type: str) -> Any:
-    """A decoded body that is no stored kind.
-
-    :raises StatusError: 400 or 415.
-    """
+    """Decode a body of a kind that is never stored. Raises StatusError 400 or 415."""
     try:
         return _parse(body, content_type)
     except _MalformedError as error:
@@ -125,10 +122,7 @@ def decode(body: bytes, content_type: str) -> Any:
 
 
 def decode_object(body: bytes, content_type: str, info: ResourceInfo) -> dict[str, Any]:
-    """A decoded body that must be an object of this kind; its kind is not looked at yet.
-
-    :raises StatusError: 400 or 415.
-    """
+    """Decode a body that must be an object; `check_kind` checks its kind. Raises StatusError 400 or 415."""
     try:
         decoded = _parse(body, content_type, custom=info.is_custom)
     except _MalformedError as error:
@@ -144,7 +138,7 @@ def decode_object(body: bytes, content_type: str, info: ResourceInfo) -> dict[st
 
 
 def no_object(value: Any) -> str:
-    """What is wrong with a value where an object belongs."""
+    """Return the error for a value that must be an object."""
     into = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
     why = f"json: cannot unmarshal {json_type(value)} into Go value of type {into}"
     return f"couldn't get version/kind; json parse error: {why}"
@@ -164,7 +158,7 @@ def _summary(body: bytes) -> str:
 
 
 def decode_patch(body: bytes, *, strategic: bool = False) -> Any:
-    """A patch that is JSON."""
+    """Decode a patch in JSON. Raises StatusError 400."""
     try:
         return _json(body)
     except _MalformedError as error:
@@ -172,7 +166,7 @@ def decode_patch(body: bytes, *, strategic: bool = False) -> Any:
 
 
 def decode_applied(body: bytes) -> dict[str, Any]:
-    """An applied configuration; it is YAML, of which JSON is a part that is read faster."""
+    """Decode an applied configuration: YAML, or JSON, which decodes faster. Raises StatusError 400."""
     if body.lstrip()[:1] == b"{":
         with contextlib.suppress(_MalformedError):
             decoded: dict[str, Any] = _json(body)
@@ -190,10 +184,7 @@ def decode_applied(body: bytes) -> dict[str, Any]:
 def check_kind(
     obj: dict[str, Any], info: ResourceInfo, registry: ResourceRegistry, body: bytes
 ) -> dict[str, Any]:
-    """Fill in what the object leaves out of its type, and refuse another type than the path's.
-
-    :raises StatusError: 400 when it is something else.
-    """
+    """Set the apiVersion and kind that an object omits. Raises StatusError 400 when they are not the path's."""
     api_version, kind = obj.get("apiVersion"), obj.get("kind")
     if why := malformed_type(obj):
         raise _unrecognized(body, why, info)
@@ -215,7 +206,7 @@ def check_kind(
 
 
 def malformed_type(obj: dict[str, Any]) -> str:
-    """What is wrong with an object's apiVersion and kind if they are no text."""
+    """Return the error for an apiVersion or kind that is not a string; empty if they are."""
     for field in ("apiVersion", "kind"):
         value = obj.get(field)
         if value is not None and not isinstance(value, str):
@@ -227,7 +218,7 @@ def malformed_type(obj: dict[str, Any]) -> str:
 def _check_custom_kind(
     api_version: str, kind: str, info: ResourceInfo, obj: dict[str, Any], body: bytes
 ) -> None:
-    """A custom resource must name its type itself."""
+    """Check the type that a custom resource must name itself."""
     if not kind:
         raise _unrecognized(body, f"Object 'Kind' is missing in '{body.decode(errors='replace')}'", info)
     if api_version != info.api_version:
@@ -239,11 +230,11 @@ def _check_custom_kind(
 
 
 def another_type(obj: dict[str, Any], field: str, expected: str) -> StatusError:
-    """What a client is told whose custom resource is of another type than the path's."""
+    """Return the error for a custom resource of another type than the path's."""
     metadata = obj.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
-    told = _OtherKind(obj["apiVersion"].rpartition("/")[0], obj["kind"])
-    return invalid(told, name, [invalid_field(field, obj[field], f"must be {expected}")])
+    named = _OtherKind(obj["apiVersion"].rpartition("/")[0], obj["kind"])
+    return invalid(named, name, [invalid_field(field, obj[field], f"must be {expected}")])
 
 
 class _OtherKind(msgspec.Struct, frozen=True):
@@ -257,26 +248,26 @@ _SCHEME = "pkg/runtime/scheme.go:111"
 
 def _wrong_kind(api_version: str, kind: str, info: ResourceInfo, registry: ResourceRegistry) -> StatusError:
     version = api_version.rpartition("/")[2]
-    known = builtin_kind(api_version, kind, registry)
-    if kind == info.kind and (known is not None or protobuf.has_kind(api_version, kind)):
+    builtin = builtin_kind(api_version, kind, registry)
+    if kind == info.kind and (builtin is not None or protobuf.has_kind(api_version, kind)):
         return bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version ({info.api_version})"
         )
-    why = unknown_kind(api_version, kind) if known is None else unknown_conversion(known, info)
+    why = unknown_kind(api_version, kind) if builtin is None else unknown_conversion(builtin, info)
     return bad_request(f"{kind} in version {quote(version)} cannot be handled as a {info.kind}: {why}")
 
 
 def builtin_kind(api_version: str, kind: str, registry: ResourceRegistry) -> ResourceInfo | None:
-    """A kind that the real server has a Go type for."""
+    """Return a kind for which the real server has a Go type, or None."""
     group, _, version = api_version.rpartition("/")
-    known = registry.find_kind(group, version, kind)
-    return None if known is None or known.is_custom else known
+    builtin = registry.find_kind(group, version, kind)
+    return None if builtin is None or builtin.is_custom else builtin
 
 
 def unknown_kind(api_version: str, kind: str) -> str:
     return f"no kind {quote(kind)} is registered for version {quote(api_version)} in scheme {quote(_SCHEME)}"
 
 
-def unknown_conversion(known: ResourceInfo, info: ResourceInfo) -> str:
+def unknown_conversion(builtin: ResourceInfo, info: ResourceInfo) -> str:
     package = info.group.partition(".")[0] or "core"
-    return f"converting ({known.version}.{known.kind}) to ({package}.{info.kind}): unknown conversion"
+    return f"converting ({builtin.version}.{builtin.kind}) to ({package}.{info.kind}): unknown conversion"

@@ -11,8 +11,8 @@ __all__ = ["canonical", "timestamp"]
 
 Object = dict[str, Any]
 
-# Everything a user writes freely comes after resourceVersion, so that the first `"resourceVersion":"` of an encoded
-# object is always the system's own.
+# Free text of users comes after resourceVersion, so that the first `"resourceVersion":"` of an encoded object is
+# always the object's own.
 _ORDER = (
     "name",
     "generateName",
@@ -33,7 +33,7 @@ _ZERO_MATTERS = "deletionGracePeriodSeconds"
 
 
 def canonical(info: ResourceInfo, obj: Object) -> Object:
-    """The object as it is stored: type, metadata, then the rest; empty metadata left out."""
+    """Return the object in stored order: type, metadata, then the rest, without empty metadata."""
     metadata = obj["metadata"]
     ordered = {}
     for field in _ORDER:
@@ -48,5 +48,5 @@ def canonical(info: ResourceInfo, obj: Object) -> Object:
 
 
 def timestamp(moment: datetime) -> str:
-    """RFC 3339 in whole seconds, as metav1.Time prints."""
+    """Format a time as metav1.Time does: RFC 3339 in whole seconds."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

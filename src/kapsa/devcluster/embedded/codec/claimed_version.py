@@ -1,4 +1,4 @@
-"""Custom resources that name another version than the path does."""
+"""Custom resources whose apiVersion differs from the path's version."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kapsa.schemas.validation import unknown_fields
 __all__ = ["unknown_in_its_version"]
 
 _NOTHING = Schema(type="object", properties=dict(TYPE_AND_OBJECT_META))
-"""A version that the definition does not have knows no fields."""
+"""A version without a definition has no fields."""
 
 
 def unknown_in_its_version(info: ResourceInfo, obj: dict[str, Any]) -> list[str]:
-    """The fields that the version an object names does not know; none if it is the path's version.
+    """Return the fields that are unknown in the version an object claims; none if that is the path's version.
 
-    The real server reads an object as what it says it is before it refuses it for that.
+    The real server decodes an object in the version it claims before it rejects the version.
     """
     group, _, version = (obj.get("apiVersion") or "").rpartition("/")
     if (group, obj.get("kind")) != (info.group, info.kind) or version == info.version:

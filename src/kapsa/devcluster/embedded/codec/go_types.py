@@ -1,7 +1,7 @@
-"""Typed decoding as Go does it: what does not fit a kind's types is refused in encoding/json's words.
+"""Typed decoding with the rules and errors of Go's encoding/json.
 
-A built-in kind's fields have Go types, so the first value of another type ends the request before validation. A
-custom resource is free-form but for its metadata.
+The fields of a built-in kind have Go types, so the first value of another type fails the request before validation.
+A custom resource is free-form except for its metadata.
 """
 
 from __future__ import annotations
@@ -27,18 +27,15 @@ class DecodingError(Exception):
 
 
 def check_types(schema: Schema, obj: Object, info: ResourceInfo) -> None:
-    """Refuse what does not fit a built-in kind; nulls in maps and lists become zero values, as in Go.
+    """Check an object of a built-in kind; nulls in its maps and lists become zero values, as in Go.
 
-    :raises DecodingError: with the message of the first misfit.
+    Raises DecodingError for the first value that does not fit.
     """
     _struct(schema, obj, info.kind, "", skip=("apiVersion", "kind"))
 
 
 def check_metadata(obj: Object) -> None:
-    """Refuse metadata of a custom resource that does not fit ObjectMeta.
-
-    :raises DecodingError: with the message of the first misfit.
-    """
+    """Check the metadata of a custom resource. Raises DecodingError for the first value that does not fit."""
     metadata = obj.get("metadata")
     if metadata is None:
         return
@@ -55,14 +52,14 @@ def _struct(schema: Schema, value: Object, struct: str, path: str, skip: tuple[s
         if child is None or item is None or name in skip:
             continue
         if name == "managedFields" and type(item) is list:
-            # The record of managers is judged where it is read.
+            # The entries of field managers are checked where they are decoded.
             continue
         where = f"{path}.{name}" if path else name
         value[name] = _value(child, item, struct, where, name)
 
 
 def _value(schema: Schema, value: Any, struct: str, path: str, field: str) -> Any:
-    """The value as its Go type holds it."""
+    """Return the value as its Go type holds it."""
     if schema.format in ("quantity", "date-time") or schema.int_or_string:
         return decode_special(schema, value)
     match schema.type:
@@ -98,7 +95,7 @@ def _shown(value: Any) -> str:
 
 
 def decode_special(schema: Schema, value: Any) -> Any:
-    """A value of a type that decodes itself, and complains without a path."""
+    """Decode a value of a type with its own decoder, whose errors have no path."""
     if schema.format == "quantity":
         return _quantity(value)
     if schema.int_or_string:
@@ -140,7 +137,7 @@ def _object(schema: Schema, value: Object, struct: str, path: str, field: str) -
 
 
 def zero_value(schema: Schema) -> Any:
-    """What null becomes in a Go map or slice."""
+    """Return the value that null becomes in a Go map or slice."""
     if schema.format == "quantity":
         return "0"
     return {"string": "", "integer": 0, "number": 0, "boolean": False, "object": {}}.get(schema.type)
@@ -202,7 +199,7 @@ def _check_base64(text: str) -> None:
         matched = _ALPHABET.match(text)
         bad = matched.end() if matched else 0
         if bad == len(text):
-            # Only the length is wrong: Go points at the last quantum.
+            # Only the length is wrong: Go points at the last group of four.
             bad = len(text) - len(text) % 4
         raise DecodingError(f"illegal base64 data at input byte {bad}") from None
 
@@ -228,19 +225,19 @@ _is_time = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:[.,]\d+)?(?:Z|[+-]
 
 
 def _time(value: Any) -> Any:
-    """A metav1.Time: RFC 3339, empty or null."""
+    """Check a metav1.Time: RFC 3339 or empty."""
     if not isinstance(value, str):
         raise DecodingError(f"json: cannot unmarshal {json_type(value)} into Go value of type string")
     if not value or _is_time(value):
         return value
     rest = value
     for pattern, element in _STEPS:
-        found = re.match(pattern, rest)
-        if found is None:
+        matched = re.match(pattern, rest)
+        if matched is None:
             raise DecodingError(
                 f"parsing time {quote(value)} as {quote(_LAYOUT)}: cannot parse {quote(rest)} as {quote(element)}"
             )
-        rest = rest[found.end() :]
+        rest = rest[matched.end() :]
     if rest:
         raise DecodingError(f"parsing time {quote(value)}: extra text: {quote(rest)}")
     return value

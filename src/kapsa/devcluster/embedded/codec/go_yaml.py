@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it: JSON in other clothes. What is wrong with it is told in the words of Go's YAML library."""
+"""YAML as Kubernetes reads it, a superset of JSON, with the errors of Go's YAML library."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kapsa.schemas.go_format import quote
 __all__ = ["TOO_DEEP", "MalformedYamlError", "duplicates", "load"]
 
 MAXIMUM_DEPTH = 10_000
-"""How deep Go's library reads."""
+"""Levels of nesting that Go's library accepts."""
 _READABLE_DEPTH = 1000
-"""How deep the composer may be sent: it recurses in C, and would end the process somewhere below."""
+"""Levels that the composer can read: it recurses in C, where too many would crash the process."""
 TOO_DEEP = "exceeded max depth: the embedded devcluster reads a few hundred levels, the real server 10000"
 _EXPANDED_NODES = 1_000_000
 """More nodes than a body of the largest size can hold without aliases."""
@@ -23,11 +23,11 @@ _KEY_TAGS = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float
 
 
 class MalformedYamlError(ValueError):
-    """A document that cannot be read; the message says why."""
+    """A document that cannot be read."""
 
 
 class _Loader(yaml.CSafeLoader):
-    """Timestamps stay text, keys become text, and tags nobody knows are no reason to refuse."""
+    """A loader that keeps timestamps as text, turns keys into text and accepts unknown tags."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         self.flatten_mapping(node)
@@ -55,10 +55,9 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def load(body: bytes) -> Any:
-    """The first document of a body.
+    """Return the first document of a body.
 
-    :raises MalformedYamlError: there is none that Go would read.
-    :raises RecursionError: it is deeper than Python's stack.
+    Raises MalformedYamlError when Go would reject it, RecursionError when it is deeper than Python's stack.
     """
     try:
         if b"*" in body or len(body) > _READABLE_DEPTH:
@@ -77,7 +76,7 @@ def load(body: bytes) -> Any:
 
 
 def _check_events(body: bytes) -> None:
-    """Look for nesting and aliases that the composer cannot be sent into."""
+    """Raise MalformedYamlError for nesting and aliases that the composer cannot read."""
     open_anchors: list[str | None] = []
     anchors: set[str | None] = set()
     deepest = 0
@@ -105,13 +104,13 @@ def _check_events(body: bytes) -> None:
 
 
 def _check_aliases(body: bytes) -> None:
-    """Refuse a document that a few bytes of aliases make huge."""
+    """Raise MalformedYamlError for a document that a few bytes of aliases expand too far."""
     sizes: dict[int, int] = {}
 
     def size(node: yaml.Node) -> int:
-        known = sizes.get(id(node))
-        if known is not None:
-            return known
+        computed = sizes.get(id(node))
+        if computed is not None:
+            return computed
         total = 1
         if isinstance(node, yaml.SequenceNode):
             total += sum(size(item) for item in node.value)
@@ -126,7 +125,7 @@ def _check_aliases(body: bytes) -> None:
 
 
 def _where(error: yaml.MarkedYAMLError) -> str:
-    """The line as Go's library counts it: from zero, except in the scanner, and not told when it is zero."""
+    """Return the line as Go's library counts it: from zero, except in the scanner; empty for line zero."""
     context, problem = error.context_mark, error.problem_mark
     line = (context.line if context else 0) or (problem.line if problem else 0)
     if line and isinstance(error, yaml.scanner.ScannerError):
@@ -135,8 +134,8 @@ def _where(error: yaml.MarkedYAMLError) -> str:
 
 
 def duplicates(body: bytes) -> list[str]:
-    """Keys given twice in a mapping of a body that could be loaded."""
-    found: list[str] = []
+    """Return an error for each repeated key of a mapping, for a body that `load` accepts."""
+    repeated: list[str] = []
     pending = list(itertools.islice(yaml.compose_all(body, Loader=_Loader), 1))
     while pending:
         node = pending.pop()
@@ -146,9 +145,9 @@ def duplicates(body: bytes) -> list[str]:
             seen: set[str] = set()
             for key, value in node.value:
                 if key.value in seen:
-                    found.append(
+                    repeated.append(
                         f"line {key.start_mark.line + 1}: key {quote(str(key.value))} already set in map"
                     )
                 seen.add(key.value)
                 pending.append(value)
-    return found
+    return repeated

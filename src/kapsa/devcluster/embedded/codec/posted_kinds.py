@@ -1,4 +1,4 @@
-"""Kinds that are sent to be acted on and never stored: Scale, Eviction, Binding and DeleteOptions."""
+"""Kinds that are posted but never stored: Scale, Eviction, Binding and DeleteOptions."""
 
 from __future__ import annotations
 
@@ -38,14 +38,11 @@ _DELETE_OPTIONS = _posted(
     "", "v1", "DeleteOptions", definition="io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 )
 _NAMED_TYPES = {"propagationPolicy": "v1.DeletionPropagation", "preconditions.uid": "types.UID"}
-"""Strings that have a name of their own in Go."""
+"""Strings with a named type in Go."""
 
 
 def decode_posted(body: bytes, content_type: str, kind: ResourceInfo, registry: ResourceRegistry) -> Object:
-    """A body that must be of this kind.
-
-    :raises ApiError: 400 or 415 when it is something else.
-    """
+    """Decode a body of this kind. Raises StatusError 400 or 415 for anything else."""
     decoded = bodies.decode_object(body, content_type, kind)
     posted = bodies.check_kind(decoded, kind, registry, body)
     try:
@@ -58,10 +55,7 @@ def decode_posted(body: bytes, content_type: str, kind: ResourceInfo, registry: 
 
 
 def decode_delete_options(body: bytes, content_type: str) -> Object:
-    """The options in the body of a DELETE.
-
-    :raises ApiError: 400 or 415 when it holds something else.
-    """
+    """Decode the options in the body of a DELETE. Raises StatusError 400 or 415 for anything else."""
     decoded = bodies.decode(body, content_type)
     if decoded is None:
         return {}

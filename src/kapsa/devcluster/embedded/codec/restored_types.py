@@ -1,6 +1,6 @@
-"""Typed decoding of a strategic merge patch's result, which the real server restores from maps, not from JSON.
+"""Typed decoding of a strategic merge patch's result, which the real server converts from maps, not from JSON.
 
-It forgives and wraps what encoding/json does not, and has its own words for the rest.
+The conversion is more lenient than encoding/json, wraps integers, and has its own errors.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _KINDS = {str: "string", bool: "bool", int: "int64", float: "float64", list: "sl
 
 
 def restore_types(schema: Schema, obj: Object) -> None:
-    """Refuse what does not fit a built-in kind; numbers take the width of their fields.
+    """Check an object of a built-in kind; numbers are wrapped to the width of their fields.
 
-    :raises DecodingError: with the message of the first misfit.
+    Raises DecodingError for the first value that does not fit.
     """
     for name, value in obj.items():
         child = schema.properties.get(name)
@@ -72,16 +72,16 @@ def _bytes(schema: Schema, value: Any) -> Any:
 
 
 def _scalar(schema: Schema, value: Any) -> Any:
-    wanted = {"string": str, "integer": int, "number": float, "boolean": bool}[schema.type]
+    expected = {"string": str, "integer": int, "number": float, "boolean": bool}[schema.type]
     given, name = type(value), _name(schema)
-    if given is wanted:
+    if given is expected:
         return _wrapped(schema, value) if given is int else value
-    if wanted is float and given is int:
+    if expected is float and given is int:
         return value
-    if wanted is int and given is float and value.is_integer():
+    if expected is int and given is float and value.is_integer():
         return _wrapped(schema, int(value))
-    # Go can turn an integer into text and a float into an integer, and this is where it is told not to.
-    if (wanted, given) in ((str, int), (int, float)):
+    # Go could convert an integer to a string and a float to an integer; the real server rejects both here.
+    if (expected, given) in ((str, int), (int, float)):
         raise DecodingError(f"cannot convert {_KINDS[given]} to {name}")
     raise DecodingError(f"unrecognized type: {name}")
 
@@ -98,7 +98,7 @@ def _wrapped(schema: Schema, value: int) -> int:
 
 
 def print_as_go(value: Any) -> str:
-    """A decoded value under Go's %v."""
+    """Return a decoded value as Go's %v prints it."""
     if isinstance(value, dict):
         return "map[" + " ".join(f"{key}:{print_as_go(value[key])}" for key in sorted(value)) + "]"
     if isinstance(value, list):

@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 
 def _paths(info: ResourceInfo) -> tuple[list[str], list[str], list[str]]:
-    """Where wanted replicas, observed replicas and the selector are in the object."""
+    """Return the paths of the desired replicas, the observed replicas and the selector in an object."""
     if info.definition is None:
         return ["spec", "replicas"], ["status", "replicas"], ["spec", "selector"]
     for version in info.definition["spec"]["versions"]:
@@ -33,14 +33,14 @@ def _split(path: str) -> list[str]:
 
 
 def scale_of(info: ResourceInfo, obj: Object, *, to_write: bool = False) -> Object:
-    """The Scale of an object. To read it, a custom resource must have replicas; to write it, it need not."""
-    wanted, observed, selector = _paths(info)
+    """Return the Scale of an object. A custom resource must have replicas, except to write them."""
+    desired, observed, selector = _paths(info)
     meta = obj["metadata"]
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     spec = {}
-    replicas = _find(obj, wanted)
+    replicas = _find(obj, desired)
     if info.is_custom and replicas is None and not to_write:
-        path = "." + ".".join(wanted)
+        path = "." + ".".join(desired)
         raise errors.internal(f"the spec replicas field {go_format.quote(path)} does not exist")
     if replicas:
         spec["replicas"] = replicas
@@ -58,22 +58,22 @@ def scale_of(info: ResourceInfo, obj: Object, *, to_write: bool = False) -> Obje
 
 
 def has_replicas(info: ResourceInfo, obj: Object) -> bool:
-    """Whether an object says how many replicas it wants."""
+    """Return whether an object sets its number of replicas."""
     return _find(obj, _paths(info)[0]) is not None
 
 
 def with_replicas(info: ResourceInfo, obj: Object, scale: Object) -> Object:
-    """The object scaled as a Scale asks."""
-    wanted, _, _ = _paths(info)
+    """Return the object with the replicas of a Scale. Raises StatusError 422 for a negative number."""
+    desired, _, _ = _paths(info)
     meta = scale.get("metadata") or {}
     replicas = (scale.get("spec") or {}).get("replicas") or 0
     if replicas < 0:
         problem = field_errors.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise errors.invalid(_Scale(), meta.get("name", ""), [problem])
     target = obj
-    for step in wanted[:-1]:
+    for step in desired[:-1]:
         target = target.setdefault(step, {})
-    target[wanted[-1]] = replicas
+    target[desired[-1]] = replicas
     for field in ("resourceVersion", "uid"):
         if meta.get(field):
             obj["metadata"][field] = meta[field]

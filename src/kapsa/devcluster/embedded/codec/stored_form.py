@@ -1,4 +1,4 @@
-"""Between Python objects and their stored bytes."""
+"""Encoding of objects for the store, and decoding of stored ones."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _NO_LABELS: dict[str, str] = {}
 
 
 def decode(stored: Stored) -> Object:
-    """A fresh copy of a stored object, to read or change."""
-    found: Object = _decode(stored.body)
-    return found
+    """Return a new copy of a stored object, which the caller may change."""
+    obj: Object = _decode(stored.body)
+    return obj
 
 
 def stored_form(info: ResourceInfo, obj: Object, revision: int) -> Stored:
-    """An object as the store keeps it. Its own resourceVersion must say the same revision."""
+    """Encode an object for the store. Its resourceVersion must be the given revision."""
     obj = canonical(info, obj)
     meta = obj["metadata"]
     namespace, name = meta.get("namespace", ""), meta["name"]
@@ -42,7 +42,7 @@ def stored_form(info: ResourceInfo, obj: Object, revision: int) -> Stored:
 
 
 def with_revision(stored: Stored, revision: int) -> Stored:
-    """The same object, at another revision."""
+    """Return the same object at another revision."""
     # The first resourceVersion of an encoded object is its own: see canonical.
     body = stored.body.replace(
         b'"resourceVersion":"%d"' % stored.revision, b'"resourceVersion":"%d"' % revision, 1

@@ -1,4 +1,4 @@
-"""Strict decoding: fields that are unknown or given twice, named as the real server names them."""
+"""Strict decoding: duplicate and unknown fields of a body's text, in the words of the real server."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["OPERATION_FIELDS", "applied_duplicates", "duplicate_fields", "operat
 
 
 def duplicate_fields(body: bytes, decoded: Any, content_type: str) -> list[str]:
-    """Keys that an object of the body has twice; ``decoded`` is the body with the last of them."""
+    """Return an error for each repeated key of the body; `decoded` has the last value of each."""
     if media_type(content_type) == protobuf.MEDIA_TYPE:
-        return []  # a message has neither
+        return []  # a message cannot have any
     if is_yaml(content_type):
         return go_yaml.duplicates(body)
     return [f'duplicate field "{path}"' for path in _duplicates(body, decoded)]
 
 
 def applied_duplicates(body: bytes, decoded: Any) -> list[str]:
-    """The same of an applied configuration, which is YAML even where it is JSON."""
+    """Return the same for an applied configuration, whose errors are always those of YAML."""
     if body.lstrip()[:1] == b"{":
-        # For YAML in braces it is simply read again.
+        # YAML in braces is not JSON, and goes on to the YAML check.
         with contextlib.suppress(json.JSONDecodeError):
             if not _duplicates(body, decoded):
                 return []
@@ -34,40 +34,40 @@ def applied_duplicates(body: bytes, decoded: Any) -> list[str]:
 
 
 def operation_problems(body: bytes, operations: list[Any]) -> list[str]:
-    """Fields of a JSON patch's operations that are unknown or given twice."""
-    found = [f'duplicate field "{path}"' for path in _duplicates(body, operations)]
+    """Return an error for each unknown or repeated field of a JSON patch's operations."""
+    problems = [f'duplicate field "{path}"' for path in _duplicates(body, operations)]
     for index, operation in enumerate(operations):
         unknown = [name for name in operation if name not in OPERATION_FIELDS]
-        found += [f'unknown field "[{index}].{name}"' for name in unknown]
-    return [f"json patch {problem}" for problem in found]
+        problems += [f'unknown field "[{index}].{name}"' for name in unknown]
+    return [f"json patch {problem}" for problem in problems]
 
 
 OPERATION_FIELDS = {"op": str, "path": str, "from": str, "value": object}
 
 
 def _duplicates(body: bytes, decoded: Any) -> list[str]:
-    # Almost no body has any: one that is as long without its spaces as what was read of it lost nothing.
-    with contextlib.suppress(msgspec.DecodeError):  # for text that is no Unicode
+    # A fast check for most bodies: without duplicates, the compacted text is as long as the decoded object's.
+    with contextlib.suppress(msgspec.DecodeError):  # for invalid Unicode
         if len(msgspec.json.format(body, indent=-1)) == len(msgspec.json.encode(decoded)):
             return []
-    found: list[str] = []
-    _walk(json.loads(body.decode(errors="replace"), object_pairs_hook=_Pairs), "", found)
-    return found
+    repeated: list[str] = []
+    _walk(json.loads(body.decode(errors="replace"), object_pairs_hook=_Pairs), "", repeated)
+    return repeated
 
 
 class _Pairs(list[tuple[str, Any]]):
     """The members of an object, in order and with repetitions."""
 
 
-def _walk(value: Any, path: str, found: list[str]) -> None:
+def _walk(value: Any, path: str, repeated: list[str]) -> None:
     if isinstance(value, _Pairs):
         seen: set[str] = set()
         for name, item in value:
             where = f"{path}.{name}" if path else name
             if name in seen:
-                found.append(where)
+                repeated.append(where)
             seen.add(name)
-            _walk(item, where, found)
+            _walk(item, where, repeated)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _walk(item, f"{path}[{index}]", found)
+            _walk(item, f"{path}[{index}]", repeated)

@@ -1,4 +1,4 @@
-"""Between the version an object is stored in and the one a client speaks."""
+"""Conversion of built-in kinds between the stored version and the requested one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Reader = Callable[[Stored], bytes]
 
 
 def reader_of(info: ResourceInfo) -> Reader | None:
-    """How stored bytes become this version's; None when they are this version's already."""
+    """Return a function from a stored object to its bytes in this version; None if they are the stored ones."""
     if info.storage_api_version == info.api_version:
         return None
     converter = info.converter
@@ -28,7 +28,7 @@ def reader_of(info: ResourceInfo) -> Reader | None:
     change = _FROM_STORAGE.get((info.group, info.version, info.resource))
     if change is not None:
         return lambda stored: msgspec.json.encode(change(decode(stored)))
-    # Nothing but the name of the version differs, and that is the start of the bytes.
+    # Only the apiVersion differs, with which the bytes start.
     before = _prefix(info.storage_api_version)
     after = _prefix(info.api_version)
     length = len(before)
@@ -40,7 +40,7 @@ def _prefix(api_version: str) -> bytes:
 
 
 def from_storage(info: ResourceInfo, stored: Stored) -> Object:
-    """A stored object in this version, as a copy of its own."""
+    """Return a copy of a stored object in this version."""
     if info.converter is not None:
         return info.converter.read(stored)
     obj = decode(stored)
@@ -52,12 +52,12 @@ def from_storage(info: ResourceInfo, stored: Stored) -> Object:
 
 
 def to_storage(info: ResourceInfo, obj: Object) -> Object:
-    """An object of this version as it is stored."""
+    """Convert an object of this version to the stored one."""
     change = _TO_STORAGE.get((info.group, info.version, info.resource))
     return obj if change is None else change(obj)
 
 
-# Events: one store, two groups with other names for the same fields
+# Events: one collection for two groups, whose fields have different names
 
 _EVENT_NAMES = {
     "involvedObject": "regarding",
@@ -83,7 +83,7 @@ def _event_to_core(obj: Object) -> Object:
     return renamed
 
 
-# Autoscalers: version 1 knows a CPU target only
+# Autoscalers: version 1 has only a CPU target
 
 _ANNOTATION = "autoscaling.alpha.kubernetes.io/"
 

@@ -1,9 +1,8 @@
 """Built-in objects as the real server's Go structs write them.
 
-Some fields are there although nobody set them (`status: {}`, a container's `resources: {}`, a condition's times),
-others vanish when they are empty (`data: {}`). What a client reads depends on it, and so does who owns what: a
-creator owns what is in a struct that is always written, not the struct. The data file is made by
-tools/controlplane/structs.
+Some fields are written although they were not set (`status: {}`, a container's `resources: {}`, a condition's times),
+others are omitted when empty (`data: {}`). Replies depend on it, and so does field ownership: a creator owns the
+fields of a struct that is always written, but not the struct. tools/controlplane/structs generates the data file.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _DATA_FILE = "structs-1.36.json.gz"
 
 
 class _Struct(msgspec.Struct, frozen=True):
-    """How one struct is written."""
+    """The fields that one struct always or never writes when they are empty."""
 
     always: dict[str, Any] = {}
-    """Fields that are written even when unset, as they are then."""
+    """Fields that are written even when unset, with their value."""
     omitted: frozenset[str] = frozenset()
-    """Fields that are not written when they are empty."""
+    """Fields that are omitted when they are empty."""
 
 
 @cache
@@ -39,18 +38,18 @@ def _structs() -> dict[str, _Struct]:
 
 _PLAIN = _Struct()
 _EMPTY_MATTERS = frozenset({"managedFields", "policies"})
-"""Fields whose emptiness is looked at later: by those who track managers, and by an autoscaler's rules."""
+"""Fields whose empty value has a meaning: for field managers, and for an autoscaler's policies."""
 
 
 def zero_object(schema: Schema | None, api_version: str, kind: str) -> dict[str, Any]:
-    """A new, empty object of a kind. A custom resource has nothing but its type."""
+    """Return a new, empty object of a kind. A custom resource has only its type."""
     obj: dict[str, Any] = {"apiVersion": api_version, "kind": kind}
     write_as_go(schema, obj)
     return obj
 
 
 def write_as_go(schema: Schema | None, obj: dict[str, Any]) -> None:
-    """Bring a built-in object, in place, into the form in which the real server answers."""
+    """Change a built-in object in place into the form that the real server returns."""
     if schema is not None and schema.name:
         _write(schema, obj)
 
@@ -89,7 +88,7 @@ def _vanishes(name: str, empty: Any, struct: _Struct) -> bool:
 
 
 def store_as_go(schema: Schema | None, obj: dict[str, Any]) -> None:
-    """Lose, in place, what the real server's storage loses: there an empty list is no list."""
+    """Change a built-in object in place as the real server's storage does, where an empty list becomes null."""
     if schema is not None and _loses(schema):
         _store(schema, obj)
 
@@ -111,7 +110,7 @@ def _store(schema: Schema, value: Any) -> None:
 
 @cache
 def _loses(schema: Schema) -> bool:
-    """Whether a list that is written even when it is empty is anywhere below."""
+    """Return whether the schema contains a list that is written even when it is empty."""
     return any(
         zero is None and name in node.properties and node.properties[name].type == "array"
         for node in walk(schema)

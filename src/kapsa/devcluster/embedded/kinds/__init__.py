@@ -1,1 +1,1 @@
-"""The kinds that are served: built-in ones from data, and the registry of all."""
+"""Kinds: the served resources, their schemas, names, versions and selectors."""

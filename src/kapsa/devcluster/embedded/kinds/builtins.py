@@ -16,7 +16,7 @@ _PACKAGES = {
     "apiregistration.k8s.io": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
 }
 _SHARED_STORES = {
-    # One store, two faces: an event written through either group is read through both.
+    # One collection for two groups: an event written through either is read through both.
     ("events.k8s.io", "v1", "events"): "",
 }
 _DEPRECATIONS = {
@@ -31,7 +31,7 @@ _STORED_AS = {("autoscaling", "v1", "horizontalpodautoscalers"): "v2"}
 
 
 def definition_name(group: str, version: str, kind: str) -> str:
-    """The OpenAPI definition of a built-in kind, such as io.k8s.api.apps.v1.Deployment."""
+    """Return the name of a built-in kind's OpenAPI definition, such as io.k8s.api.apps.v1.Deployment."""
     package = _PACKAGES.get(group)
     if package is None:
         package = "io.k8s.api." + group.removesuffix(".apiserver.k8s.io").partition(".")[0]
@@ -40,7 +40,7 @@ def definition_name(group: str, version: str, kind: str) -> str:
 
 @cache
 def builtin_resources() -> tuple[ResourceInfo, ...]:
-    """Every resource served from the start, in the real server's order."""
+    """Return the built-in resources, in the real server's order."""
     return tuple(info for group in load().groups for info in _resources(group))
 
 

@@ -1,4 +1,4 @@
-"""The built-in kinds' definitions: a data file made by tools/openapi from a real server, read on demand."""
+"""The definitions of the built-in kinds: a data file that tools/openapi generates from a real server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _EXTENSIONS = {
 
 
 class Version(msgspec.Struct, frozen=True, rename="camel"):
-    """What `/version` of the server behind the data said."""
+    """The reply to `/version` of the server that the data was generated from."""
 
     major: str
     minor: str
@@ -84,13 +84,13 @@ class _Data(msgspec.Struct, frozen=True):
 
 @cache
 def column_descriptions() -> dict[str, list[str]]:
-    """What the columns of a resource's table say of themselves, by `group/resource`."""
+    """Return the descriptions of each resource's table columns, by `group/resource`."""
     return msgspec.json.decode(load().columns, type=dict[str, list[str]])
 
 
 @cache
 def load() -> _Data:
-    """The data file, decoded once per process; definitions stay bytes until one is asked for."""
+    """Return the data file, decoded once per process. Definitions stay bytes until they are used."""
     packed = DATA_FILE.read_bytes()
     return msgspec.json.decode(gzip.decompress(packed), type=_Data)
 
@@ -107,19 +107,20 @@ class Definitions:
         return name in self._raw
 
     def names(self) -> list[str]:
+        """Return the names of all definitions."""
         return list(self._raw)
 
     def document(self, name: str) -> dict[str, Any]:
-        """The stored OpenAPI definition: `$ref` holds the bare name."""
-        found = self._documents.get(name)
-        if found is None:
-            self._documents[name] = found = msgspec.json.decode(self._raw[name])
-        return found
+        """Return an OpenAPI definition, in which `$ref` is a bare name."""
+        document = self._documents.get(name)
+        if document is None:
+            self._documents[name] = document = msgspec.json.decode(self._raw[name])
+        return document
 
     def schema(self, name: str) -> Schema:
-        """The definition as a schema node; recursive ones point back at themselves."""
-        found = self._schemas.get(name)
-        return self._define(name) if found is None else found
+        """Return a definition as a schema node. A recursive one refers to itself."""
+        schema = self._schemas.get(name)
+        return self._define(name) if schema is None else schema
 
     def _define(self, name: str) -> Schema:
         raw = self.document(name)
@@ -159,7 +160,7 @@ _LEAVES = {kind: Schema(type=kind) for kind in ("string", "boolean", "integer", 
 
 
 def _facets(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """What a schema node keeps of a built-in field. Zero defaults are how Go prints structs: no defaults."""
+    """Return the schema attributes of a built-in field. A zero default is Go's form of none."""
     facets: dict[str, Any] = {name: raw[key] for key, name in _EXTENSIONS.items() if key in raw}
     if "type" in raw:
         facets["type"] = raw["type"]
@@ -172,5 +173,5 @@ def _facets(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def definitions() -> Definitions:
-    """The definitions of the data file, shared by every server of the process (schemas are immutable)."""
+    """Return the definitions of the data file, which all servers of the process share."""
     return Definitions(load().definitions)

@@ -1,4 +1,4 @@
-"""Names: what each kind allows, what a path segment allows, and generated ones."""
+"""Names: validation for each kind, for labels and for path segments; generated names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 NameValidator = Callable[[str, bool], list[str]]
-"""Takes a name and whether it is only a prefix (generateName); gives what is wrong with it."""
+"""Takes a name, and whether it is a prefix (generateName); returns the problems."""
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -55,6 +55,7 @@ _is_key_name = re.compile(_KEY_NAME).fullmatch
 
 
 def dns1123_label(name: str, prefix: bool = False) -> list[str]:
+    """Return the problems of an RFC 1123 label."""
     name = _complete(name) if prefix else name
     problems = [] if len(name.encode()) <= 63 else ["must be no more than 63 characters"]
     if not _is_label(name):
@@ -63,6 +64,7 @@ def dns1123_label(name: str, prefix: bool = False) -> list[str]:
 
 
 def dns1123_subdomain(name: str, prefix: bool = False) -> list[str]:
+    """Return the problems of an RFC 1123 subdomain."""
     name = _complete(name) if prefix else name
     problems = [] if len(name.encode()) <= 253 else ["must be no more than 253 characters"]
     if not _is_subdomain(name):
@@ -71,6 +73,7 @@ def dns1123_subdomain(name: str, prefix: bool = False) -> list[str]:
 
 
 def dns1035_label(name: str, prefix: bool = False) -> list[str]:
+    """Return the problems of a DNS-1035 label."""
     name = _complete(name) if prefix else name
     problems = [] if len(name.encode()) <= 63 else ["must be no more than 63 characters"]
     if not _is_label_1035(name):
@@ -79,19 +82,19 @@ def dns1035_label(name: str, prefix: bool = False) -> list[str]:
 
 
 def path_segment(name: str, prefix: bool = False) -> list[str]:
-    """Anything that can be one segment of a URL: roles and the like, whose names may hold colons."""
+    """Return the problems of a name that must be one segment of a URL, such as a role's."""
     if not prefix and name in (".", ".."):
         return [f"may not be '{name}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in name]
 
 
 def _complete(prefix: str) -> str:
-    # A generated name ends in a random suffix, so a prefix may end in a dash.
+    # A generated name ends in a random suffix, so its prefix may end in a dash.
     return prefix[:-1] + "a" if prefix.endswith("-") else prefix
 
 
 def label_key(key: str) -> list[str]:
-    """What is wrong with a label's or annotation's key, or a finalizer's name."""
+    """Return the problems of a label's or annotation's key, or of a finalizer's name."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
         return [
@@ -101,7 +104,7 @@ def label_key(key: str) -> list[str]:
     if slash and not prefix:
         problems.append("prefix part must be non-empty")
     elif slash:
-        # Of a prefix the real server counts bytes; of a name, characters.
+        # The real server counts the bytes of a prefix, but the characters of a name.
         problems.extend(
             f"prefix part {problem.replace('characters', 'bytes') if 'more than' in problem else problem}"
             for problem in dns1123_subdomain(prefix)
@@ -116,6 +119,7 @@ def label_key(key: str) -> list[str]:
 
 
 def label_value(value: str) -> list[str]:
+    """Return the problems of a label's value."""
     problems = [] if len(value.encode()) <= 63 else ["must be no more than 63 bytes"]
     if value and not _is_key_name(value):
         problems.append(_VALUE_TEXT)
@@ -133,7 +137,7 @@ _PATH_NAMES = {
 
 
 def validator_of(info: ResourceInfo) -> NameValidator:
-    """How names of a kind are checked."""
+    """Return the validator for names of a kind."""
     key = (info.group, info.resource)
     if key in _LABEL_NAMES:
         return dns1123_label
@@ -149,5 +153,5 @@ _MAXIMUM_PREFIX = 58
 
 
 def generate(prefix: str, random: Random) -> str:
-    """A name from a prefix and five random characters that spell no words."""
+    """Return a name of a prefix and five random characters that cannot spell words."""
     return prefix[:_MAXIMUM_PREFIX] + "".join(random.choices(_ALPHABET, k=5))

@@ -1,4 +1,4 @@
-"""Which resources are served: the built-in kinds, and custom ones as their definitions come and go."""
+"""The registry of served resources: the built-in ones, and custom ones while they have a definition."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 
 class Subresource(msgspec.Struct, frozen=True, kw_only=True):
-    """A path below an object, such as ``status`` or ``scale``."""
+    """A path below an object, such as `status` or `scale`."""
 
     name: str
     kind: str = ""
-    """Kind of the body; empty when it is the parent's."""
+    """Kind of the body; empty if it is the parent's."""
     group: str = ""
     version: str = ""
     verbs: tuple[str, ...] = ("get", "patch", "update")
 
 
 class VersionConverter(Protocol):
-    """Between a served version of a custom resource and the stored one."""
+    """Conversion between a served version of a custom resource and the stored one."""
 
     async def prepare(self, objects: Iterable[Stored]) -> None:
-        """Make sure that these objects can be read."""
+        """Convert objects in advance, so that `read` needs no webhook."""
 
     def read(self, stored: Stored) -> dict[str, Any]:
-        """A stored object in the served version, as a copy of its own."""
+        """Return a copy of a stored object in the served version."""
 
     async def to_storage(self, obj: dict[str, Any]) -> dict[str, Any]:
-        """An object of the served version in the stored one."""
+        """Convert an object of the served version to the stored one."""
 
     async def convert(self, obj: dict[str, Any], target: ResourceInfo) -> dict[str, Any]:
-        """An object of any version of the resource in another one."""
+        """Convert an object of any version of the resource to another version."""
 
 
 class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """All that the server knows of one resource in one version."""
+    """One resource in one version."""
 
     group: str
     version: str
@@ -58,50 +58,55 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=Tru
     subresources: tuple[Subresource, ...] = ()
     storage_version: str = ""
     storage_group: str | None = None
-    """Set where two groups share one store, as events of the core group and of events.k8s.io do."""
+    """Group of the collection, if two groups share it: events of the core group and of events.k8s.io."""
     is_custom: bool = False
     list_kind: str = ""
     definition: dict[str, Any] | None = None
     """The CustomResourceDefinition of a custom resource, as stored."""
     converter: VersionConverter | None = None
-    """Set where more than the name differs between this version and the stored one."""
+    """Set if this version differs from the stored one in more than its name."""
     deprecation: str = ""
-    """What every client of this version is warned of."""
+    """Warning for each client of this version."""
     load_schema: Callable[[], Schema] | None = None
-    """Where the schema comes from; called once, when it is first needed."""
+    """Loads the schema; called once, on first use."""
 
     @cached_property
     def schema(self) -> Schema | None:
+        """Schema of the kind, if it has one."""
         return None if self.load_schema is None else self.load_schema()
 
     @property
     def api_version(self) -> str:
+        """`group/version`, or the version alone in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def storage_api_version(self) -> str:
+        """The apiVersion that objects are stored in."""
         group = self.group if self.storage_group is None else self.storage_group
         version = self.storage_version or self.version
         return f"{group}/{version}" if group else version
 
     @cached_property
     def stored_as(self) -> ResourceInfo:
-        """The same in the group that it is stored in, which errors of validation name."""
+        """The resource in the group of its collection, which validation errors name."""
         group = self.storage_group
         return self if group is None else msgspec.structs.replace(self, group=group, storage_group=None)
 
     def subresource(self, name: str) -> Subresource | None:
-        for found in self.subresources:
-            if found.name == name:
-                return found
+        """Return the subresource of that name, or None."""
+        for subresource in self.subresources:
+            if subresource.name == name:
+                return subresource
         return None
 
     @property
     def has_status(self) -> bool:
+        """True if the status is a subresource."""
         return self.subresource("status") is not None
 
     def object_key(self, namespace: str, name: str) -> str:
-        """The key of an object in its collection."""
+        """Return the key of an object in its collection."""
         return f"{namespace}/{name}" if self.namespaced else name
 
 
@@ -113,12 +118,12 @@ class ResourceRegistry:
         self._by_kind: dict[tuple[str, str, str], ResourceInfo] = {}
         self._group_versions: dict[str, list[str]] = {}
         self.generation = 0
-        """Rises with every change, so that what is derived from the registry can be cached."""
+        """Incremented with each change, for caches of what is derived from the registry."""
         for resource in resources:
             self.add(resource)
 
     def add(self, info: ResourceInfo) -> None:
-        """Serve a resource, or serve it as described now."""
+        """Add a resource, or replace its description."""
         self._by_resource[info.group, info.version, info.resource] = info
         self._by_kind[info.group, info.version, info.kind] = info
         versions = self._group_versions.setdefault(info.group, [])
@@ -127,7 +132,7 @@ class ResourceRegistry:
         self.generation += 1
 
     def remove(self, group: str, version: str, resource: str) -> None:
-        """Stop serving a resource; its group-version goes with its last one."""
+        """Remove a resource, and its group-version with its last resource."""
         info = self._by_resource.pop((group, version, resource), None)
         if info is None:
             return
@@ -140,23 +145,22 @@ class ResourceRegistry:
         self.generation += 1
 
     def find(self, group: str, version: str, resource: str) -> ResourceInfo | None:
+        """Return a resource by its plural name, or None."""
         return self._by_resource.get((group, version, resource))
 
     def find_kind(self, group: str, version: str, kind: str) -> ResourceInfo | None:
+        """Return a resource by its kind, or None."""
         return self._by_kind.get((group, version, kind))
 
     def get(self, group: str, version: str, resource: str) -> ResourceInfo:
-        """A resource that must be there.
-
-        :raises LookupError: when it is not served.
-        """
-        found = self._by_resource.get((group, version, resource))
-        if found is None:
-            raise LookupError(f"no resource {resource} is served in group {group!r} version {version!r}")
-        return found
+        """Return a resource. Raises LookupError when it is not served."""
+        info = self._by_resource.get((group, version, resource))
+        if info is None:
+            raise LookupError(f"resource {resource} is not served in group {group!r} version {version!r}")
+        return info
 
     def versions_of(self, group: str, resource: str) -> list[ResourceInfo]:
-        """One resource in every version it is served in."""
+        """Return a resource in each version it is served in."""
         return [
             self._by_resource[group, version, resource]
             for version in self._group_versions.get(group, ())
@@ -164,17 +168,19 @@ class ResourceRegistry:
         ]
 
     def has_group_version(self, group: str, version: str) -> bool:
+        """Return whether a group-version is served."""
         return version in self._group_versions.get(group, ())
 
     def groups(self) -> dict[str, list[str]]:
-        """Groups with their versions, in the order they were added."""
+        """Return the groups with their versions, in the order they were added."""
         return {group: list(versions) for group, versions in self._group_versions.items()}
 
     def is_builtin(self, group: str) -> bool:
-        """Whether the group is served from the start; of other groups the real server's router knows nothing."""
+        """Return whether a group has built-in resources: the real server has a route for it."""
         return any(info.group == group and not info.is_custom for info in self._by_resource.values())
 
     def in_group_version(self, group: str, version: str) -> list[ResourceInfo]:
+        """Return the resources of a group-version."""
         return [info for key, info in self._by_resource.items() if key[:2] == (group, version)]
 
     def __iter__(self) -> Iterator[ResourceInfo]:

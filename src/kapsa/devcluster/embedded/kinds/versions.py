@@ -11,8 +11,8 @@ _STAGES = {"alpha": 0, "beta": 1, None: 2}
 
 
 def version_priority(version: str) -> tuple[int, int, int, str]:
-    """A key that sorts versions as Kubernetes prefers them: v2, v1, v1beta2, v1alpha1, then other names."""
-    found = _KUBE_VERSION.fullmatch(version)
-    if found is None:
+    """Return a key that sorts versions as Kubernetes prefers them: v2, v1, v1beta2, v1alpha1, then other names."""
+    matched = _KUBE_VERSION.fullmatch(version)
+    if matched is None:
         return 1, 0, 0, version
-    return 0, -_STAGES[found[2]], -int(found[1]) * 1000 - int(found[3] or 0), ""
+    return 0, -_STAGES[matched[2]], -int(matched[1]) * 1000 - int(matched[3] or 0), ""

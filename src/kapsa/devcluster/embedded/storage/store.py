@@ -1,9 +1,9 @@
 """Objects, their revisions, and the windows of changes that watches read.
 
-An object is kept as the immutable JSON bytes it is served as. One counter gives every change of the whole store
-its revision. Each resource's changes go into an append-only window: a watcher is a position in it, so a slow
-watcher costs no memory, and falls out of the window instead of filling a queue. Compaction moves the window's
-start; what is before it can no longer be listed or watched (410 Gone).
+An object is kept as the immutable JSON bytes it is served as. One counter numbers the changes of the whole store. The
+changes of a resource go into an append-only window, and a watcher is a position in it: a slow watcher costs no memory,
+and falls out of the window instead of filling a queue. Compaction moves the start of the window; earlier revisions
+can no longer be listed or watched (410 Gone).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CollectionKey = tuple[str, str]
 
 
 class CompactedError(Exception):
-    """A revision before the window's start was asked for."""
+    """A request for a revision before the start of the window."""
 
     def __init__(self, requested: int, oldest: int) -> None:
         super().__init__(f"revision {requested} has been compacted; the oldest kept is {oldest}")
@@ -40,7 +40,7 @@ class CompactedError(Exception):
 
 
 class FutureRevisionError(Exception):
-    """A revision that has not happened yet was asked for."""
+    """A request for a revision that the store has not reached."""
 
     def __init__(self, requested: int, current: int) -> None:
         super().__init__(f"revision {requested} is ahead of the current revision {current}")
@@ -52,7 +52,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     """An object at one revision."""
 
     key: str
-    """``namespace/name``, or ``name`` where the resource is not namespaced: the order of lists."""
+    """`namespace/name`, or `name` for a cluster-scoped object. Lists are ordered by it."""
     namespace: str
     name: str
     uid: str
@@ -63,15 +63,15 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreChange(msgspec.Struct, gc=False):
-    """One step of a resource's history."""
+    """One committed change of an object."""
 
     type: ChangeType
     revision: int
     object: Stored
-    """The object after the change; of a deletion, its last state at the revision of the deletion."""
+    """The object after the change; for a deletion, its last state at the revision of the deletion."""
     previous: Stored | None
     frame: bytes = b""
-    """The event as plain JSON, filled by the first watcher that needs it and shared by the rest."""
+    """The watch event as JSON, encoded by the first watcher that needs it and shared with the others."""
 
 
 class Collection:
@@ -92,33 +92,33 @@ class Collection:
         return len(self._objects)
 
     def get(self, key: str) -> Stored | None:
+        """Return an object, or None."""
         return self._objects.get(key)
 
     @property
     def compacted_revision(self) -> int:
-        """The oldest revision whose state can still be restored; 0 when nothing was compacted."""
+        """The oldest revision that can be restored; 0 if nothing was compacted."""
         return self._compacted
 
     # Reading
 
     def keys(self, prefix: str = "", after: str = "") -> Iterator[str]:
-        """Keys under a prefix in order, from ``after`` (inclusive) on."""
+        """Return the keys under a prefix in order, from `after` (inclusive) on."""
         keys = self._keys
         start = bisect_left(keys, max(prefix, after))
         end = bisect_left(keys, prefix + "\U0010ffff") if prefix else len(keys)
         return iter(keys[start:end])
 
     def current(self, prefix: str = "", after: str = "") -> list[Stored]:
-        """The objects as they are now, in key order."""
+        """Return the current objects in key order."""
         if not prefix and not after:
             return [self._objects[key] for key in self._keys]
         return [self._objects[key] for key in self.keys(prefix, after)]
 
     def at(self, revision: int, prefix: str = "", after: str = "") -> list[Stored]:
-        """The objects as they were at a revision, restored by undoing the changes since.
+        """Return the objects at a revision, restored by undoing the changes since.
 
-        :raises CompactedError: when the window no longer reaches back that far.
-        :raises FutureRevisionError: when the store has not come that far.
+        Raises CompactedError or FutureRevisionError when that is not possible.
         """
         self.check(revision)
         since = self._changes[self._index_after(revision) :]
@@ -137,7 +137,7 @@ class Collection:
         return [objects[key] for key in sorted(objects)]
 
     def get_at(self, revision: int, key: str) -> Stored | None:
-        """One object as it was at a revision."""
+        """Return one object at a revision, or None. Raises as `at` does."""
         self.check(revision)
         for change in self._changes[self._index_after(revision) :]:
             if change.object.key == key:
@@ -145,7 +145,7 @@ class Collection:
         return self._objects.get(key)
 
     def check(self, revision: int) -> None:
-        """Raise unless the state at ``revision`` can be restored."""
+        """Raise CompactedError or FutureRevisionError unless the state at a revision can be restored."""
         if revision > self._store.revision:
             raise FutureRevisionError(revision, self._store.revision)
         if revision < self._compacted:
@@ -159,32 +159,26 @@ class Collection:
         return self._dropped + len(self._changes)
 
     def position_after(self, revision: int) -> int:
-        """The position of the first change after a revision.
-
-        :raises CompactedError: when changes after it may have left the window.
-        """
+        """Return the position of the first change after a revision. Raises CompactedError for a compacted one."""
         if revision < self._compacted:
             raise CompactedError(revision, self._compacted)
         return self._dropped + self._index_after(revision)
 
     def read(self, position: int) -> list[StoreChange]:
-        """The changes from a position to the end.
-
-        :raises CompactedError: when the reader has fallen out of the window.
-        """
+        """Return the changes from a position on. Raises CompactedError when it has left the window."""
         index = position - self._dropped
         if index < 0:
             raise CompactedError(self._compacted - 1, self._compacted)
         return self._changes[index:]
 
     def changed(self) -> asyncio.Future[None]:
-        """A future that completes with the next change (or a compaction)."""
+        """Return a future that completes with the next change or compaction."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         return waiter
 
     def forget(self, waiter: asyncio.Future[None]) -> None:
-        """Withdraw a future of :meth:`changed` that nobody waits for any more."""
+        """Discard a future of `changed` that is no longer awaited."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)
 
@@ -201,11 +195,11 @@ class Collection:
         )
 
     def rewrite(self, stored: Stored) -> None:
-        """Give an object other bytes at the revision it has: no change, no event."""
+        """Replace the bytes of an object at its revision, without a change or an event."""
         self._objects[stored.key] = stored
 
     def remove(self, last: Stored) -> StoreChange:
-        """Remove an object; ``last`` is its last state at the revision of the deletion."""
+        """Remove an object; `last` is its last state at the revision of the deletion."""
         previous = self._objects.pop(last.key)
         del self._keys[bisect_left(self._keys, last.key)]
         return self._append(StoreChange("DELETED", last.revision, last, previous))
@@ -222,7 +216,7 @@ class Collection:
         return change
 
     def _drop_oldest_quarter(self) -> None:
-        # A quarter at a time, so that the cost of moving the list is spread over many changes.
+        # A quarter at a time: moving the list is then rare.
         self._drop(max(1, len(self._changes) // 4))
 
     def _drop(self, count: int) -> None:
@@ -235,7 +229,7 @@ class Collection:
         self._compacted = max(self._compacted, gone[-1].revision)
 
     def compact(self, revision: int) -> None:
-        """Forget the changes up to and including a revision."""
+        """Drop the changes up to and including a revision."""
         self._drop(self._index_after(revision))
         self._compacted = max(self._compacted, revision)
         self._wake()
@@ -256,7 +250,7 @@ def _revision_of(change: StoreChange) -> int:
 
 
 class ObjectStore:
-    """Every collection, and the revision they share."""
+    """All collections, and the revision that they share."""
 
     def __init__(self, *, window_changes: int = 10_000, window_bytes: int = 64 * 1024 * 1024) -> None:
         self.revision = 1
@@ -264,35 +258,37 @@ class ObjectStore:
         self.window_bytes = window_bytes
         self._collections: dict[CollectionKey, Collection] = {}
         self.listeners: list[Callable[[Collection, StoreChange], None]] = []
-        """Told of every change as it is committed; they must be quick and must not write."""
+        """Called with each change as it is committed. A listener must be quick and must not write."""
 
     @property
     def next_revision(self) -> int:
-        """The revision the next change must carry."""
+        """Revision of the next change."""
         return self.revision + 1
 
     def collection(self, group: str, resource: str) -> Collection:
+        """Return the collection of a resource, which is created if necessary."""
         key = (group, resource)
-        found = self._collections.get(key)
-        if found is None:
-            found = self._collections[key] = Collection(key, self)
-        return found
+        collection = self._collections.get(key)
+        if collection is None:
+            collection = self._collections[key] = Collection(key, self)
+        return collection
 
     def collections(self) -> list[Collection]:
+        """Return all collections."""
         return list(self._collections.values())
 
     def commit(self, revision: int) -> None:
-        """Move the counter to a change's revision; called by the collection that holds the change."""
+        """Set the revision to that of a new change; called by the collection of the change."""
         if revision != self.revision + 1:
             raise RuntimeError(f"change carries revision {revision}, but the next one is {self.revision + 1}")
         self.revision = revision
 
     def compact(self, revision: int | None = None) -> None:
-        """Forget every change up to a revision (by default: all of them), as etcd's compaction does."""
+        """Drop the changes up to a revision (by default all), as etcd's compaction does."""
         upto = self.revision if revision is None else revision
         for collection in self._collections.values():
             collection.compact(upto)
 
     def drop(self, group: str, resource: str) -> None:
-        """Forget a whole collection: its resource is no longer served."""
+        """Drop a collection whose resource is no longer served."""
         self._collections.pop((group, resource), None)
