@@ -1,4 +1,4 @@
-"""A client without sockets for the embedded server's tests."""
+"""A client without sockets, for the tests of the embedded server."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ WIDGET_DEFINITION: Object = {
 
 
 class Answer(msgspec.Struct):
-    """A reply, decoded."""
+    """A decoded reply."""
 
     status: int
     headers: dict[str, str]
@@ -70,8 +70,8 @@ class Answer(msgspec.Struct):
 
     @property
     def meta(self) -> Object:
-        found: Object = self.body["metadata"]
-        return found
+        metadata: Object = self.body["metadata"]
+        return metadata
 
     @property
     def revision(self) -> int:
@@ -87,7 +87,7 @@ class Answer(msgspec.Struct):
 
 
 class Api:
-    """Requests straight to a server's door."""
+    """A client that passes requests directly to a server."""
 
     def __init__(self, server: Server, client: str = "") -> None:
         self.server = server
@@ -152,25 +152,25 @@ class Api:
         return await self.send("DELETE", path, body, **query)
 
     async def configmap(self, name: str, labels: dict[str, str] | None = None, **data: str) -> Answer:
-        """Create a ConfigMap, which is the plainest object there is."""
+        """Create a ConfigMap, the simplest kind of object."""
         answer = await self.post(CONFIGMAPS, configmap(name, labels, **data))
         assert answer.status == 201, answer.body
         return answer
 
     @asynccontextmanager
-    async def watch(self, path: str, **query: Any) -> AsyncIterator[Watching]:
-        """A watch that is closed at the end."""
+    async def watch(self, path: str, **query: Any) -> AsyncIterator[WatchStream]:
+        """Open a watch and close it at the end."""
         reply = await self.open("GET", path, watch="1", **query)
         assert not isinstance(reply.body, bytes), reply.body
-        watching = Watching(reply)
+        watching = WatchStream(reply)
         try:
             yield watching
         finally:
             await watching.close()
 
 
-class Watching:
-    """Events of a watch, one at a time."""
+class WatchStream:
+    """The events of a watch, one at a time."""
 
     def __init__(self, reply: Reply) -> None:
         assert not isinstance(reply.body, bytes)
@@ -179,7 +179,7 @@ class Watching:
         self._pending: list[Object] = []
 
     async def next(self) -> Object | None:
-        """The next event; None at the end of the stream."""
+        """Return the next event, None at the end of the stream."""
         while not self._pending:
             try:
                 frames = await anext(self._frames)
@@ -189,13 +189,13 @@ class Watching:
         return self._pending.pop(0)
 
     async def take(self, count: int) -> list[tuple[str, str]]:
-        """The next events as their types and names."""
-        found = []
+        """Return the types and names of the next events."""
+        events = []
         for _ in range(count):
             event = await self.next()
-            assert event is not None, f"the watch ended after {found}"
-            found.append((event["type"], event["object"].get("metadata", {}).get("name", "")))
-        return found
+            assert event is not None, f"the watch ended after {events}"
+            events.append((event["type"], event["object"].get("metadata", {}).get("name", "")))
+        return events
 
     async def close(self) -> None:
         closing = getattr(self._frames, "aclose", None)

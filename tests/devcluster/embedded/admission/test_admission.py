@@ -1,4 +1,4 @@
-"""Admission webhooks: the same on either engine, over HTTPS on loopback."""
+"""Admission webhooks over HTTPS on the loopback, the same on both engines."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def patch(request: Object, *operations: Object) -> Object:
     return allow(request, patchType="JSONPatch", patch=encoded)
 
 
-class Stage:
-    """A cluster, a webhook server beside it, and a namespace to play in."""
+class WebhookCluster:
+    """A cluster with a webhook server and a namespace of its own."""
 
     def __init__(
         self, session: aiohttp.ClientSession, url: str, namespace: str, hooks_url: str, bundle: str
@@ -55,20 +55,20 @@ class Stage:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         name = request.path.removeprefix("/")
         review = await request.json()
-        asked = review["request"]
-        # A namespace's own ConfigMap, made by a controller when it likes, is nobody's case.
-        if (asked.get("name") or "").startswith(("probe", "kube-root-ca.crt")):
-            self.seen.setdefault("probe " + name, []).append(asked)
-            response = allow(asked)
+        reviewed = review["request"]
+        # A controller creates the namespace's own ConfigMap at any time; no test expects a review of it.
+        if (reviewed.get("name") or "").startswith(("probe", "kube-root-ca.crt")):
+            self.seen.setdefault("probe " + name, []).append(reviewed)
+            response = allow(reviewed)
         else:
-            self.seen.setdefault(name, []).append(asked)
-            response = self.answers[name](asked)
+            self.seen.setdefault(name, []).append(reviewed)
+            response = self.answers[name](reviewed)
             if response.get("hang"):
                 await asyncio.sleep(response["hang"])
-                response = allow(asked)
+                response = allow(reviewed)
         answer = {"kind": "AdmissionReview", "apiVersion": review["apiVersion"], "response": response}
         reply = web.json_response(answer)
-        reply.force_close()  # nothing may outlive the test's loop
+        reply.force_close()  # no connection may outlive the test's loop
         return reply
 
     async def request(
@@ -87,7 +87,7 @@ class Stage:
         return f"/api/v1/namespaces/{self.namespace}/configmaps" + (f"/{name}" if name else "")
 
     async def install(self, kind: str, *hooks: tuple[str, Answer, Object], url: str = "") -> None:
-        """Configure webhooks (name, what they answer, more of their configuration) and wait until they are asked."""
+        """Configure webhooks (name, response, more of their configuration) and wait until they are called."""
         webhooks = [self._webhook(name, more, url) for name, _, more in hooks]
         self.answers.update({name: answer for name, answer, _ in hooks})
         name = f"{kind}-{self.namespace}-{len(self._installed)}"
@@ -124,7 +124,7 @@ class Stage:
             **more,
         }
 
-    async def tidy(self) -> None:
+    async def clean_up(self) -> None:
         for path in self._installed:
             await self.request("DELETE", path)
         await self.request("DELETE", f"/api/v1/namespaces/{self.namespace}")
@@ -146,7 +146,7 @@ def _client_context(kubeconfig: Object, directory: Path) -> ssl.SSLContext | boo
 
 
 @pytest_asyncio.fixture
-async def stage(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[Stage]:
+async def hooks(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[WebhookCluster]:
     authority = Authority()
     certificate, key = authority.issue_server(["127.0.0.1"]).write(tmp_path, "hooks")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -155,7 +155,7 @@ async def stage(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[Stage]:
     connector = aiohttp.TCPConnector(ssl=_client_context(cluster.kubeconfig_data, tmp_path))
     async with aiohttp.ClientSession(connector=connector) as session:
         namespace = f"hooks-{uuid.uuid4().hex[:8]}"
-        made = Stage(session, cluster.url, namespace, "", bundle)
+        made = WebhookCluster(session, cluster.url, namespace, "", bundle)
         application = web.Application()
         application.router.add_post("/{name}", made.serve)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
@@ -174,22 +174,24 @@ async def stage(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[Stage]:
         try:
             yield made
         finally:
-            await made.tidy()
+            await made.clean_up()
             await runner.cleanup()
 
 
-async def test_a_mutating_webhook_changes_the_object_and_sees_all_of_the_request(stage: Stage) -> None:
+async def test_a_mutating_webhook_changes_the_object_and_sees_all_of_the_request(
+    hooks: WebhookCluster,
+) -> None:
     def answer(request: Object) -> Object:
         return patch(request, {"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}})
 
-    await stage.install("mutating", ("label", answer, {}))
-    status, created = await stage.create("one", {"a": "1"}, fieldManager="tester")
+    await hooks.install("mutating", ("label", answer, {}))
+    status, created = await hooks.create("one", {"a": "1"}, fieldManager="tester")
     assert status == 201
     assert created["metadata"]["labels"] == {"seen": "yes"}
-    (request,) = stage.seen["label"]
+    (request,) = hooks.seen["label"]
     assert request["kind"] == request["requestKind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
     assert request["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
-    assert (request["name"], request["namespace"], request["operation"]) == ("one", stage.namespace, "CREATE")
+    assert (request["name"], request["namespace"], request["operation"]) == ("one", hooks.namespace, "CREATE")
     assert request["object"]["data"] == {"a": "1"}
     assert request["object"]["kind"] == "ConfigMap"
     assert request["oldObject"] is None
@@ -199,51 +201,53 @@ async def test_a_mutating_webhook_changes_the_object_and_sees_all_of_the_request
     assert "system:authenticated" in request["userInfo"]["groups"]
 
 
-async def test_a_denial_carries_the_webhooks_words(stage: Stage) -> None:
-    await stage.install(
+async def test_a_denial_carries_the_webhooks_message(hooks: WebhookCluster) -> None:
+    await hooks.install(
         "validating",
         ("guard", lambda r: deny(r, message="not on a Friday", code=403, reason="Forbidden"), {}),
     )
-    status, answer = await stage.create("one")
+    status, answer = await hooks.create("one")
     assert status == 403
     assert answer["message"] == 'admission webhook "guard.example.com" denied the request: not on a Friday'
     assert (answer["reason"], answer["status"]) == ("Forbidden", "Failure")
-    assert (await stage.request("GET", stage.path("one")))[0] == 404
+    assert (await hooks.request("GET", hooks.path("one")))[0] == 404
 
 
-async def test_a_denial_without_words_is_a_bad_request_without_explanation(stage: Stage) -> None:
-    await stage.install("validating", ("guard", deny, {}))
-    status, answer = await stage.create("one")
+async def test_a_denial_without_a_message_is_a_bad_request_without_explanation(hooks: WebhookCluster) -> None:
+    await hooks.install("validating", ("guard", deny, {}))
+    status, answer = await hooks.create("one")
     assert status == 400
     assert answer["message"] == 'admission webhook "guard.example.com" denied the request without explanation'
 
 
-async def test_a_reason_alone_is_the_explanation(stage: Stage) -> None:
-    await stage.install("validating", ("guard", lambda r: deny(r, reason="Conflict", code=409), {}))
-    status, answer = await stage.create("one")
+async def test_a_reason_alone_is_the_explanation(hooks: WebhookCluster) -> None:
+    await hooks.install("validating", ("guard", lambda r: deny(r, reason="Conflict", code=409), {}))
+    status, answer = await hooks.create("one")
     assert (status, answer["reason"]) == (409, "Conflict")
     assert answer["message"] == 'admission webhook "guard.example.com" denied the request: Conflict'
 
 
-async def test_warnings_reach_the_client_with_success(stage: Stage) -> None:
-    await stage.install("validating", ("nag", lambda r: allow(r, warnings=["data is deprecated"]), {}))
-    status, _ = await stage.create("one")
+async def test_warnings_reach_the_client_with_success(hooks: WebhookCluster) -> None:
+    await hooks.install("validating", ("nag", lambda r: allow(r, warnings=["data is deprecated"]), {}))
+    status, _ = await hooks.create("one")
     assert status == 201
-    assert stage.warnings == ['299 - "data is deprecated"']
+    assert hooks.warnings == ['299 - "data is deprecated"']
 
 
-async def test_a_webhook_that_cannot_be_reached_fails_the_request_or_is_ignored(stage: Stage) -> None:
+async def test_a_webhook_that_cannot_be_reached_fails_the_request_or_is_ignored(
+    hooks: WebhookCluster,
+) -> None:
     def install(policy: str) -> Any:
         hook = (policy.lower(), allow, {"failurePolicy": policy})
-        return stage.install("validating", hook, url="https://127.0.0.1:9/x")
+        return hooks.install("validating", hook, url="https://127.0.0.1:9/x")
 
     await install("Ignore")
-    status, _ = await stage.create("one")
+    status, _ = await hooks.create("one")
     assert status == 201
     await install("Fail")
     async with asyncio.timeout(20):
         while True:
-            status, answer = await stage.create(f"two-{uuid.uuid4().hex[:6]}")
+            status, answer = await hooks.create(f"two-{uuid.uuid4().hex[:6]}")
             if status != 201:
                 break
             await asyncio.sleep(0.02)
@@ -254,27 +258,27 @@ async def test_a_webhook_that_cannot_be_reached_fails_the_request_or_is_ignored(
     )
 
 
-async def test_a_slow_webhook_is_not_waited_for_beyond_its_timeout(stage: Stage) -> None:
+async def test_a_slow_webhook_is_not_waited_for_beyond_its_timeout(hooks: WebhookCluster) -> None:
     def answer(request: Object) -> Object:
         return {"hang": 5}
 
-    await stage.install("validating", ("slow", answer, {"timeoutSeconds": 1}))
-    status, said = await stage.create("one")
+    await hooks.install("validating", ("slow", answer, {"timeoutSeconds": 1}))
+    status, response = await hooks.create("one")
     assert status == 500
-    assert said["message"] == (
+    assert response["message"] == (
         'Internal error occurred: failed calling webhook "slow.example.com": failed to call webhook: '
-        f'Post "{stage.hooks_url}/slow?timeout=1s": context deadline exceeded'
+        f'Post "{hooks.hooks_url}/slow?timeout=1s": context deadline exceeded'
     )
 
 
-async def test_updates_and_deletions_carry_the_old_object(stage: Stage) -> None:
-    await stage.install("validating", ("watch", allow, {}))
-    await stage.create("one", {"a": "1"})
-    _, live = await stage.request("GET", stage.path("one"))
+async def test_updates_and_deletions_carry_the_old_object(hooks: WebhookCluster) -> None:
+    await hooks.install("validating", ("watch", allow, {}))
+    await hooks.create("one", {"a": "1"})
+    _, live = await hooks.request("GET", hooks.path("one"))
     live["data"] = {"a": "2"}
-    assert (await stage.request("PUT", stage.path("one"), live))[0] == 200
-    assert (await stage.request("DELETE", stage.path("one")))[0] == 200
-    created, updated, deleted = stage.seen["watch"]
+    assert (await hooks.request("PUT", hooks.path("one"), live))[0] == 200
+    assert (await hooks.request("DELETE", hooks.path("one")))[0] == 200
+    created, updated, deleted = hooks.seen["watch"]
     assert (created["operation"], updated["operation"], deleted["operation"]) == (
         "CREATE",
         "UPDATE",
@@ -285,23 +289,23 @@ async def test_updates_and_deletions_carry_the_old_object(stage: Stage) -> None:
     assert deleted["options"]["kind"] == "DeleteOptions"
 
 
-async def test_a_deletion_can_be_denied(stage: Stage) -> None:
+async def test_a_deletion_can_be_denied(hooks: WebhookCluster) -> None:
     def answer(request: Object) -> Object:
         return deny(request, message="keep it") if request["operation"] == "DELETE" else allow(request)
 
-    await stage.install("validating", ("guard", answer, {}))
-    await stage.create("one")
-    status, said = await stage.request("DELETE", stage.path("one"))
-    assert (status, said["message"]) == (
+    await hooks.install("validating", ("guard", answer, {}))
+    await hooks.create("one")
+    status, response = await hooks.request("DELETE", hooks.path("one"))
+    assert (status, response["message"]) == (
         400,
         'admission webhook "guard.example.com" denied the request: keep it',
     )
-    assert (await stage.request("GET", stage.path("one")))[0] == 200
+    assert (await hooks.request("GET", hooks.path("one")))[0] == 200
 
 
-async def test_selectors_and_conditions_choose_the_requests(stage: Stage) -> None:
+async def test_selectors_and_conditions_choose_the_requests(hooks: WebhookCluster) -> None:
     condition = {"name": "big", "expression": "has(object.data) && 'big' in object.data"}
-    await stage.install(
+    await hooks.install(
         "validating",
         ("everything", allow, {}),
         ("labelled", allow, {"objectSelector": {"matchLabels": {"app": "web"}}}),
@@ -317,33 +321,33 @@ async def test_selectors_and_conditions_choose_the_requests(stage: Stage) -> Non
         ),
         ("big", allow, {"matchConditions": [condition]}),
     )
-    await stage.create("plain")
+    await hooks.create("plain")
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "full", "labels": {"app": "web"}},
         "data": {"big": "1"},
     }
-    assert (await stage.request("POST", stage.path(), body))[0] == 201
+    assert (await hooks.request("POST", hooks.path(), body))[0] == 201
     names = {
-        hook: [r["name"] for r in stage.seen.get(hook, [])]
+        hook: [r["name"] for r in hooks.seen.get(hook, [])]
         for hook in ("everything", "labelled", "elsewhere", "blue", "big")
     }
     both = ["plain", "full"]
     assert names == {"everything": both, "labelled": ["full"], "elsewhere": [], "blue": both, "big": ["full"]}
 
 
-async def test_a_dry_run_says_so(stage: Stage) -> None:
-    await stage.install("mutating", ("label", allow, {"sideEffects": "NoneOnDryRun"}))
-    status, _ = await stage.create("one", dryRun="All")
+async def test_a_dry_run_is_marked_in_the_review(hooks: WebhookCluster) -> None:
+    await hooks.install("mutating", ("label", allow, {"sideEffects": "NoneOnDryRun"}))
+    status, _ = await hooks.create("one", dryRun="All")
     assert status == 201
-    (request,) = stage.seen["label"]
+    (request,) = hooks.seen["label"]
     assert request["dryRun"] is True
     assert request["options"]["dryRun"] == ["All"]
-    assert (await stage.request("GET", stage.path("one")))[0] == 404
+    assert (await hooks.request("GET", hooks.path("one")))[0] == 404
 
 
-async def test_mutating_webhooks_see_each_others_changes_and_can_ask_to_be_called_again(stage: Stage) -> None:
+async def test_mutating_webhooks_see_each_others_changes_and_can_be_reinvoked(hooks: WebhookCluster) -> None:
     def first(request: Object) -> Object:
         data = request["object"].get("data") or {}
         if "copied" in data or "second" not in data:
@@ -356,62 +360,62 @@ async def test_mutating_webhooks_see_each_others_changes_and_can_ask_to_be_calle
         return patch(request, {"op": "add", "path": "/data/second", "value": "here"})
 
     again = {"reinvocationPolicy": "IfNeeded"}
-    await stage.install("mutating", ("first", first, again), ("second", second, {}))
-    status, created = await stage.create("one", {"a": "1"})
+    await hooks.install("mutating", ("first", first, again), ("second", second, {}))
+    status, created = await hooks.create("one", {"a": "1"})
     assert status == 201
     assert created["data"] == {"a": "1", "second": "here", "copied": "here"}
-    assert [len(stage.seen[name]) for name in ("first", "second")] == [2, 1]
+    assert [len(hooks.seen[name]) for name in ("first", "second")] == [2, 1]
 
 
-async def test_a_patch_that_does_not_apply_is_the_webhooks_fault(stage: Stage) -> None:
+async def test_a_patch_that_does_not_apply_is_the_webhooks_fault(hooks: WebhookCluster) -> None:
     def answer(request: Object) -> Object:
         return patch(request, {"op": "remove", "path": "/data/missing"})
 
-    await stage.install("mutating", ("broken", answer, {}))
-    status, said = await stage.create("one", {"a": "1"})
-    assert (status, said["reason"]) == (500, "InternalError")
+    await hooks.install("mutating", ("broken", answer, {}))
+    status, response = await hooks.create("one", {"a": "1"})
+    assert (status, response["reason"]) == (500, "InternalError")
 
 
-async def test_an_answer_with_another_uid_is_refused(stage: Stage) -> None:
-    await stage.install("validating", ("confused", lambda _: {"uid": "x", "allowed": True}, {}))
-    status, said = await stage.create("one")
+async def test_a_response_with_another_uid_is_rejected(hooks: WebhookCluster) -> None:
+    await hooks.install("validating", ("confused", lambda _: {"uid": "x", "allowed": True}, {}))
+    status, response = await hooks.create("one")
     assert status == 500
-    uid = stage.seen["confused"][0]["uid"]
-    assert said["message"] == (
+    uid = hooks.seen["confused"][0]["uid"]
+    assert response["message"] == (
         'Internal error occurred: failed calling webhook "confused.example.com": received invalid webhook response: '
         f'expected response.uid="{uid}", got "x"'
     )
 
 
-async def test_a_validating_webhook_may_not_patch(stage: Stage) -> None:
+async def test_a_validating_webhook_may_not_patch(hooks: WebhookCluster) -> None:
     def answer(request: Object) -> Object:
         return patch(request, {"op": "add", "path": "/data/x", "value": "y"})
 
-    await stage.install("validating", ("meddler", answer, {}))
-    status, said = await stage.create("one")
+    await hooks.install("validating", ("meddler", answer, {}))
+    status, response = await hooks.create("one")
     assert status == 500
-    assert said["message"].endswith(
+    assert response["message"].endswith(
         "received invalid webhook response: validating webhook may not return response.patch"
     )
 
 
-async def test_what_a_mutating_webhook_makes_is_validated(stage: Stage) -> None:
+async def test_the_result_of_a_mutating_webhook_is_validated(hooks: WebhookCluster) -> None:
     def answer(request: Object) -> Object:
         return patch(request, {"op": "add", "path": "/data", "value": {"bad key": "x"}})
 
-    await stage.install("mutating", ("spoiler", answer, {}))
-    status, said = await stage.create("one", {"a": "1"})
-    assert (status, said["reason"]) == (422, "Invalid")
+    await hooks.install("mutating", ("spoiler", answer, {}))
+    status, response = await hooks.create("one", {"a": "1"})
+    assert (status, response["reason"]) == (422, "Invalid")
 
 
 @pytest.mark.virtual_time
-async def test_a_handler_in_the_process_can_stand_for_a_service(cluster: DevCluster) -> None:
+async def test_a_handler_in_the_process_can_replace_a_service(cluster: DevCluster) -> None:
     verbs = cluster.server.client
-    asked: list[str] = []
+    reviewed: list[str] = []
 
     async def handler(path: str, body: bytes) -> tuple[int, bytes]:
         review = json.loads(body)
-        asked.append(path)
+        reviewed.append(path)
         if review["request"]["name"] == "slow":
             await asyncio.sleep(3600)
         review["response"] = deny(review["request"], message="no")
@@ -436,16 +440,16 @@ async def test_a_handler_in_the_process_can_stand_for_a_service(cluster: DevClus
         StatusError, match=r"https://guard\.hooks\.svc:443/check\?timeout=7s.*deadline exceeded"
     ):
         await verbs.create(secrets, {"metadata": {"name": "slow", "namespace": "default"}})
-    assert asked == ["/check?timeout=7s"] * 2
+    assert reviewed == ["/check?timeout=7s"] * 2
 
 
-async def test_a_name_and_a_uid_are_given_between_mutation_and_validation(stage: Stage) -> None:
-    await stage.install("mutating", ("early", allow, {}))
-    await stage.install("validating", ("late", allow, {}))
+async def test_a_name_and_a_uid_are_set_between_mutation_and_validation(hooks: WebhookCluster) -> None:
+    await hooks.install("mutating", ("early", allow, {}))
+    await hooks.install("validating", ("late", allow, {}))
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "made-"}}
-    status, created = await stage.request("POST", stage.path(), body)
+    status, created = await hooks.request("POST", hooks.path(), body)
     assert status == 201, created
-    (early,), (late,) = stage.seen["early"], stage.seen["late"]
+    (early,), (late,) = hooks.seen["early"], hooks.seen["late"]
     assert "name" not in early
     assert set(early["object"]["metadata"]) == {"generateName", "namespace", "managedFields"}
     assert late["name"] == late["object"]["metadata"]["name"] == created["metadata"]["name"]
@@ -453,11 +457,11 @@ async def test_a_name_and_a_uid_are_given_between_mutation_and_validation(stage:
     assert late["object"]["metadata"]["creationTimestamp"] == created["metadata"]["creationTimestamp"]
 
 
-async def test_a_webhook_hears_of_the_options_that_the_client_gave(stage: Stage) -> None:
-    await stage.install("mutating", ("ear", allow, {}))
-    await stage.create("silent")
-    await stage.create("loud", fieldManager="me", fieldValidation="Strict", dryRun="All")
-    silent, loud = (request["options"] for request in stage.seen["ear"])
+async def test_a_webhook_gets_the_options_of_the_client(hooks: WebhookCluster) -> None:
+    await hooks.install("mutating", ("ear", allow, {}))
+    await hooks.create("silent")
+    await hooks.create("loud", fieldManager="me", fieldValidation="Strict", dryRun="All")
+    silent, loud = (request["options"] for request in hooks.seen["ear"])
     plain = {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}
     assert silent == plain
     assert loud == {**plain, "dryRun": ["All"], "fieldManager": "me", "fieldValidation": "Strict"}

@@ -1,4 +1,4 @@
-"""Apply and ownership as functions. What a real server does with them is in the apply table."""
+"""Apply and field ownership as functions. The behaviour of a real server is recorded in the apply table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SCHEMA = Schema.from_crd(
     }
 )
 NAMES = st.sampled_from(["a", "b", "c"])
-# A container that loses its last item becomes null, here as on the real server; so there is always one left.
+# A list or map that loses its last item becomes null, as on the real server, so one item always stays.
 SPECS = st.fixed_dictionaries(
     {"color": NAMES},
     optional={
@@ -87,7 +87,7 @@ def owned(obj: dict[str, Any], manager: str) -> dict[str, Any]:
 
 
 @given(SPECS, SPECS)
-def test_what_was_applied_is_in_the_object_and_applying_it_again_changes_nothing(
+def test_applied_fields_are_in_the_object_and_applying_again_changes_nothing(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     live = applied(None, widget(first))
@@ -126,7 +126,7 @@ def test_an_updater_owns_each_scalar_it_changed_and_its_applier_no_longer_does(
 
 
 @given(SPECS, SPECS, SPECS)
-def test_a_forced_apply_never_conflicts_and_an_unforced_one_says_what_it_would_take(
+def test_a_forced_apply_never_conflicts_and_an_unforced_one_lists_the_conflicts(
     first: dict[str, Any], second: dict[str, Any], third: dict[str, Any]
 ) -> None:
     live = applied(None, {**widget(first), "metadata": {"name": "x", "labels": {"a": "b"}}})
@@ -143,7 +143,7 @@ def test_a_forced_apply_never_conflicts_and_an_unforced_one_says_what_it_would_t
         assert applied(live, widget(third), "carol") == applied(live, widget(third), "carol", force=True)
 
 
-def test_an_update_that_changes_nothing_keeps_the_very_list() -> None:
+def test_an_update_that_changes_nothing_keeps_the_same_list() -> None:
     live = applied(None, widget({"size": 1}))
     assert (
         updated(live, copy.deepcopy(live))["metadata"]["managedFields"] is live["metadata"]["managedFields"]
@@ -156,7 +156,7 @@ def test_unchanged_parts_are_shared_and_not_copied() -> None:
     assert after["spec"]["parts"] is live["spec"]["parts"]
 
 
-def test_a_conflict_is_a_409_with_one_cause_a_field() -> None:
+def test_a_conflict_is_a_409_with_one_cause_per_field() -> None:
     live = updated(None, widget({"size": 1, "color": "a"}))
     with pytest.raises(ApplyConflict) as caught:
         applied(live, widget({"size": 2, "color": "b"}))
@@ -176,7 +176,7 @@ def test_a_conflict_is_a_409_with_one_cause_a_field() -> None:
     }
 
 
-def test_fields_that_the_endpoint_resets_belong_to_nobody() -> None:
+def test_fields_that_the_endpoint_resets_have_no_owner() -> None:
     reset = from_paths(("status",))
     made = applied(None, widget({"size": 1}, status={"phase": "New"}), reset=reset)
     changed = updated(made, {**made, "status": {"phase": "Old"}}, reset=reset)
@@ -184,7 +184,7 @@ def test_fields_that_the_endpoint_resets_belong_to_nobody() -> None:
     assert owned(changed, "bob") == {}
 
 
-def test_a_nested_reset_field_takes_only_itself() -> None:
+def test_a_nested_reset_field_excludes_only_itself() -> None:
     reset = from_paths(("metadata", "labels"))
     config = {**widget(), "metadata": {"name": "x", "labels": {"a": "b"}, "annotations": {"c": "d"}}}
     assert owned(applied(None, config, reset=reset), "alice") == {
@@ -195,7 +195,7 @@ def test_a_nested_reset_field_takes_only_itself() -> None:
     }
 
 
-def test_a_list_that_became_atomic_is_owned_as_one_by_whoever_owned_a_part() -> None:
+def test_a_list_that_became_atomic_is_owned_as_a_whole_by_the_owners_of_its_items() -> None:
     live = applied(None, widget({"tags": ["a"]}))
     live = applied(live, widget({"tags": ["b"]}), "bob")
     atomic = Schema.from_crd(
@@ -217,7 +217,7 @@ def test_a_list_that_became_atomic_is_owned_as_one_by_whoever_owned_a_part() -> 
     assert owned(after, "alice") == owned(after, "bob") == {"f:spec": {"f:tags": {}}}
 
 
-def test_managers_of_versions_that_are_gone_disappear() -> None:
+def test_managers_of_removed_versions_are_dropped() -> None:
     live = updated(None, widget({"size": 1}))
     live["metadata"]["managedFields"][0]["apiVersion"] = "example.com/v0"
     after = updated(
@@ -259,7 +259,7 @@ def test_a_deduced_schema_merges_objects_and_replaces_lists() -> None:
         ),
     ],
 )
-def test_a_configuration_that_does_not_fit_its_schema_is_refused(
+def test_a_configuration_that_does_not_fit_its_schema_is_rejected(
     config: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(StatusError) as caught:
@@ -270,7 +270,7 @@ def test_a_configuration_that_does_not_fit_its_schema_is_refused(
     )
 
 
-def test_an_annotation_of_kubectl_follows_what_it_applies() -> None:
+def test_the_last_applied_annotation_follows_what_kubectl_applies() -> None:
     name = "kubectl.kubernetes.io/last-applied-configuration"
     live = updated(
         None, {**widget({"size": 1}), "metadata": {"name": "x", "annotations": {name: "{}"}}}, "old"

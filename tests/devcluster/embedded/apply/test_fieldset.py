@@ -29,7 +29,7 @@ path_sets = st.sets(st.lists(names, min_size=1, max_size=3).map(tuple), max_size
 
 
 def trie(members: set[tuple[str, ...]]) -> dict[str, Any]:
-    """A set built path by path, by nothing but union."""
+    """Build a set path by path, with union alone."""
     result: dict[str, Any] = {}
     for path in members:
         node: dict[str, Any] = {}
@@ -61,7 +61,7 @@ def test_the_algebra_is_that_of_sets_of_paths(
 
 
 @given(path_sets, path_sets)
-def test_results_are_spelled_one_way_only(left: set[tuple[str, ...]], right: set[tuple[str, ...]]) -> None:
+def test_a_set_has_only_one_form(left: set[tuple[str, ...]], right: set[tuple[str, ...]]) -> None:
     for result in (
         union(trie(left), trie(right)),
         difference(trie(left), trie(right)),
@@ -72,7 +72,7 @@ def test_results_are_spelled_one_way_only(left: set[tuple[str, ...]], right: set
 
 
 @given(path_sets, path_sets)
-def test_a_difference_that_takes_nothing_is_the_same_object(
+def test_a_difference_that_removes_nothing_is_the_same_object(
     left: set[tuple[str, ...]], right: set[tuple[str, ...]]
 ) -> None:
     fields = trie(left)
@@ -113,12 +113,12 @@ def test_paths_of_one_level_come_before_those_below() -> None:
     assert [path_text(path) for path in paths(fields)] == [".b", ".c", ".a.z", ".c.d"]
 
 
-def test_a_path_reads_as_people_write_it() -> None:
+def test_a_path_is_formatted_for_people() -> None:
     path = ("f:spec", 'k:{"name":"a\\"b","port":80}', 'v:"x"', "i:3", "v:1.5")
     assert path_text(path) == '.spec[name="a\\"b",port=80][="x"][3][=1.5]'
 
 
-def test_one_number_has_one_spelling() -> None:
+def test_a_number_has_only_one_form() -> None:
     assert fieldset.item_value(1.0) == fieldset.item_value(1) == "v:1"
     assert fieldset.item_key({"port": 80.0}) == 'k:{"port":80}'
 
@@ -127,7 +127,7 @@ def test_html_in_a_list_item_is_escaped_as_go_does() -> None:
     assert fieldset.item_value("<a&b>") == 'v:"\\u003ca\\u0026b\\u003e"'
 
 
-def test_sets_can_be_named_by_plain_paths() -> None:
+def test_sets_can_be_made_from_plain_paths() -> None:
     assert from_paths(("a",), ("b", "c"), ("b",)) == {"f:a": {}, "f:b": {".": {}, "f:c": {}}}
 
 
@@ -135,11 +135,11 @@ def test_sets_can_be_named_by_plain_paths() -> None:
     "document",
     [[], {"spec": {}}, {"f": {}}, {"k:{": {}}, {"k:[]": {}}, {"i:x": {}}, {"f:a": 1}, {"v:": {}}],
 )
-def test_what_is_no_set_is_refused(document: Any) -> None:
+def test_an_invalid_set_is_rejected(document: Any) -> None:
     with pytest.raises(FieldsError):
         normalize(document)
 
 
-def test_normalizing_drops_unknown_elements_and_needless_dots() -> None:
+def test_normalization_drops_unknown_elements_and_redundant_dots() -> None:
     document: dict[str, Any] = {"f:a": {".": {}}, "x:b": {}, ".": {}, 'k:{"b":1,"a":2}': {}}
     assert normalize(document) == {"f:a": {}, 'k:{"a":2,"b":1}': {}}

@@ -57,9 +57,9 @@ def test_appliers_come_first_then_the_order_is_time_name_version_subresource() -
     ]
 
 
-def test_an_applier_is_one_manager_whatever_its_version() -> None:
+def test_an_applier_is_one_manager_in_all_versions() -> None:
     managed = decode([entry("a", "Apply"), entry("a", "Apply", apiVersion="v2")], trusted=False)
-    assert [found.api_version for found in managed.values()] == ["v2"]
+    assert [owner.api_version for owner in managed.values()] == ["v2"]
 
 
 def test_an_updater_is_another_manager_in_another_version_or_subresource() -> None:
@@ -77,7 +77,7 @@ def test_an_updater_is_another_manager_in_another_version_or_subresource() -> No
         ({"fieldsV1": {"data": {}}}, "missing colon: data"),
     ],
 )
-def test_an_entry_no_server_wrote_is_refused(change: dict[str, Any], message: str) -> None:
+def test_an_invalid_entry_is_rejected(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ManagedFieldsError, match=message):
         decode([entry("a", **change)], trusted=False)
 
@@ -97,7 +97,7 @@ def test_the_oldest_updaters_of_a_version_become_ancient_changes() -> None:
     assert bucket == Entry({"f:0": {}, "f:1": {}, "f:2": {}}, "v1", "2026-01-01T00:00:02Z")
 
 
-def test_a_bucket_that_exists_takes_the_next_one_in() -> None:
+def test_an_existing_bucket_takes_the_next_entry() -> None:
     managed: Managed = dict(
         updater(f"m{number:02}", number, {f"f:{number}": {}}) for number in range(MAX_UPDATE_ENTRIES + 1)
     )
@@ -129,7 +129,7 @@ def obj(time: str, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": "x", "managedFields": [entry("a", time=time)]}, **more}
 
 
-def test_a_write_that_only_moves_times_keeps_the_old_ones() -> None:
+def test_a_write_that_changes_only_times_keeps_the_old_ones() -> None:
     old = obj("2026-01-01T00:00:00Z", data={"a": "1"})
     new = obj("2026-01-01T00:00:09Z", data={"a": "1"})
     assert keep_times_of_unchanged(new, old) == old

@@ -1,4 +1,4 @@
-"""Ownership across API versions."""
+"""Field ownership across API versions."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ def applied(live: dict[str, Any] | None, info: ResourceInfo, manager: str, **spe
     )
 
 
-def test_an_applier_that_moves_to_another_version_gives_up_what_it_leaves_out() -> None:
+def test_an_applier_that_moves_to_another_version_loses_the_fields_it_leaves_out() -> None:
     live = applied(None, V1, "alice", title="a", pages="1")
     after = applied(live, V2, "alice", title="a")
     assert after["spec"] == {"title": "a"}
     assert [entry["apiVersion"] for entry in after["metadata"]["managedFields"]] == ["example.com/v2"]
 
 
-def test_what_another_version_owns_is_kept() -> None:
+def test_fields_owned_in_another_version_are_kept() -> None:
     live = applied(None, V1, "alice", title="a", pages="1")
     live = applied(live, V2, "bob", pages="1")
     assert applied(live, V1, "alice", title="a")["spec"] == {"title": "a", "pages": "1"}
 
 
-def test_a_conflict_is_found_in_the_version_of_the_owner() -> None:
+def test_a_conflict_is_detected_in_the_version_of_the_owner() -> None:
     live = applied(None, V2, "alice", title="a")
     with pytest.raises(ApplyConflict, match=r'conflict with "alice": \.spec\.title'):
         applied(live, V1, "bob", title="b")

@@ -1,4 +1,4 @@
-"""JSON patch and merge patch, with the real server's habits."""
+"""JSON patch and merge patch, with the quirks of the real server."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ APPLIES: list[tuple[str, list[dict[str, Any]], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "operations", "wanted"), APPLIES, ids=[case[0] for case in APPLIES])
-def test_a_json_patch_applies(name: str, operations: list[dict[str, Any]], wanted: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("name", "operations", "expected"), APPLIES, ids=[case[0] for case in APPLIES])
+def test_a_json_patch_applies(name: str, operations: list[dict[str, Any]], expected: dict[str, Any]) -> None:
     before = copy.deepcopy(DOC)
-    assert json_patch(DOC, operations) == wanted
+    assert json_patch(DOC, operations) == expected
     assert before == DOC
 
 
@@ -93,7 +93,7 @@ def test_an_operation_that_does_not_apply_is_unprocessable(operation: dict[str, 
         ([1], "json: cannot unmarshal number into Go value of type handlers.jsonPatchOp"),
     ],
 )
-def test_what_is_no_json_patch_is_a_bad_request(operations: Any, message: str) -> None:
+def test_an_invalid_json_patch_is_a_bad_request(operations: Any, message: str) -> None:
     with pytest.raises(StatusError) as caught:
         json_patch(DOC, operations)
     assert (caught.value.code, caught.value.message) == (400, f"error decoding patch: {message}")
@@ -124,10 +124,10 @@ MERGES: list[tuple[str, Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "doc", "patch", "wanted"), MERGES, ids=[case[0] for case in MERGES])
-def test_a_merge_patch(name: str, doc: Any, patch: Any, wanted: Any) -> None:
+@pytest.mark.parametrize(("name", "doc", "patch", "expected"), MERGES, ids=[case[0] for case in MERGES])
+def test_a_merge_patch(name: str, doc: Any, patch: Any, expected: Any) -> None:
     before = copy.deepcopy((doc, patch))
-    assert merge_patch(doc, patch) == wanted
+    assert merge_patch(doc, patch) == expected
     assert (doc, patch) == before
 
 
@@ -145,7 +145,7 @@ def test_a_merge_patch(name: str, doc: Any, patch: Any, wanted: Any) -> None:
         ),
     ],
 )
-def test_what_is_no_merge_patch_is_a_bad_request(patch: Any, message: str) -> None:
+def test_an_invalid_merge_patch_is_a_bad_request(patch: Any, message: str) -> None:
     with pytest.raises(StatusError) as caught:
         merge_patch({}, patch)
     assert (caught.value.code, caught.value.message) == (400, message)

@@ -1,4 +1,4 @@
-"""Strategic merge patch over a schema with merge keys."""
+"""Strategic merge patch with a schema that has merge keys."""
 
 from __future__ import annotations
 
@@ -58,34 +58,34 @@ CASES: list[tuple[str, Any, Any, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "doc", "patch", "wanted"), CASES, ids=[case[0] for case in CASES])
-def test_a_strategic_merge_patch(name: str, doc: Any, patch: Any, wanted: Any) -> None:
+@pytest.mark.parametrize(("name", "doc", "patch", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_a_strategic_merge_patch(name: str, doc: Any, patch: Any, expected: Any) -> None:
     before = copy.deepcopy((doc, patch))
-    assert strategic_merge_patch(doc, patch, SCHEMA) == wanted
+    assert strategic_merge_patch(doc, patch, SCHEMA) == expected
     assert (doc, patch) == before
 
 
-REFUSED: list[tuple[str, Any, Any, int, str]] = [
+REJECTED: list[tuple[str, Any, Any, int, str]] = [
     ("an unknown directive", {"map": {"a": "1"}}, {"map": {"$patch": "x"}}, 500, "unknown patch type: x in map: map[$patch:x]"),
     ("merge as a list directive", {"items": items("a")}, {"items": [{"$patch": "merge", "name": "a"}]}, 500, "merging lists cannot yet be specified in the patch"),
     ("an item without its key", {"items": items("a")}, {"items": [{"value": "x"}]}, 500, "map: map[value:x] does not contain declared merge key: name"),
     ("a list without a merge key", {"keyless": items("a")}, {"keyless": items("b")}, 500, "cannot merge lists without merge key for struct"),
     ("mixed items", {"words": ["a"]}, {"words": [1]}, 500, "list element types are not identical: [[a] [1]]"),
     ("lists of lists", {"words": ["a"]}, {"words": [["a"]]}, 422, "the server rejected our request due to an error in our request"),
-    ("retainKeys that forgets a field", {"union": {"a": "1"}}, {"union": {"$retainKeys": ["a"], "b": "2"}}, 400, "invalid patch format of retainKeys"),
-    ("retainKeys that is no list", {"union": {"a": "1"}}, {"union": {"$retainKeys": "a"}}, 400, "invalid patch format of retainKeys"),
+    ("retainKeys that omits a field", {"union": {"a": "1"}}, {"union": {"$retainKeys": ["a"], "b": "2"}}, 400, "invalid patch format of retainKeys"),
+    ("retainKeys that is not a list", {"union": {"a": "1"}}, {"union": {"$retainKeys": "a"}}, 400, "invalid patch format of retainKeys"),
     ("a delete list without a name", {}, {"$deleteFromPrimitiveList": ["a"]}, 400, "invalid patch format of primitive list"),
     ("an order list without a name", {}, {"$setElementOrder": ["a"]}, 400, "invalid patch format of setElementOrder list"),
     ("an order that is not the patch's", {"items": items("a")}, {"$setElementOrder/items": items("b", "a"), "items": items("a", "b")}, 500, "The order in patch list:\n[map[name:a] map[name:b]]\n doesn't match $setElementOrder list:\n[map[name:b] map[name:a]]\n"),
-    ("an order list that is no list", {"items": items("a")}, {"$setElementOrder/items": "x"}, 500, "expected a []interface {}, but received a string"),
-    ("no object", {}, [], 400, "json: cannot unmarshal array into Go value of type map[string]interface {}"),
+    ("an order list that is not a list", {"items": items("a")}, {"$setElementOrder/items": "x"}, 500, "expected a []interface {}, but received a string"),
+    ("a list", {}, [], 400, "json: cannot unmarshal array into Go value of type map[string]interface {}"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("name", "doc", "patch", "code", "message"), REFUSED, ids=[case[0] for case in REFUSED]
+    ("name", "doc", "patch", "code", "message"), REJECTED, ids=[case[0] for case in REJECTED]
 )
-def test_a_strategic_merge_patch_that_is_refused(
+def test_an_invalid_strategic_merge_patch_is_rejected(
     name: str, doc: Any, patch: Any, code: int, message: str
 ) -> None:
     with pytest.raises(StatusError) as caught:
@@ -93,6 +93,6 @@ def test_a_strategic_merge_patch_that_is_refused(
     assert (caught.value.code, caught.value.message) == (code, message)
 
 
-def test_custom_resources_take_no_strategic_merge_patch() -> None:
+def test_custom_resources_do_not_support_strategic_merge_patch() -> None:
     with pytest.raises(StatusError, match="strategic merge patch format is not supported"):
         strategic_merge_patch({}, {}, None)

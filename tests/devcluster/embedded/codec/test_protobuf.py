@@ -1,4 +1,4 @@
-"""Protobuf bodies: hostile ones end in an error, and a custom resource never takes one."""
+"""Protobuf bodies: hostile ones end in an error, and custom resources do not support them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_a_zero_behind_a_pointer_is_kept_and_one_held_by_value_is_not() -> None:
 
 
 @pytest.mark.parametrize("cut", range(4, 40, 3))
-def test_a_cut_body_is_refused(cut: int) -> None:
+def test_a_truncated_body_is_rejected(cut: int) -> None:
     with pytest.raises(MalformedProtobufError):
         decode(encode(POD)[:cut])
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_decoded_or_refused(tail: bytes) -> None:
+def test_any_bytes_are_decoded_or_rejected(tail: bytes) -> None:
     try:
         decoded = decode(MAGIC + tail)
     except MalformedProtobufError:
@@ -46,7 +46,7 @@ def test_any_bytes_are_decoded_or_refused(tail: bytes) -> None:
 
 
 @given(st.integers(0, 200), st.integers(0, 255))
-def test_a_flipped_byte_is_decoded_or_refused(position: int, byte: int) -> None:
+def test_a_body_with_a_flipped_byte_is_decoded_or_rejected(position: int, byte: int) -> None:
     body = bytearray(encode(POD))
     body[4 + position % (len(body) - 4)] = byte
     try:
@@ -56,7 +56,7 @@ def test_a_flipped_byte_is_decoded_or_refused(position: int, byte: int) -> None:
 
 
 def test_messages_nested_too_deeply_end_in_an_error() -> None:
-    """A JSON schema holds a JSON schema (`not` is field 28), which nothing on the wire bounds."""
+    """A JSON schema contains a JSON schema (`not` is field 28), which nothing on the wire limits."""
     schema = b""
     for _ in range(5_000):
         schema = field(28, schema)

@@ -55,7 +55,7 @@ def test_structs_inside_lists_are_written_too() -> None:
     }
 
 
-def test_times_that_nobody_set_are_null() -> None:
+def test_times_that_are_not_set_are_null() -> None:
     conditions = [{"type": "Available", "status": "True"}]
     deployment = written("apps/v1", "deployments", {"status": {"conditions": conditions}})
     assert deployment["status"]["conditions"] == [
@@ -64,7 +64,7 @@ def test_times_that_nobody_set_are_null() -> None:
 
 
 @pytest.mark.parametrize("empty", [{}, None])
-def test_empty_maps_vanish(empty: Any) -> None:
+def test_empty_maps_are_left_out(empty: Any) -> None:
     obj = written("v1", "configmaps", {"metadata": {"labels": empty, "name": "x"}, "data": empty})
     assert obj == {"metadata": {"name": "x"}}
 
@@ -76,13 +76,13 @@ def test_a_zero_stays_where_it_means_something() -> None:
     assert "paused" not in obj["spec"]
 
 
-def test_an_empty_list_of_managers_is_left_for_those_who_track_them() -> None:
+def test_an_empty_list_of_managers_is_kept_for_field_tracking() -> None:
     assert written("v1", "configmaps", {"metadata": {"managedFields": []}}) == {
         "metadata": {"managedFields": []}
     }
 
 
-def test_writing_twice_changes_nothing_more() -> None:
+def test_writing_twice_changes_nothing() -> None:
     service: dict[str, Any] = {"metadata": {"name": "x"}, "spec": {"ports": [{"port": 80}], "selector": {}}}
     once = written("v1", "services", service)
     again = written("v1", "services", {**once})

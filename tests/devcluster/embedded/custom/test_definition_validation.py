@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions are refused in the real server's words."""
+"""Invalid CustomResourceDefinitions are rejected in the real server's words."""
 
 from typing import Any
 
@@ -95,13 +95,13 @@ def test_exactly_one_version_is_stored() -> None:
     )
 
 
-def test_a_version_without_schema_is_refused() -> None:
+def test_a_version_without_a_schema_is_rejected() -> None:
     crd = definition()
     del crd["spec"]["versions"][0]["schema"]
     assert texts(crd) == ["spec.versions[0].schema.openAPIV3Schema: Required value"]
 
 
-def test_versions_that_differ_are_named_by_their_index() -> None:
+def test_versions_that_differ_are_reported_by_their_index() -> None:
     crd = definition()
     other = {"name": "v2", "served": True, "storage": False}
     crd["spec"]["versions"].append({**other, "schema": {"openAPIV3Schema": {"type": "array"}}})
@@ -185,11 +185,11 @@ def test_versions_that_differ_are_named_by_their_index() -> None:
         ),
     ],
 )
-def test_a_schema_that_is_not_structural_is_refused(spec: dict[str, Any], message: str) -> None:
+def test_a_schema_that_is_not_structural_is_rejected(spec: dict[str, Any], message: str) -> None:
     assert message in spec_schema(spec)
 
 
-def test_int_or_string_may_say_so_in_an_any_of() -> None:
+def test_int_or_string_may_be_written_as_an_any_of() -> None:
     both = [{"type": "integer"}, {"type": "string"}]
     assert spec_schema({"x-kubernetes-int-or-string": True, "anyOf": both}) == []
 
@@ -253,7 +253,7 @@ def test_a_stored_version_must_stay_in_the_spec() -> None:
     assert message.startswith('status.storedVersions[0]: Invalid value: "v0": missing from spec.versions;')
 
 
-def test_unknown_formats_bring_a_warning() -> None:
+def test_unknown_formats_cause_a_warning() -> None:
     crd = definition({"type": "object", "properties": {"a": {"type": "string", "format": "made-up"}}})
     assert warnings(crd, None) == ['unrecognized format "made-up"']
     assert warnings(crd, crd) == []

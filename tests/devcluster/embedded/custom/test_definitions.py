@@ -1,4 +1,4 @@
-"""Custom resources through the server's door: served, changed, converted and gone with their definition."""
+"""Custom resources: served, changed, converted, and deleted with their definition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDGETS_V2 = "/apis/example.com/v2/namespaces/default/widgets"
 
 
 class Client:
-    """JSON requests to one embedded server."""
+    """A client that sends JSON requests to an embedded server."""
 
     def __init__(self) -> None:
         self.server = Server()
@@ -37,8 +37,8 @@ class Client:
     async def define(self, **changes: Any) -> dict[str, Any]:
         status, body = await self("POST", CRDS, definition(**changes))
         assert status == 201, body
-        found: dict[str, Any] = (await self("GET", f"{CRDS}/widgets.example.com"))[1]
-        return found
+        stored: dict[str, Any] = (await self("GET", f"{CRDS}/widgets.example.com"))[1]
+        return stored
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def widget(name: str, api_version: str = "example.com/v1", **spec: Any) -> dict[
 
 
 def conditions(crd: dict[str, Any]) -> dict[str, str]:
-    return {found["type"]: found["status"] for found in crd["status"]["conditions"]}
+    return {condition["type"]: condition["status"] for condition in crd["status"]["conditions"]}
 
 
 async def test_a_definition_is_established_and_served_at_once(client: Client) -> None:
@@ -94,13 +94,13 @@ async def test_a_definition_is_established_and_served_at_once(client: Client) ->
     assert (status, made["spec"]) == (201, {"size": 3})
 
 
-async def test_an_invalid_definition_is_refused(client: Client) -> None:
+async def test_an_invalid_definition_is_rejected(client: Client) -> None:
     status, refused = await client("POST", CRDS, definition(scope="World"))
     assert status == 422
     assert refused["details"]["causes"][0]["field"] == "spec.scope"
 
 
-async def test_a_name_that_is_taken_keeps_a_definition_from_being_served(client: Client) -> None:
+async def test_a_definition_with_a_name_in_use_is_not_served(client: Client) -> None:
     await client.define()
     other = definition(names={"plural": "gadgets", "kind": "Gadget", "shortNames": ["wd"]})
     other["metadata"]["name"] = "gadgets.example.com"
@@ -114,7 +114,7 @@ async def test_a_name_that_is_taken_keeps_a_definition_from_being_served(client:
     assert conditions(crd) == {"NamesAccepted": "True", "Established": "True"}
 
 
-async def test_a_new_default_appears_in_objects_that_exist(client: Client) -> None:
+async def test_a_new_default_appears_in_existing_objects(client: Client) -> None:
     crd = await client.define()
     _, made = await client("POST", WIDGETS, widget("a"))
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -125,7 +125,7 @@ async def test_a_new_default_appears_in_objects_that_exist(client: Client) -> No
     assert seen["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
 
-async def test_a_deleted_definition_takes_its_objects_along(client: Client) -> None:
+async def test_a_definition_is_deleted_with_its_objects(client: Client) -> None:
     await client.define()
     await client("POST", WIDGETS, widget("a"))
     status, deleted = await client("DELETE", f"{CRDS}/widgets.example.com")
@@ -163,7 +163,7 @@ async def test_a_version_that_is_no_longer_served_is_gone(client: Client) -> Non
     assert (await client("GET", WIDGETS))[0] == 200
 
 
-async def test_a_scale_path_must_lead_to_a_count(client: Client) -> None:
+async def test_a_scale_path_must_point_to_a_number(client: Client) -> None:
     scaled = version("v1", storage=True)
     scaled["subresources"] = {
         "status": {},
@@ -175,7 +175,7 @@ async def test_a_scale_path_must_lead_to_a_count(client: Client) -> None:
     assert refused["details"]["causes"][0]["message"] == "Invalid value: -1: should be a non-negative integer"
 
 
-async def test_a_finalizer_without_a_domain_brings_a_warning(client: Client) -> None:
+async def test_a_finalizer_without_a_domain_causes_a_warning(client: Client) -> None:
     await client.define()
     body = widget("a")
     body["metadata"]["finalizers"] = ["hold"]
@@ -235,7 +235,7 @@ async def with_webhook(client: Client, answer: Callable[[str, bytes], Any]) -> N
     )
 
 
-async def test_a_webhook_converts_what_is_read_and_written(client: Client) -> None:
+async def test_a_webhook_converts_reads_and_writes(client: Client) -> None:
     calls: list[dict[str, Any]] = []
     await with_webhook(client, renaming(calls))
     await client("POST", WIDGETS, widget("a", size=1))

@@ -45,8 +45,8 @@ def ask(target: DiscoveryDocuments | Documents, path: str, **headers: str) -> Re
 def read(target: DiscoveryDocuments | Documents, path: str, **headers: str) -> dict[str, Any]:
     body = ask(target, path, **headers).body
     assert isinstance(body, bytes)
-    found: dict[str, Any] = msgspec.json.decode(body)
-    return found
+    document: dict[str, Any] = msgspec.json.decode(body)
+    return document
 
 
 def test_the_core_group_and_the_named_groups_are_listed(registry: ResourceRegistry) -> None:
@@ -57,7 +57,7 @@ def test_the_core_group_and_the_named_groups_are_listed(registry: ResourceRegist
     assert read(discovery, "/apis/apps")["kind"] == "APIGroup"
 
 
-def test_a_resource_list_names_subresources_beside_their_resource(registry: ResourceRegistry) -> None:
+def test_a_resource_list_has_subresources_next_to_their_resource(registry: ResourceRegistry) -> None:
     listed = read(DiscoveryDocuments(registry), "/apis/apps/v1")
     assert listed["groupVersion"] == "apps/v1"
     names = [entry["name"] for entry in listed["resources"]]
@@ -79,7 +79,7 @@ def test_a_resource_list_names_subresources_beside_their_resource(registry: Reso
     }
 
 
-def test_aggregated_discovery_holds_everything_and_can_be_cached(registry: ResourceRegistry) -> None:
+def test_aggregated_discovery_has_all_groups_and_can_be_cached(registry: ResourceRegistry) -> None:
     discovery = DiscoveryDocuments(registry)
     reply = ask(discovery, "/apis", accept=f"{AGGREGATED},application/json")
     assert reply.headers["content-type"] == AGGREGATED
@@ -87,12 +87,12 @@ def test_aggregated_discovery_holds_everything_and_can_be_cached(registry: Resou
     document = msgspec.json.decode(reply.body)
     assert document["kind"] == "APIGroupDiscoveryList"
     apps = next(item for item in document["items"] if item["metadata"]["name"] == "apps")
-    assert {"daemonsets", "deployments"} <= {found["resource"] for found in apps["versions"][0]["resources"]}
+    assert {"daemonsets", "deployments"} <= {each["resource"] for each in apps["versions"][0]["resources"]}
     again = ask(discovery, "/apis", accept=AGGREGATED, if_none_match=reply.headers["etag"])
     assert (again.status, again.body) == (304, b"")
 
 
-def test_an_older_client_gets_the_form_it_asks_for(registry: ResourceRegistry) -> None:
+def test_an_older_client_gets_the_form_it_requests(registry: ResourceRegistry) -> None:
     discovery = DiscoveryDocuments(registry)
     assert read(discovery, "/apis", accept=AGGREGATED.replace("v=v2", "v=v2beta1"))["apiVersion"].endswith(
         "/v2beta1"
@@ -132,7 +132,7 @@ def test_versions_are_preferred_as_kubernetes_does() -> None:
     ]
 
 
-def test_health_and_version_answer(registry: ResourceRegistry) -> None:
+def test_health_and_version_are_served(registry: ResourceRegistry) -> None:
     documents = Documents(registry)
     assert ask(documents, "/readyz").body == b"ok"
     assert ask(documents, "/livez/ping").body == b"ok"

@@ -46,11 +46,11 @@ def ask(open_api: OpenApi, url: str, **headers: str) -> Reply:
 def read(open_api: OpenApi, url: str) -> dict[str, Any]:
     body = ask(open_api, url).body
     assert isinstance(body, bytes)
-    found: dict[str, Any] = msgspec.json.decode(body)
-    return found
+    document: dict[str, Any] = msgspec.json.decode(body)
+    return document
 
 
-def test_the_index_leads_to_every_document(registry: ResourceRegistry) -> None:
+def test_the_index_links_to_each_document(registry: ResourceRegistry) -> None:
     open_api = OpenApi(registry)
     paths = read(open_api, "/openapi/v3")["paths"]
     assert {"api/v1", "apis/apps/v1", "apis/batch/v1"} <= paths.keys()
@@ -60,11 +60,11 @@ def test_the_index_leads_to_every_document(registry: ResourceRegistry) -> None:
         assert reply.headers["cache-control"] == "public, immutable"
 
 
-def test_every_reference_of_a_document_leads_somewhere(registry: ResourceRegistry) -> None:
+def test_all_references_of_a_document_resolve(registry: ResourceRegistry) -> None:
     document = OpenApi(registry).document("apps", "v1")
     text = msgspec.json.encode(document).decode()
-    wanted = {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}
-    assert wanted <= document["components"]["schemas"].keys()
+    references = {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert references <= document["components"]["schemas"].keys()
 
 
 def test_a_stale_hash_is_redirected_and_a_known_etag_is_not_sent_again(registry: ResourceRegistry) -> None:
@@ -76,7 +76,7 @@ def test_a_stale_hash_is_redirected_and_a_known_etag_is_not_sent_again(registry:
     assert ask(open_api, fresh, if_none_match=etag).status == 304
 
 
-def test_patch_operations_say_that_fields_are_validated(registry: ResourceRegistry) -> None:
+def test_patch_operations_declare_field_validation(registry: ResourceRegistry) -> None:
     item = OpenApi(registry).document("apps", "v1")["paths"][
         "/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
     ]
@@ -100,7 +100,7 @@ def test_schemas_carry_list_types_and_merge_keys(registry: ResourceRegistry) -> 
     ]
 
 
-def test_custom_resources_bring_their_own_descriptions_live(registry: ResourceRegistry) -> None:
+def test_descriptions_of_custom_resources_follow_their_definition(registry: ResourceRegistry) -> None:
     open_api = OpenApi(registry)
     assert ask(open_api, "/openapi/v3/apis/example.com/v1").status == 404
     [first] = resources_of(widgets("how big"))
@@ -122,7 +122,7 @@ def test_version_2_is_one_document(registry: ResourceRegistry) -> None:
     assert pod["properties"]["spec"]["$ref"] == "#/definitions/io.k8s.api.core.v1.PodSpec"
 
 
-def test_a_client_that_takes_only_protobuf_is_told_what_there_is(registry: ResourceRegistry) -> None:
+def test_a_client_that_accepts_only_protobuf_for_version_3_is_rejected(registry: ResourceRegistry) -> None:
     accept = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
     with pytest.raises(StatusError) as refused:
         ask(OpenApi(registry), "/openapi/v3/apis/apps/v1", accept=accept)
@@ -130,7 +130,7 @@ def test_a_client_that_takes_only_protobuf_is_told_what_there_is(registry: Resou
 
 
 @pytest.mark.parametrize("name", ["v2@v1.0", "v2.v1.0"])
-def test_version_2_is_there_as_protobuf_with_the_custom_kinds(registry: ResourceRegistry, name: str):
+def test_version_2_is_served_as_protobuf_with_the_custom_kinds(registry: ResourceRegistry, name: str):
     for info in resources_of(widgets("What is wanted.")):
         registry.add(info)
     reply = ask(

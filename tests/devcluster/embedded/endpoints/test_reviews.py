@@ -1,4 +1,4 @@
-"""Reviews and the policy a test can give."""
+"""Access reviews, and the policy that a test can set."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ async def can(api: Api, **attributes: str) -> bool:
     return bool(answer.body["status"]["allowed"])
 
 
-async def test_everyone_may_do_everything_by_default():
+async def test_all_requests_are_allowed_by_default():
     assert await can(Api(Server()), verb="delete", resource="nodes")
 
 
 async def test_a_policy_decides_requests_and_reviews_alike():
-    def read_only(asked: AccessAttributes) -> bool:
-        return asked.verb in ("get", "list", "watch") or asked.group == "authorization.k8s.io"
+    def read_only(attributes: AccessAttributes) -> bool:
+        return attributes.verb in ("get", "list", "watch") or attributes.group == "authorization.k8s.io"
 
     async with DevCluster(http=False, controllers=False, policy=read_only) as cluster:
         api = Api(cluster.server)
@@ -38,9 +38,9 @@ async def test_a_policy_decides_requests_and_reviews_alike():
         )
 
 
-async def test_a_policy_knows_the_user():
-    def only_ada(asked: AccessAttributes) -> bool:
-        return asked.user.username == "ada"
+async def test_a_policy_gets_the_user():
+    def only_ada(attributes: AccessAttributes) -> bool:
+        return attributes.user.username == "ada"
 
     async with DevCluster(http=False, controllers=False, policy=only_ada) as cluster:
         for name, status in (("ada", 200), ("eve", 403)):
@@ -48,9 +48,9 @@ async def test_a_policy_knows_the_user():
             assert (await cluster.server.handle(request)).status == status
 
 
-async def test_a_review_of_another_user_asks_the_policy_about_them():
+async def test_a_review_of_another_user_evaluates_the_policy_for_that_user():
     async with DevCluster(
-        http=False, controllers=False, policy=lambda asked: asked.user.username != "eve"
+        http=False, controllers=False, policy=lambda attributes: attributes.user.username != "eve"
     ) as cluster:
         api = Api(cluster.server)
         for user, allowed in (("ada", True), ("eve", False)):
@@ -59,12 +59,12 @@ async def test_a_review_of_another_user_asks_the_policy_about_them():
             assert answer.body["status"]["allowed"] is allowed
 
 
-async def test_a_review_that_asks_nothing_is_invalid():
+async def test_an_empty_review_is_invalid():
     answer = await Api(Server()).post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {}})
     assert answer.status == 422
     assert "exactly one of nonResourceAttributes or resourceAttributes must be specified" in answer.message
 
 
-async def test_one_can_ask_who_one_is():
+async def test_a_self_review_returns_the_user():
     answer = await Api(Server()).post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
     assert answer.body["status"]["userInfo"]["username"] == "kubernetes-admin"

@@ -1,4 +1,4 @@
-"""Paths below an object: scale, eviction, binding, and what needs a node."""
+"""Subresources: scale, eviction, binding, and those that need a node."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_stale_scale_is_a_conflict(api: Api):
     assert refused.status == 409
 
 
-async def test_a_custom_resource_is_scaled_where_its_definition_says(api: Api):
+async def test_a_custom_resource_is_scaled_at_the_path_of_its_definition(api: Api):
     await api.post(CRDS, WIDGET_DEFINITION)
     body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}}
     await api.post(WIDGETS, body)
@@ -86,7 +86,7 @@ async def test_a_pod_is_bound_to_a_node_once(api: Api):
     assert 'pod one is already assigned to node "n1"' in again.message
 
 
-async def test_an_eviction_asks_the_disruption_budget(api: Api):
+async def test_an_eviction_respects_the_disruption_budget(api: Api):
     await api.post(PODS, POD)
     await api.merge(f"{PODS}/one/status", {"status": {"phase": "Running"}})
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -105,14 +105,14 @@ async def test_an_eviction_asks_the_disruption_budget(api: Api):
 
 
 @pytest.mark.parametrize("below", ["exec", "attach", "portforward", "proxy"])
-async def test_what_needs_a_node_says_so(api: Api, below: str):
+async def test_subresources_that_need_a_node_are_rejected(api: Api, below: str):
     await api.post(PODS, POD)
     answer = await api.get(f"{PODS}/one/{below}")
     assert answer.status == 501
     assert "use the real engine" in answer.message
 
 
-async def test_a_subresource_that_is_none_is_not_found(api: Api):
+async def test_an_unknown_subresource_is_not_found(api: Api):
     await api.post(PODS, POD)
     assert (await api.get(f"{PODS}/one/nonsense")).status == 404
     assert (await api.send("DELETE", f"{PODS}/one/status")).status == 405

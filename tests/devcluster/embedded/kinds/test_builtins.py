@@ -24,8 +24,8 @@ def test_every_built_in_resource_has_a_schema() -> None:
     assert [info.resource for info in builtin_resources() if info.schema is None] == []
 
 
-def test_the_groups_an_operator_meets_are_served(registry: ResourceRegistry) -> None:
-    wanted = {
+def test_the_groups_that_operators_use_are_served(registry: ResourceRegistry) -> None:
+    expected = {
         "": "v1",
         "apps": "v1",
         "batch": "v1",
@@ -43,11 +43,13 @@ def test_the_groups_an_operator_meets_are_served(registry: ResourceRegistry) -> 
         "discovery.k8s.io": "v1",
     }
     assert {
-        group: version for group, version in wanted.items() if not registry.has_group_version(group, version)
+        group: version
+        for group, version in expected.items()
+        if not registry.has_group_version(group, version)
     } == {}
 
 
-def test_a_resource_knows_its_names_scope_and_subresources(registry: ResourceRegistry) -> None:
+def test_a_resource_has_its_names_scope_and_subresources(registry: ResourceRegistry) -> None:
     deployments = registry.get("apps", "v1", "deployments")
     assert (deployments.kind, deployments.singular, deployments.short_names) == (
         "Deployment",
@@ -88,7 +90,7 @@ def test_a_recursive_definition_points_back_at_itself() -> None:
     assert props.properties["not"].properties is props.properties
 
 
-def test_int_or_string_and_quantities_take_both_forms(registry: ResourceRegistry) -> None:
+def test_int_or_string_and_quantities_accept_both_forms(registry: ResourceRegistry) -> None:
     strategy = definitions().schema("io.k8s.api.apps.v1.RollingUpdateDeployment")
     assert strategy.properties["maxSurge"].int_or_string
     limits = definitions().schema("io.k8s.api.core.v1.ResourceRequirements").properties["limits"]
@@ -96,12 +98,12 @@ def test_int_or_string_and_quantities_take_both_forms(registry: ResourceRegistry
     assert limits.additional.format == "quantity"
 
 
-def test_unknown_fields_of_a_built_in_are_named(registry: ResourceRegistry) -> None:
+def test_unknown_fields_of_a_built_in_kind_are_reported(registry: ResourceRegistry) -> None:
     obj = {"spec": {"containers": [{"name": "a", "imagge": "x"}]}}
     assert unknown_fields(schema_of(registry, "", "v1", "pods"), obj) == [
         'unknown field "spec.containers[0].imagge"'
     ]
 
 
-def test_the_data_names_the_version_it_was_made_from() -> None:
+def test_the_data_has_the_version_it_was_generated_from() -> None:
     assert load().version.git_version.startswith(f"v{load().version.major}.{load().version.minor}.")

@@ -1,4 +1,4 @@
-"""Names and labels: what each kind allows, and generated ones."""
+"""Names and labels: their validation by kind, and generated names."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def test_a_subdomain_is_a_good_name(name: str):
 
 
 @pytest.mark.parametrize("name", ["", "A", "a_b", "-a", "a-", "a..b", "a/b", "ä"])
-def test_what_is_no_subdomain_is_told(name: str):
+def test_an_invalid_subdomain_is_reported(name: str):
     (problem,) = names.dns1123_subdomain(name)
     assert problem.startswith("a lowercase RFC 1123 subdomain must consist of")
 
 
-def test_a_label_with_dots_is_told_so():
+def test_a_label_with_dots_is_reported():
     assert names.dns1123_label("a.b") == ["must not contain dots"]
 
 
-def test_a_long_name_is_told_its_limit():
+def test_a_long_name_is_reported_with_the_limit():
     assert names.dns1123_subdomain("a" * 254) == ["must be no more than 253 characters"]
     assert names.label_value("a" * 64) == ["must be no more than 63 bytes"]
 
@@ -51,19 +51,19 @@ def test_a_good_label_key(key: str):
         ("a" * 64, "name part must be no more than 63 bytes"),
     ],
 )
-def test_a_bad_label_key_is_told_which_part_is_wrong(key: str, problem: str):
+def test_an_invalid_label_key_is_reported_with_the_invalid_part(key: str, problem: str):
     assert names.label_key(key)[0].startswith(problem)
 
 
-def test_a_path_segment_may_hold_colons_but_no_slashes():
+def test_a_path_segment_may_contain_colons_but_no_slashes():
     assert names.path_segment("system:node") == []
     assert names.path_segment("a/b") == ["may not contain '/'"]
     assert names.path_segment("..") == ["may not be '..'"]
 
 
-def test_a_generated_name_has_five_more_characters_and_spells_no_words():
-    found = names.generate("web-", Random(1))
-    assert re.fullmatch(r"web-[bcdfghjklmnpqrstvwxz2456789]{5}", found)
+def test_a_generated_name_has_five_random_consonants_and_digits():
+    generated = names.generate("web-", Random(1))
+    assert re.fullmatch(r"web-[bcdfghjklmnpqrstvwxz2456789]{5}", generated)
     assert len(names.generate("x" * 80, Random(1))) == 63
 
 

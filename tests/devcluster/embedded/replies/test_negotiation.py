@@ -1,4 +1,4 @@
-"""Negotiation: the forms of a reply and of a body, and those that are refused."""
+"""Negotiation: the forms of replies and bodies that are supported, and those that are rejected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def get(api: Api, path: str, accept: str, **query: str):
     return await api.send("GET", path, headers={"accept": accept}, **query)
 
 
-async def test_json_is_what_one_gets_without_asking(api: Api):
+async def test_json_is_the_default(api: Api):
     answer = await api.get(ONE)
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-cache, private"
@@ -50,7 +50,7 @@ async def test_the_best_of_several_forms_is_chosen(api: Api):
     assert preferred.headers["content-type"] == "application/yaml"
 
 
-async def test_metadata_alone_can_be_asked_for(api: Api):
+async def test_metadata_alone_can_be_requested(api: Api):
     answer = await get(api, ONE, METADATA)
     assert answer.body["kind"] == "PartialObjectMetadata"
     assert answer.body["apiVersion"] == "meta.k8s.io/v1"
@@ -76,7 +76,7 @@ async def test_a_table_has_rows_and_columns(api: Api):
     assert answer.body["rows"][0]["cells"][:2] == ["one", 1]
 
 
-async def test_pretty_is_for_people(api: Api):
+async def test_pretty_output_is_indented(api: Api):
     plain = await api.open("GET", ONE)
     pretty = await api.open("GET", ONE, pretty="true")
     assert b"\n  " not in plain.body
@@ -103,7 +103,7 @@ async def test_pretty_is_for_people(api: Api):
         (CONFIGMAPS, METADATA, "you requested PartialObjectMetadata, but the requested object is a list"),
     ],
 )
-async def test_what_cannot_be_given_is_406(api: Api, path: str, accept: str, message: str):
+async def test_a_form_that_is_not_supported_is_406(api: Api, path: str, accept: str, message: str):
     answer = await get(api, path, accept)
     assert (answer.status, answer.body["reason"]) == (406, "NotAcceptable")
     assert answer.message.startswith(message)
@@ -115,14 +115,14 @@ async def test_a_malformed_protobuf_body_is_rejected(api: Api):
     assert "proto: illegal wireType 6" in answer.message
 
 
-async def test_a_body_of_no_known_form_is_415(api: Api):
+async def test_a_body_of_an_unknown_form_is_415(api: Api):
     answer = await api.post(CONFIGMAPS, configmap("two"), content_type="text/plain")
     assert (answer.status, answer.body["reason"]) == (415, "UnsupportedMediaType")
     patch = await api.send("PATCH", ONE, {}, content_type="application/json")
     assert (patch.status, patch.message) == (415, "415: Unsupported Media Type")
 
 
-async def test_a_custom_resource_takes_no_strategic_patch(api: Api):
+async def test_a_custom_resource_does_not_support_strategic_patches(api: Api):
     await api.post(CRDS, WIDGET_DEFINITION)
     body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"}}
     await api.post(WIDGETS, body)

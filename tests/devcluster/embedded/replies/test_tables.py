@@ -41,7 +41,7 @@ def test_a_running_pod_is_ready() -> None:
     assert pod(phase="Running", containerStatuses=[running()]) == ["1/1", "Running", "0"]
 
 
-def test_a_crash_looping_pod_shows_why_and_how_often() -> None:
+def test_a_crash_looping_pod_shows_the_reason_and_the_restarts() -> None:
     finished = {"terminated": {"finishedAt": "2026-01-01T11:59:00Z"}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
     status = running(ready=False, restartCount=3, state=waiting, lastState=finished)
@@ -56,7 +56,7 @@ def test_a_pod_that_initializes_counts_its_init_containers() -> None:
     assert cells("", "v1", "pods", obj)[1:3] == ["0/1", "Init:0/2"]
 
 
-def test_a_deleted_pod_is_terminating_until_it_has_ended() -> None:
+def test_a_deleted_pod_is_terminating_until_it_is_gone() -> None:
     obj = {
         "metadata": {"deletionTimestamp": CREATED},
         "spec": {"containers": [{"name": "c"}]},
@@ -140,13 +140,13 @@ def test_a_completed_pod_carries_a_row_condition() -> None:
         (("rbac.authorization.k8s.io", "v1", "roles"), {}, ["x", CREATED]),
     ],
 )
-def test_built_in_kinds_look_as_the_real_server_prints_them(
+def test_built_in_kinds_are_printed_as_the_real_server_does(
     where: tuple[str, str, str], obj: dict[str, Any], expected: list[Any]
 ) -> None:
     assert cells(*where, obj) == expected
 
 
-def test_an_event_begins_with_when_it_was_last_seen() -> None:
+def test_an_event_starts_with_the_time_it_was_last_seen() -> None:
     obj = {
         "involvedObject": {"kind": "Pod", "name": "p"},
         "type": "Normal",
@@ -210,7 +210,7 @@ def test_a_custom_resource_without_columns_shows_its_age() -> None:
     assert row(widgets([]), {})["cells"] == ["x", "5m"]
 
 
-def test_rows_carry_what_the_client_asks_for() -> None:
+def test_rows_contain_the_object_that_the_client_requests() -> None:
     info = REGISTRY.get("", "v1", "configmaps")
     assert row(info, {"data": {}})["object"]["kind"] == "PartialObjectMetadata"
     assert row(info, {"data": {}}, include="Object")["object"]["data"] == {}

@@ -1,4 +1,4 @@
-"""The store: revisions, windows, compaction, and readers that fall behind."""
+"""The object store: revisions, windows, compaction, and readers that fall behind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def keys(objects: list[Stored]) -> list[str]:
     return [each.key for each in objects]
 
 
-def test_every_change_of_the_whole_store_has_a_revision_of_its_own():
+def test_each_change_of_the_store_has_its_own_revision():
     store = ObjectStore()
     first = put(store, "a/x")
     second = stored(store, "y")
@@ -36,7 +36,7 @@ def test_every_change_of_the_whole_store_has_a_revision_of_its_own():
     assert second.revision == first.revision + 1 == store.revision
 
 
-def test_a_change_with_another_revision_than_the_next_is_refused():
+def test_a_change_that_does_not_have_the_next_revision_is_rejected():
     store = ObjectStore()
     with pytest.raises(RuntimeError, match="the next one is"):
         store.collection("", "things").put(Stored("a/x", "a", "x", "uid", 99, {}, b""))
@@ -67,7 +67,7 @@ def test_the_past_is_restored_by_undoing_changes():
     assert keys(things.current()) == ["a/x", "a/z"]
 
 
-def test_a_forgotten_revision_cannot_be_read_or_watched():
+def test_a_compacted_revision_cannot_be_read_or_watched():
     store = ObjectStore()
     put(store, "a/x")
     then = store.revision
@@ -83,7 +83,7 @@ def test_a_forgotten_revision_cannot_be_read_or_watched():
     assert len(things.read(things.position_after(then + 1))) == 1
 
 
-def test_a_revision_that_has_not_happened_cannot_be_read():
+def test_a_future_revision_cannot_be_read():
     store = ObjectStore()
     with pytest.raises(FutureRevisionError):
         store.collection("", "things").at(store.revision + 1)
@@ -115,7 +115,7 @@ async def test_a_waiting_reader_is_woken_by_the_next_change():
     await waiter
 
 
-async def test_a_withdrawn_waiter_is_not_kept():
+async def test_a_forgotten_waiter_is_not_notified():
     store = ObjectStore()
     things = store.collection("", "things")
     waiter = things.changed()

@@ -20,7 +20,7 @@ def widget(name: str = "one", **spec: object) -> dict[str, object]:
     return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec}
 
 
-async def test_a_created_object_has_what_the_system_gives_it(api: Api):
+async def test_a_created_object_has_its_system_metadata(api: Api):
     created = await api.configmap("one", a="1")
     meta = created.meta
     assert meta["namespace"] == "default"
@@ -31,7 +31,7 @@ async def test_a_created_object_has_what_the_system_gives_it(api: Api):
     assert (await api.get(ONE)).body == created.body
 
 
-async def test_a_name_can_be_taken_once(api: Api):
+async def test_a_name_can_be_used_once(api: Api):
     await api.configmap("one")
     again = await api.post(CONFIGMAPS, configmap("one"))
     assert again.status == 409
@@ -40,7 +40,7 @@ async def test_a_name_can_be_taken_once(api: Api):
     assert again.body["details"] == {"name": "one", "kind": "configmaps"}
 
 
-async def test_what_is_missing_is_said_to_be_missing(api: Api):
+async def test_a_missing_object_is_not_found(api: Api):
     missing = await api.get("/apis/apps/v1/namespaces/default/deployments/web")
     assert missing.status == 404
     assert missing.message == 'deployments.apps "web" not found'
@@ -78,7 +78,7 @@ async def test_an_update_that_changes_nothing_keeps_the_revision(api: Api):
     assert (await api.merge(ONE, {"data": {"a": "1"}})).revision == created.revision
 
 
-async def test_another_uid_is_another_object(api: Api):
+async def test_an_update_with_another_uid_is_a_conflict(api: Api):
     created = await api.configmap("one")
     body = created.body
     body["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000"
@@ -111,7 +111,7 @@ async def test_a_put_creates_only_kinds_that_allow_it(api: Api):
     assert made.status == 201
 
 
-async def test_generation_counts_changes_of_what_is_wanted(api: Api):
+async def test_generation_counts_changes_of_the_spec(api: Api):
     await api.post(CRDS, WIDGET_DEFINITION)
     path = f"{WIDGETS}/one"
     assert (await api.post(WIDGETS, widget(size=1))).meta["generation"] == 1
@@ -158,7 +158,7 @@ async def test_an_apply_creates_and_then_owns(api: Api):
     assert forced.body["data"] == {"a": "3"}
 
 
-async def test_unknown_fields_are_told_dropped_or_refused(api: Api):
+async def test_unknown_fields_are_reported_dropped_or_rejected(api: Api):
     body = {**configmap("one"), "bogus": 1}
     warned = await api.post(CONFIGMAPS, body, dryRun="All")
     assert warned.headers["warning"] == '299 - "unknown field \\"bogus\\""'
@@ -172,8 +172,8 @@ async def test_unknown_fields_are_told_dropped_or_refused(api: Api):
     )
 
 
-async def test_an_update_that_meets_another_write_is_tried_again(api: Api):
-    """A patch is applied to what is there when it is stored, even when admission lets others in between."""
+async def test_a_patch_that_races_another_write_is_retried(api: Api):
+    """A patch is applied to the object as it is when stored, even if another write comes during admission."""
     server = api.server
 
     class Slow:
@@ -197,9 +197,9 @@ async def test_an_update_that_meets_another_write_is_tried_again(api: Api):
     assert answer.body["data"] == {"first": "1", "second": "2"}
 
 
-async def test_a_reader_cannot_change_what_is_stored(api: Api):
+async def test_a_reader_cannot_change_the_stored_object(api: Api):
     await api.configmap("one", a="1")
     info = api.server.client.resource("", "v1", "configmaps")
-    found = api.server.client.get(info, "default", "one")
-    found["data"]["a"] = "changed"
+    copy = api.server.client.get(info, "default", "one")
+    copy["data"]["a"] = "changed"
     assert (await api.get(ONE)).body["data"] == {"a": "1"}

@@ -27,7 +27,7 @@ def held(*finalizers: str) -> dict[str, object]:
     return body
 
 
-async def test_a_delete_tells_what_is_gone(api: Api):
+async def test_a_delete_returns_a_status_that_identifies_the_object(api: Api):
     created = await api.configmap("one")
     gone = await api.delete(ONE)
     assert gone.body == {
@@ -62,7 +62,7 @@ async def test_the_last_finalizer_ends_the_object_with_one_deleted_event(api: Ap
         assert await watch.take(2) == [("MODIFIED", "one"), ("DELETED", "one")]
 
 
-async def test_no_finalizer_can_join_an_object_that_is_going(api: Api):
+async def test_no_finalizer_can_be_added_to_a_terminating_object(api: Api):
     await api.post(CONFIGMAPS, held("example.com/a"))
     await api.delete(ONE)
     refused = await api.merge(ONE, {"metadata": {"finalizers": ["example.com/a", "example.com/late"]}})
@@ -73,7 +73,7 @@ async def test_no_finalizer_can_join_an_object_that_is_going(api: Api):
     )
 
 
-async def test_a_name_is_taken_until_its_owner_is_gone(api: Api):
+async def test_a_name_is_in_use_until_its_object_is_gone(api: Api):
     await api.post(CONFIGMAPS, held("example.com/a"))
     await api.delete(ONE)
     refused = await api.post(CONFIGMAPS, configmap("one"))
@@ -81,7 +81,7 @@ async def test_a_name_is_taken_until_its_owner_is_gone(api: Api):
     assert refused.message == 'object is being deleted: configmaps "one" already exists'
 
 
-async def test_an_update_cannot_take_a_deletion_back(api: Api):
+async def test_an_update_cannot_undo_a_deletion(api: Api):
     await api.post(CONFIGMAPS, held("example.com/a"))
     marked = await api.delete(ONE)
     body = configmap("one", a="1")
@@ -100,9 +100,7 @@ async def test_an_update_cannot_take_a_deletion_back(api: Api):
         ),
     ],
 )
-async def test_a_precondition_protects_the_wrong_object(
-    api: Api, preconditions: dict[str, str], message: str
-):
+async def test_a_precondition_protects_another_object(api: Api, preconditions: dict[str, str], message: str):
     created = await api.configmap("one")
     refused = await api.delete(ONE, {"preconditions": preconditions})
     assert (refused.status, refused.body["reason"]) == (409, "Conflict")
@@ -126,7 +124,7 @@ async def test_a_propagation_policy_is_a_finalizer(api: Api, options: dict[str, 
     assert marked.meta["deletionTimestamp"]
 
 
-async def test_contradicting_options_are_refused(api: Api):
+async def test_contradictory_options_are_rejected(api: Api):
     await api.configmap("one")
     both = await api.delete(ONE, {"propagationPolicy": "Orphan", "orphanDependents": False})
     assert both.status == 422
@@ -136,14 +134,14 @@ async def test_contradicting_options_are_refused(api: Api):
 
 
 @pytest.mark.parametrize("seconds", ["--5", "x", "9" * 5000])
-async def test_a_grace_that_is_no_number_is_refused(api: Api, seconds: str):
+async def test_a_grace_period_that_is_not_a_number_is_rejected(api: Api, seconds: str):
     await api.configmap("one")
     refused = await api.delete(ONE, gracePeriodSeconds=seconds)
     assert refused.status == 400
     assert refused.message.startswith("strconv.ParseInt: parsing")
 
 
-async def test_a_deletion_raises_the_generation_of_a_kind_that_counts(api: Api):
+async def test_a_deletion_increments_the_generation_of_a_kind_that_has_one(api: Api):
     await api.post(CRDS, WIDGET_DEFINITION)
     body = {
         "apiVersion": "example.com/v1",
@@ -161,7 +159,7 @@ def pod(node: str = "", **spec: object) -> dict[str, object]:
     }
 
 
-async def test_a_pod_on_a_node_is_given_time_and_can_be_hurried(api: Api):
+async def test_a_pod_on_a_node_has_a_grace_period_that_can_be_shortened(api: Api):
     await api.post(PODS, pod("n", terminationGracePeriodSeconds=60))
     ending = await api.delete(f"{PODS}/one")
     assert ending.meta["deletionGracePeriodSeconds"] == 60
@@ -175,7 +173,7 @@ async def test_a_pod_on_a_node_is_given_time_and_can_be_hurried(api: Api):
     assert (await api.get(f"{PODS}/one")).status == 404
 
 
-async def test_a_pod_nobody_runs_goes_at_once(api: Api):
+async def test_a_pod_without_a_node_is_deleted_at_once(api: Api):
     await api.post(PODS, pod())
     assert (await api.delete(f"{PODS}/one")).status == 200
     assert (await api.get(f"{PODS}/one")).status == 404
@@ -190,7 +188,7 @@ async def test_a_collection_is_deleted_by_its_selectors(api: Api):
     assert (await api.get(CONFIGMAPS)).names == ["c"]
 
 
-async def test_nothing_is_created_in_a_namespace_that_is_missing_or_ending(api: Api):
+async def test_nothing_is_created_in_a_missing_or_terminating_namespace(api: Api):
     missing = await api.post("/api/v1/namespaces/nope/configmaps", configmap("one"))
     assert (missing.status, missing.message) == (404, 'namespaces "nope" not found')
     await api.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
@@ -211,7 +209,7 @@ async def test_nothing_is_created_in_a_namespace_that_is_missing_or_ending(api: 
     ]
 
 
-async def test_a_namespace_goes_when_it_is_finalized(api: Api):
+async def test_a_namespace_is_removed_when_it_is_finalized(api: Api):
     path = "/api/v1/namespaces/team"
     created = await api.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
     await api.delete(path)
@@ -227,6 +225,6 @@ async def test_the_namespaces_of_the_system_cannot_be_deleted(api: Api):
     assert refused.message == 'namespaces "default" is forbidden: this namespace may not be deleted'
 
 
-async def test_a_cluster_begins_with_its_namespaces(api: Api):
+async def test_a_cluster_starts_with_its_system_namespaces(api: Api):
     listed = await api.get("/api/v1/namespaces")
     assert listed.names == ["default", "kube-node-lease", "kube-public", "kube-system"]

@@ -1,4 +1,4 @@
-"""Lists: which revision, which page, and tokens that grow old."""
+"""Lists: revisions, pages, and expired continue tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def api() -> Api:
     return api
 
 
-async def test_a_list_tells_the_revision_it_was_read_at(api: Api):
+async def test_a_list_has_the_revision_at_which_it_was_read(api: Api):
     listed = await api.get(CONFIGMAPS)
     assert listed.body["kind"] == "ConfigMapList"
     assert listed.names == ["a", "b", "c", "d", "e"]
@@ -28,7 +28,7 @@ async def test_a_list_tells_the_revision_it_was_read_at(api: Api):
     assert all("kind" not in item for item in listed.body["items"])
 
 
-async def test_pages_continue_where_the_last_one_ended(api: Api):
+async def test_a_page_continues_after_the_previous_one(api: Api):
     first = await api.get(CONFIGMAPS, limit=2)
     assert (first.names, first.meta["remainingItemCount"]) == (["a", "b"], 3)
     second = await api.get(CONFIGMAPS, limit=2, **{"continue": first.meta["continue"]})
@@ -38,7 +38,7 @@ async def test_pages_continue_where_the_last_one_ended(api: Api):
     assert "continue" not in third.meta
 
 
-async def test_pages_show_one_moment_though_the_world_moves_on(api: Api):
+async def test_pages_show_one_revision_while_objects_change(api: Api):
     first = await api.get(CONFIGMAPS, limit=2)
     await api.delete(f"{CONFIGMAPS}/c")
     await api.configmap("dd")
@@ -47,13 +47,13 @@ async def test_pages_show_one_moment_though_the_world_moves_on(api: Api):
     assert rest.revision == first.revision
 
 
-async def test_a_page_of_selected_objects_does_not_guess_the_rest(api: Api):
+async def test_a_page_of_selected_objects_does_not_count_the_rest(api: Api):
     first = await api.get(CONFIGMAPS, limit=1, labelSelector="!missing")
     assert first.meta["continue"]
     assert "remainingItemCount" not in first.meta
 
 
-async def test_an_expired_token_can_be_traded_for_an_inconsistent_one(api: Api):
+async def test_an_expired_token_can_be_exchanged_for_an_inconsistent_one(api: Api):
     first = await api.get(CONFIGMAPS, limit=2)
     await api.delete(f"{CONFIGMAPS}/d")
     api.server.backend.store.compact()
@@ -75,7 +75,7 @@ async def test_an_exact_revision_shows_the_past(api: Api):
     assert (await api.get(CONFIGMAPS, resourceVersion="0")).names == ["b", "c", "d", "e"]
 
 
-async def test_a_forgotten_revision_is_gone(api: Api):
+async def test_a_compacted_revision_is_gone(api: Api):
     then = api.server.backend.store.revision
     await api.delete(f"{CONFIGMAPS}/a")
     api.server.backend.store.compact()
@@ -121,9 +121,7 @@ def token(**fields: object) -> str:
         ({"sendInitialEvents": "true"}, 422, "sendInitialEvents is forbidden for list"),
     ],
 )
-async def test_options_that_make_no_sense_are_refused(
-    api: Api, query: dict[str, str], status: int, message: str
-):
+async def test_invalid_options_are_rejected(api: Api, query: dict[str, str], status: int, message: str):
     answer = await api.get(CONFIGMAPS, **query)
     assert answer.status == status
     assert message in answer.message

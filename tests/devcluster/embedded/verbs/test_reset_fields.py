@@ -1,4 +1,4 @@
-"""What an endpoint takes from the live object, so that nobody owns it through it."""
+"""The fields that an endpoint takes from the live object, so that no manager owns them through it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reset(info: ResourceInfo, subresource: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("group", "resource", "subresource", "wanted"),
+    ("group", "resource", "subresource", "expected"),
     [
         ("", "configmaps", "", []),
         ("", "pods", "", [".status"]),
@@ -44,8 +44,8 @@ def reset(info: ResourceInfo, subresource: str) -> list[str]:
         ("storage.k8s.io", "volumeattachments", "status", [".metadata", ".spec"]),
     ],
 )
-def test_a_built_in_kind(group: str, resource: str, subresource: str, wanted: list[str]) -> None:
-    assert reset(REGISTRY.get(group, "v1", resource), subresource) == wanted
+def test_a_built_in_kind(group: str, resource: str, subresource: str, expected: list[str]) -> None:
+    assert reset(REGISTRY.get(group, "v1", resource), subresource) == expected
 
 
 def test_a_custom_resource_with_a_status_subresource() -> None:

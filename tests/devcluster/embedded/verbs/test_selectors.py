@@ -1,4 +1,4 @@
-"""Label and field selectors: what they select, and what they refuse in which words."""
+"""Label and field selectors, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_label_selector_selects(selector: str, selected: bool):
     assert matches(LABELS) is selected
 
 
-def test_an_empty_selector_selects_everything():
+def test_an_empty_selector_selects_all_objects():
     assert label_selectors.parse("") is None
 
 
@@ -65,7 +65,7 @@ def test_an_empty_selector_selects_everything():
         ("a=b c", "found 'c', expected: ',' or 'end of string'"),
     ],
 )
-def test_a_broken_selector_is_told_where(selector: str, message: str):
+def test_an_invalid_selector_is_reported_with_its_position(selector: str, message: str):
     with pytest.raises(SelectorError) as error:
         label_selectors.parse(selector)
     assert str(error.value) == message
@@ -131,6 +131,6 @@ async def test_custom_resources_select_by_their_selectable_fields():
         (CONFIGMAPS, r"metadata.name=a\x", r"invalid field selector: invalid escape sequence: \x"),
     ],
 )
-async def test_a_field_that_cannot_be_selected_is_refused(path: str, selector: str, message: str):
+async def test_a_field_that_is_not_selectable_is_rejected(path: str, selector: str, message: str):
     answer = await Api(Server()).get(path, fieldSelector=selector)
     assert (answer.status, answer.message) == (400, message)

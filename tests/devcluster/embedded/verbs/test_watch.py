@@ -1,4 +1,4 @@
-"""Watches: from where, what they see, how they end, and what they leave behind."""
+"""Watches: their start, their events, their end, and the tasks they leave behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def api() -> Api:
     return Api(Server(Backend(clock=VirtualClock())))
 
 
-async def test_a_watch_from_nowhere_begins_with_what_exists(api: Api):
+async def test_a_watch_without_a_revision_begins_with_the_existing_objects(api: Api):
     await api.configmap("a")
     async with api.watch(CONFIGMAPS) as watch:
         assert await watch.take(1) == [("ADDED", "a")]
@@ -31,14 +31,14 @@ async def test_a_watch_from_nowhere_begins_with_what_exists(api: Api):
         assert await watch.take(3) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "a")]
 
 
-async def test_a_watch_from_a_revision_sees_what_came_after(api: Api):
+async def test_a_watch_from_a_revision_delivers_later_changes(api: Api):
     first = await api.configmap("a")
     await api.configmap("b")
     async with api.watch(CONFIGMAPS, resourceVersion=first.revision) as watch:
         assert await watch.take(1) == [("ADDED", "b")]
 
 
-async def test_a_deleted_object_is_told_at_the_revision_of_its_deletion(api: Api):
+async def test_a_deleted_object_is_delivered_at_the_revision_of_its_deletion(api: Api):
     created = await api.configmap("a")
     async with api.watch(CONFIGMAPS, resourceVersion=created.revision) as watch:
         await api.delete(f"{CONFIGMAPS}/a")
@@ -60,14 +60,14 @@ async def test_entering_a_selection_is_added_and_leaving_it_is_deleted(api: Api)
         events = [await watch.next() for _ in range(4)]
         assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
         left = events[2]["object"]
-        # What left is shown as it last was inside, at the revision it left.
+        # An object that left is delivered in its last state inside, at the revision at which it left.
         assert left["data"] == {"x": "1"}
         assert int(left["metadata"]["resourceVersion"]) > int(
             events[1]["object"]["metadata"]["resourceVersion"]
         )
 
 
-async def test_a_watch_of_one_namespace_or_one_name_sees_no_other(api: Api):
+async def test_a_watch_of_one_namespace_or_one_name_delivers_no_other(api: Api):
     await api.post("/api/v1/namespaces", {"metadata": {"name": "other"}})
     async with api.watch(CONFIGMAPS) as one, api.watch("/api/v1/configmaps") as everywhere:
         await api.post("/api/v1/namespaces/other/configmaps", {"metadata": {"name": "far"}})
@@ -95,7 +95,7 @@ async def test_initial_events_end_with_an_annotated_bookmark(api: Api):
         assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-async def test_bookmarks_tell_the_newest_revision_about_once_a_minute(api: Api):
+async def test_bookmarks_carry_the_newest_revision_about_once_a_minute(api: Api):
     start = (await api.get(CONFIGMAPS)).revision
     async with api.watch(CONFIGMAPS, resourceVersion=start, allowWatchBookmarks="true") as watch:
         loop = asyncio.get_running_loop()
@@ -109,21 +109,21 @@ async def test_bookmarks_tell_the_newest_revision_about_once_a_minute(api: Api):
         assert 50 <= loop.time() - began <= 70
 
 
-async def test_a_watch_ends_when_its_time_is_up(api: Api):
+async def test_a_watch_ends_after_its_timeout(api: Api):
     loop = asyncio.get_running_loop()
     async with api.watch(CONFIGMAPS, timeoutSeconds=30) as watch:
         assert await watch.next() is None
     assert loop.time() == pytest.approx(30)
 
 
-async def test_a_watch_that_names_no_time_ends_within_the_hour(api: Api):
+async def test_a_watch_without_a_timeout_ends_within_an_hour(api: Api):
     loop = asyncio.get_running_loop()
     async with api.watch(CONFIGMAPS) as watch:
         assert await watch.next() is None
     assert 1800 <= loop.time() <= 3600
 
 
-async def test_a_forgotten_revision_is_told_inside_the_stream(api: Api):
+async def test_a_compacted_revision_is_reported_inside_the_stream(api: Api):
     created = await api.configmap("a")
     await api.configmap("b")
     api.server.backend.store.compact()
@@ -137,7 +137,7 @@ async def test_a_forgotten_revision_is_told_inside_the_stream(api: Api):
         assert await watch.next() is None
 
 
-async def test_a_watcher_that_lags_behind_the_window_is_told_so():
+async def test_a_watcher_that_falls_behind_the_window_gets_an_error():
     api = Api(Server(Backend(clock=VirtualClock(), store=ObjectStore(window_changes=10))))
     await api.configmap("a")
     async with api.watch(CONFIGMAPS) as watch:
@@ -150,7 +150,7 @@ async def test_a_watcher_that_lags_behind_the_window_is_told_so():
         assert event["object"]["code"] == 410
 
 
-async def test_a_watch_refuses_what_makes_no_sense(api: Api):
+async def test_a_watch_rejects_invalid_options(api: Api):
     refused = await api.get(CONFIGMAPS, watch="1", sendInitialEvents="true")
     assert refused.status == 422
     assert "requires setting resourceVersionMatch to NotOlderThan" in refused.message
