@@ -51,7 +51,7 @@ Work = Callable[[App, "Context[App]"], Awaitable[Requeue | None]]
 
 
 class Recorder(Controller[App]):
-    """Does what it is told and writes down which resources it was called for."""
+    """Runs a given behaviour, and records the resources it was called for."""
 
     name = "app"
 

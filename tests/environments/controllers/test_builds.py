@@ -115,7 +115,7 @@ async def test_without_kpack_a_buildpack_project_says_what_is_missing(tenant: Te
     await tenant.environment()
     failed = await tenant.reaches("one", "BuildReady", "False", "BuilderMissing")
     assert failed.status.failure is not None
-    assert "does not serve Image in kpack.io/v1alpha2" in failed.status.failure.message
+    assert "does not serve kpack.io/v1alpha2/Image" in failed.status.failure.message
     assert "install kpack" in failed.status.failure.hint
 
 

@@ -93,7 +93,7 @@ async def test_a_crd_installed_later_is_discovered_with_few_requests() -> None:
     app = kind("example.com/v1/App")
     for _ in range(10):
         with pytest.raises(
-            UnknownKind, match=r"does not serve App in example.com/v1: check that its CustomResource"
+            UnknownKind, match=r"does not serve example.com/v1/App: install its CustomResource"
         ):
             await discovery.resource(app)
     assert len(cluster.requested) == 1

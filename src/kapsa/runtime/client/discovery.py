@@ -109,10 +109,7 @@ class Discovery:
                 await self._load(gvk.api_version)
                 resource = self._served.get(gvk)
         if resource is None:
-            raise UnknownKind(
-                f"the cluster does not serve {gvk.kind} in {gvk.api_version}: "
-                "check that its CustomResourceDefinition is installed"
-            )
+            raise UnknownKind(f"the cluster does not serve {gvk}: install its CustomResourceDefinition")
         return resource
 
     async def resources(self) -> list[ApiResource]:
