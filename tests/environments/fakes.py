@@ -58,7 +58,7 @@ class FakeGit:
 
 
 class FakeRenderer:
-    """Renders a Deployment and a Service, or what it is told to."""
+    """ManifestRenderer a Deployment and a Service, or what it is told to."""
 
     def __init__(self) -> None:
         self.objects: list[dict[str, Any]] | None = None

@@ -1,7 +1,7 @@
-"""Admission: what the API server is told to refuse at once, so that people read it where they asked.
+"""Admission: validating webhooks that reject at once what a controller would refuse later.
 
-Each rule here is one that a controller applies as well, by the same function: a webhook can be off, down or passed by. So
-nothing depends on being asked, and no write fails because nobody answers.
+Each rule is also applied by a controller, through the same function, because a webhook can be disabled, down or bypassed. The
+failure policy is Ignore: no write fails because the operator does not respond.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T", bound=CustomResource[Any, Any])
 
 
 class _Validator(ValidatingWebhook[T]):
-    """What all have in common: they never stand in the way of a deletion, nor of anything while they do not answer."""
+    """The base of all validators: they never block a deletion, nor any write while they do not respond."""
 
     failure_policy = "Ignore"
     timeout_seconds = 5
@@ -69,12 +69,14 @@ class _Validator(ValidatingWebhook[T]):
         return allow(warnings=warnings)
 
     async def check(self, request: AdmissionRequest[T], new: T, old: T | None) -> list[str]:
-        """Raise what is refused; returns what to warn of. What an update leaves as it was is not judged again."""
+        """Raise an error to reject the object, or return warnings. Fields that an update leaves unchanged are
+        not checked again."""
         raise NotImplementedError
 
 
 class ProjectValidator(_Validator[Project]):
-    """Refuses repositories that are never fetched, and names whose namespace is taken. Warns of what is missing yet."""
+    """Rejects repositories that cannot be fetched and names whose namespace is taken. Warns about missing
+    references."""
 
     async def check(self, request: AdmissionRequest[Project], new: Project, old: Project | None) -> list[str]:
         if old is not None and old.spec == new.spec:
@@ -85,14 +87,14 @@ class ProjectValidator(_Validator[Project]):
         if old is None:
             await _refuse_taken(request.client, namespace_name(new.namespace, new.name))
         return [
-            f"there is no {kind.kind} {name} yet: the project's environments wait for it"
+            f"{kind.kind} {name} does not exist yet: the environments of the Project wait for it"
             for kind, name in _references(new)
             if await _find(request.client, kind, name) is None
         ]
 
 
 class EnvironmentValidator(_Validator[Environment]):
-    """Refuses environments of no Project, in namespaces of others, at hosts that cannot be had or by routes that are not made."""
+    """Rejects environments without a Project, in a taken namespace, or with an invalid host or route."""
 
     async def check(
         self, request: AdmissionRequest[Environment], new: Environment, old: Environment | None
@@ -103,11 +105,11 @@ class EnvironmentValidator(_Validator[Environment]):
         ):
             return []
         project = await _project_of(request.client, new)
-        place, ingress = namespace_name(project.namespace, project.name, new.name), new.spec.ingress
+        namespace, ingress = namespace_name(project.namespace, project.name, new.name), new.spec.ingress
         if old is None:
-            await _refuse_taken(request.client, place)
+            await _refuse_taken(request.client, namespace)
         if ingress.enabled:
-            check_ingress(ingress, host=ingress.host, namespace=place)
+            check_ingress(ingress, host=ingress.host, namespace=namespace)
         if ingress.enabled and ingress.host is not None:
             await self._check_host(request.client, new, project)
         return []
@@ -116,11 +118,11 @@ class EnvironmentValidator(_Validator[Environment]):
         pools = (await client.list(DomainPool)).items
         if not active_pools(pools):
             pools = [*pools, built_in_pool(self._settings.preview_domain)]
-        choose(pools, HostRequest.of(environment, project), random.Random())  # noqa: S311 - a host that is asked for is not drawn
+        choose(pools, HostRequest.of(environment, project), random.Random())  # noqa: S311 - a requested host is not chosen at random
 
 
 class DomainPoolValidator(_Validator[DomainPool]):
-    """Refuses domains that another pool gives out."""
+    """Rejects domains that another pool has."""
 
     async def check(
         self, request: AdmissionRequest[DomainPool], new: DomainPool, old: DomainPool | None
@@ -128,13 +130,13 @@ class DomainPoolValidator(_Validator[DomainPool]):
         if old is not None and set(new.spec.base_domains) <= set(old.spec.base_domains):
             return []
         others = [pool for pool in (await request.client.list(DomainPool)).items if pool.name != new.name]
-        if told := shared_domains(new, [*others, new]):
-            raise Refused(told, reason="DomainTaken", hint="Give each pool domains of its own")
+        if shared := shared_domains(new, [*others, new]):
+            raise Refused(shared, reason="DomainTaken", hint="Give each pool domains of its own")
         return []
 
 
 class PreviewEnvironmentValidator(_Validator[PreviewEnvironment]):
-    """Refuses a second preview of a pull request."""
+    """Rejects a second preview of a pull request."""
 
     async def check(
         self,
@@ -148,7 +150,7 @@ class PreviewEnvironmentValidator(_Validator[PreviewEnvironment]):
 
 
 def validators(settings: Settings) -> tuple[ValidatingWebhook[Any], ...]:
-    """All of them."""
+    """Return all validators."""
     return (
         ProjectValidator(settings),
         EnvironmentValidator(settings),
@@ -158,23 +160,24 @@ def validators(settings: Settings) -> tuple[ValidatingWebhook[Any], ...]:
 
 
 async def _refuse_taken(client: Client, namespace: str) -> None:
-    """Refuse a new resource whose namespace is somebody's. One that is on its way out is waited for instead."""
+    """Reject a new resource whose namespace has another owner. One that is being deleted is waited for
+    instead."""
     live = await _find(client, NAMESPACE, namespace)
     if live is not None and not live["metadata"].get("deletionTimestamp"):
         refuse_foreign(live, "", None)
 
 
 async def _project_of(client: Client, environment: Environment) -> Project:
-    home = await _find(client, NAMESPACE, environment.namespace)
-    if (key := project_key(home, environment)) is not None:
+    namespace = await _find(client, NAMESPACE, environment.namespace)
+    if (key := project_key(namespace, environment)) is not None:
         project: Project | None = await _find(client, Project, key.name, namespace=key.namespace)
-        if project is not None and is_namespace_of(home, project):
+        if project is not None and is_namespace_of(namespace, project):
             return project
     raise Refused(project_missing(environment), reason=PROJECT_MISSING)
 
 
 def _references(project: Project) -> list[tuple[type[CustomResource[Any, Any]], str]]:
-    """The objects of administrators that a project names."""
+    """Return the cluster-scoped objects that a project refers to."""
     registry, pool = project.spec.registry, project.spec.domain.domain_pool_ref
     named: list[tuple[type[CustomResource[Any, Any]], str]] = []
     if registry is not None and registry.name is not None:

@@ -1,7 +1,7 @@
-"""Manifests: everything that the operator needs in a cluster, from its kinds, its rights and its settings.
+"""The installation: the manifests that install the operator, from its kinds, its rights and its settings.
 
-`installation` is all of it as plain objects. The chart has templates of its own and takes from here what follows from the
-code: `chart_files`.
+`installation` returns plain objects. The chart has templates of its own, and includes the files from `chart_files`, which follow
+from the code.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "kapsa"}
 _CACHE = "/var/cache/kapsa"
 _WRITABLE = {"cache": _CACHE, "scratch": "/tmp"}  # noqa: S108 - the only places where the container may write
 _CERTIFICATES = "/etc/kapsa/webhooks"
-_GENERATED = "# Made from the code by tools/chart_files.py; do not edit.\n"
+_GENERATED = "# Generated from the code by tools/chart_files.py; do not edit.\n"
 
 
 def crds() -> list[dict[str, Any]]:
-    """The CustomResourceDefinitions of all kinds."""
+    """Return the CustomResourceDefinitions of all kinds."""
     return custom_resource_definitions(KINDS)
 
 
 def installation(settings: Settings, *, image: str, replicas: int = 2) -> list[dict[str, Any]]:
-    """All objects, in the order to create them."""
+    """Return all objects, in the order in which to create them."""
     rights = make_operator(settings).rights()
     return [
         *crds(),
@@ -51,11 +51,11 @@ def installation(settings: Settings, *, image: str, replicas: int = 2) -> list[d
 
 
 def chart_files() -> dict[str, str]:
-    """What the chart takes from the code, by the file's name."""
+    """Return the files of the chart that are generated from the code, by name."""
     plain, checked = _rights(Settings()), _rights(Settings(webhooks_enabled=True))
     rights = {
         **plain,
-        "webhooks": {place: [rule for rule in checked[place] if rule not in plain[place]] for place in plain},
+        "webhooks": {scope: [rule for rule in checked[scope] if rule not in plain[scope]] for scope in plain},
     }
     webhooks = [each.registration({"service": {"path": each.path}}) for each in validators(Settings())]
     return {
@@ -67,7 +67,7 @@ def chart_files() -> dict[str, str]:
 
 
 def _rights(settings: Settings) -> dict[str, list[dict[str, Any]]]:
-    """The rules that hold everywhere, and those in the operator's own namespace."""
+    """Return the rules for all namespaces, and those for the operator's own."""
     made = grants(make_operator(settings).rights(), namespace=settings.namespace)
 
     def rules(fits: Grant) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def _deployment(settings: Settings, image: str, replicas: int) -> dict[str, Any]
         volumes.append({"name": "certificates", "secret": {"secretName": WEBHOOKS_CERTIFICATE}})
     pod = {
         "serviceAccountName": NAME,
-        # A Service called kapsa-metrics would else become a variable KAPSA_METRICS_PORT.
+        # Otherwise a Service called kapsa-metrics would set the variable KAPSA_METRICS_PORT.
         "enableServiceLinks": False,
         "securityContext": {
             "runAsNonRoot": True,
@@ -170,7 +170,8 @@ def _container(settings: Settings, image: str) -> dict[str, Any]:
 
 
 def _variables(settings: Settings) -> list[dict[str, Any]]:
-    """Every setting that is not its default. What the pod decides, and what is secret, is not written out."""
+    """Return the settings that differ from their defaults. Secrets, and values that the pod determines, are
+    references."""
     own = {"namespace": "metadata.namespace"}
     made: list[dict[str, Any]] = [
         {"name": f"{PREFIX}{name.upper()}", "valueFrom": {"fieldRef": {"fieldPath": path}}}
@@ -200,7 +201,7 @@ def _container_ports(settings: Settings) -> dict[str, int]:
 
 
 def _ports(settings: Settings) -> list[tuple[str, int, str]]:
-    """Services: their names, ports, and the container's ports behind them."""
+    """Return the Services: name, port, and the container port behind it."""
     public = {
         "metrics": (f"{NAME}-metrics", settings.metrics_port),
         "webhooks": (settings.webhook_service, 443),

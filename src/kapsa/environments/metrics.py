@@ -1,7 +1,6 @@
-"""Metrics: what the environments operator tells Prometheus, by the names that dashboards know.
+"""Metrics of the environments operator for Prometheus.
 
-How many projects, environments and previews there are is counted from the cache when somebody asks: a restart cannot
-make it wrong.
+The numbers of projects, environments and previews are counted from the cache at each scrape, so a restart cannot make them wrong.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ OTHER = "(other)"
 
 
 class BoundedCounter:
-    """A counter by a label that people choose, such as a branch: the oldest values fold into `(other)`.
+    """A counter by a label with unbounded values, such as a branch: the oldest values are merged into `(other)`.
 
-    The sum over all values never goes down, and the number of values has a bound.
+    The sum over all values never decreases, and the number of values is bounded.
     """
 
     def __init__(self, name: str, text: str, label: str, *, keep: int = _VALUES_KEPT) -> None:
@@ -37,7 +36,7 @@ class BoundedCounter:
         self._keep = keep
 
     def inc(self, value: str) -> None:
-        """Count one."""
+        """Increment the counter of one value."""
         self._counts[value] = self._counts.pop(value, 0) + 1
         self._counter.labels(value).inc()
         if len(self._counts) > self._keep:
@@ -50,7 +49,7 @@ class BoundedCounter:
 
 
 class PreviewMetrics:
-    """The six metrics of PreviewEnvironments."""
+    """The metrics of PreviewEnvironments."""
 
     def __init__(self) -> None:
         self.created = BoundedCounter(
@@ -71,21 +70,21 @@ class PreviewMetrics:
         )
         self.expired = Counter(
             "preview_environments_expired_total",
-            "Environments deleted because their time was up.",
+            "Environments deleted because their TTL expired.",
             registry=None,
         )
 
     def collect(self, cache: Cache) -> Iterator[Metric]:
-        """All of them, as they are now."""
+        """Yield all metrics with their current values."""
         for each in (self.created, self.failed, self.reconciled, self.creation_seconds, self.expired):
             yield from each.collect()
-        active = GaugeMetricFamily("preview_environments_active", "Environments that live at present.")
-        active.add_metric([], len(_known(cache, PreviewEnvironment)))
+        active = GaugeMetricFamily("preview_environments_active", "Environments that currently exist.")
+        active.add_metric([], len(_cached(cache, PreviewEnvironment)))
         yield active
 
 
 class EnvironmentMetrics:
-    """All metrics of the operator beyond the runtime's own. Handed to `Operator(collect=...)`."""
+    """All metrics of the operator besides those of the runtime. Passed to `Operator(collect=...)`."""
 
     def __init__(self) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -98,12 +97,12 @@ class EnvironmentMetrics:
             "kapsa_project_reconcile_total", "Project reconciliation attempts by outcome.", "result"
         )
         self.project_reconcile_seconds = histogram(
-            "kapsa_project_reconcile_duration_seconds", "How long reconciling a Project took."
+            "kapsa_project_reconcile_duration_seconds", "Duration of reconciling a Project."
         )
         self.builds = counter("kapsa_builds_total", "Builds by engine and outcome.", "engine", "result")
-        self.git_polls = counter("kapsa_git_poll_total", "Looks at git repositories by outcome.", "result")
+        self.git_polls = counter("kapsa_git_poll_total", "Polls of git repositories by outcome.", "result")
         self.step_seconds = histogram(
-            "kapsa_environment_step_duration_seconds", "How long a step took, by outcome.", "step", "result"
+            "kapsa_environment_step_duration_seconds", "Duration of a step, by outcome.", "step", "result"
         )
         self.ready_seconds = histogram(
             "kapsa_environment_ready_duration_seconds",
@@ -111,7 +110,7 @@ class EnvironmentMetrics:
             buckets=_READY_SECONDS,
         )
         self.domain_allocations = counter(
-            "kapsa_domain_allocations_total", "Hosts asked for, by outcome.", "result"
+            "kapsa_domain_allocations_total", "Requests for hosts, by outcome.", "result"
         )
         self.registry_verifications = counter(
             "kapsa_registry_verifications_total", "Checks of registries, by outcome.", "result"
@@ -123,7 +122,7 @@ class EnvironmentMetrics:
         self.previews = PreviewMetrics()
 
     def collect(self, cache: Cache) -> Iterator[Metric]:
-        """All of them, as they are now; what is counted of resources is counted in the cache."""
+        """Yield all metrics with their current values; resources are counted in the cache."""
         for each in (
             self.project_reconciles,
             self.project_reconcile_seconds,
@@ -136,14 +135,14 @@ class EnvironmentMetrics:
         ):
             yield from each.collect()
         projects = GaugeMetricFamily("kapsa_projects_total", "Total number of Projects.")
-        projects.add_metric([], len(_known(cache, Project)))
+        projects.add_metric([], len(_cached(cache, Project)))
         yield projects
         yield _environments(cache)
         yield from self.previews.collect(cache)
 
 
 def _from_zero(counter: Counter, *values: str) -> None:
-    """Tell of what has not happened yet, too: Prometheus takes a first 1 for no increase."""
+    """Export the values before the first event: Prometheus sees no increase in a counter that starts at 1."""
     for value in values:
         counter.labels(value)
 
@@ -152,14 +151,14 @@ def _environments(cache: Cache) -> Metric:
     family = GaugeMetricFamily(
         "kapsa_environments_total", "Total number of Environments by phase.", labels=["phase"]
     )
-    found = dict.fromkeys(_PHASES, 0)
-    for stored in _known(cache, Environment):
-        found[Environment.decode(stored.raw).status.phase] += 1
-    for phase, count in found.items():
+    counts = dict.fromkeys(_PHASES, 0)
+    for stored in _cached(cache, Environment):
+        counts[Environment.decode(stored.raw).status.phase] += 1
+    for phase, count in counts.items():
         family.add_metric([phase], count)
     return family
 
 
-def _known(cache: Cache, kind: type[CustomResource[Any, Any]]) -> list[Any]:
-    """What the cache has of a kind; nothing if no controller of this operator is about it."""
+def _cached(cache: Cache, kind: type[CustomResource[Any, Any]]) -> list[Any]:
+    """Return the cached objects of a kind; none if no controller of this operator watches it."""
     return cache.select(kind.gvk) if cache.watches(kind.gvk) else []

@@ -1,7 +1,7 @@
-"""Names: of namespaces, labels, hosts and releases, each within the limit of what it names.
+"""Names of namespaces, labels, hosts and releases, each within its length limit.
 
-A name made by joining parts can collide with another's (`a` + `b-c` and `a-b` + `c`). So a name is never proof: whatever
-is made carries its owner's UID, and whoever changes or deletes it looks at that.
+Names made by joining parts can collide (`a` + `b-c` and `a-b` + `c`). So a name never proves ownership: each created object has a
+label with its owner's UID, which is checked before it is changed or deleted.
 """
 
 from __future__ import annotations
@@ -35,35 +35,37 @@ __all__ = [
 ]
 
 OPERATOR = "kapsa"
-"""The operator's name: its field manager, and what `managed-by` says."""
+"""The name of the operator, its field manager and the value of `managed-by`."""
 FINALIZER = "catalyst.dev/finalizer"
-"""Keeps an Environment until what was made for it is gone."""
+"""The finalizer that keeps an Environment until its objects are deleted."""
 
 TEAM = "catalyst.dev/team"
 PROJECT = "catalyst.dev/project"
 ENVIRONMENT = "catalyst.dev/environment"
 BRANCH = "catalyst.dev/branch"
-"""As a label the branch's slug, as an annotation its raw name: most branch names are no label values."""
+"""A label with the slug of the branch, and an annotation with its raw name: few branch names are valid label
+values."""
 OWNER_UID = "catalyst.dev/owner-uid"
-"""A label with the UID of the resource that something was made for. What has another's, or none, is not ours."""
+"""A label with the UID of the resource that an object was created for. An object without it, or with another
+UID, is not ours."""
 OWNER = "catalyst.dev/owner"
-"""An annotation with the namespace and name of that resource: it leads from a change back to whom it concerns."""
+"""An annotation with the namespace and name of that resource, which maps a change back to it."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 APPROVED_COMMIT = "catalyst.dev/approved-commit"
-"""An annotation with the one commit of a fork that somebody trusts with the project's secrets."""
+"""An annotation with the only commit of a fork that may use the project's secrets."""
 
 LABEL_LIMIT = 63
 HOST_LIMIT = 253
 COMMON_NAME_LIMIT = 64
-"""Of a certificate, which some authorities put the host into."""
+"""The limit for the common name of a certificate, which some issuers set to the host."""
 
 _HASH_DIGITS = 5
 _LEAST_ROOM = _HASH_DIGITS + 2
-"""One character of a name, and what tells it from others."""
+"""One character of a name and the digits that make it unique."""
 
 
 def sanitize(part: str) -> str:
-    """One part of a name: lower case, with a dash for each run of what a name cannot hold. It may come out empty.
+    """Return one part of a name: lower case, with a dash for each run of invalid characters. It may be empty.
 
     >>> sanitize("PR/42")
     'pr-42'
@@ -72,7 +74,7 @@ def sanitize(part: str) -> str:
 
 
 def bounded(name: str, limit: int) -> str:
-    """The name itself if it is short enough, else its beginning and five hex digits that tell it from others."""
+    """Return the name if it is short enough, else its beginning and five hex digits that make it unique."""
     if len(name) <= limit:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_DIGITS]
@@ -82,12 +84,14 @@ def bounded(name: str, limit: int) -> str:
 def _joined(parts: tuple[str, ...], limit: int, what: str) -> str:
     kept = [clean for part in parts if (clean := sanitize(part))]
     if not kept:
-        raise ValueError(f"{parts!r} leaves nothing to make a {what}'s name of: use letters and digits")
+        raise ValueError(
+            f"{parts!r} contains no letter or digit for the name of a {what}: use letters and digits"
+        )
     return bounded("-".join(kept), limit)
 
 
 def namespace_name(*parts: str) -> str:
-    """The namespace of an environment (team, project, environment), or of a project's Environments (team, project).
+    """Return the name of an environment's namespace (team, project, environment), or of a project's (team, project).
 
     >>> namespace_name("My_Team", "Web App", "PR/42")
     'my-team-web-app-pr-42'
@@ -96,29 +100,29 @@ def namespace_name(*parts: str) -> str:
 
 
 def host_label(*parts: str) -> str:
-    """One label of a host name, such as the first one of an environment's host."""
+    """Return one label of a host name, such as the first one of an environment's host."""
     return _joined(parts, LABEL_LIMIT, "host")
 
 
 def release_name(*parts: str) -> str:
-    """A Helm release."""
+    """Return the name of a Helm release."""
     return _joined(parts, RELEASE_LIMIT, "release")
 
 
 def host_name(label: str, domain: str) -> str:
-    """A host of one label under a domain: as short as a certificate's common name where the domain leaves room for that.
+    """Return a host of one label under a domain, short enough for a certificate's common name if the domain allows.
 
-    :raises ValueError: the domain leaves no room for a host at all.
+    Raises ValueError if the domain leaves no room for a host.
     """
-    taken = len(domain) + 1
-    if HOST_LIMIT - taken < _LEAST_ROOM:
-        raise ValueError(f"{domain} is too long a domain: a host under it would pass {HOST_LIMIT} characters")
-    limit = COMMON_NAME_LIMIT if COMMON_NAME_LIMIT - taken >= _LEAST_ROOM else HOST_LIMIT
-    return f"{bounded(label, min(limit - taken, LABEL_LIMIT))}.{domain}"
+    used = len(domain) + 1
+    if HOST_LIMIT - used < _LEAST_ROOM:
+        raise ValueError(f"domain {domain} is too long: a host under it would exceed {HOST_LIMIT} characters")
+    limit = COMMON_NAME_LIMIT if COMMON_NAME_LIMIT - used >= _LEAST_ROOM else HOST_LIMIT
+    return f"{bounded(label, min(limit - used, LABEL_LIMIT))}.{domain}"
 
 
 def label_value(text: str) -> str:
-    """A label's value that says much the same as any text, such as a branch's name.
+    """Return a valid label value close to the text, such as a branch's name.
 
     >>> label_value("feature/login")
     'feature-login'

@@ -1,8 +1,8 @@
-"""The composition root: the environments operator, made of its settings and of what it needs from outside the cluster.
+"""The composition root: the environments operator, from its settings and its ports to systems outside the cluster.
 
-    kapsa environments run        # this operator, set up by KAPSA_* variables
+    kapsa environments run        # this operator, configured by KAPSA_* variables
 
-`make_operator` puts the parts together; tests hand in an `Outside` of their own.
+`make_operator` puts the parts together; tests pass in an `Outside` with fakes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kapsa.environments.controllers.registry import RegistryController
 from kapsa.environments.domains.pools import DomainPools
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import OPERATOR
-from kapsa.environments.ports import Builds, ListsRefs, Prober, Renders, ResolvesCommits
+from kapsa.environments.ports import Builds, CommitResolver, ManifestRenderer, Prober, RefLister
 from kapsa.environments.render import EnvironmentRenderer, Renderer
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.git_webhook import GitWebhook
@@ -41,26 +41,26 @@ from kapsa.runtime import Client, LeaderElection, Operator, Webhooks
 __all__ = ["LEASE", "Outside", "make_operator", "operator"]
 
 LEASE = "kapsa-operator"
-_HOST = "0.0.0.0"  # noqa: S104 - the kubelet, Prometheus and git servers come from outside the pod
+_HOST = "0.0.0.0"  # noqa: S104 - the kubelet, Prometheus and git servers connect from outside the pod
 
 
-async def _hold_nothing() -> None:
-    """What is in memory only goes by itself."""
+async def _close_nothing() -> None:
+    """Do nothing: fakes in memory hold no resources."""
 
 
 class Outside(msgspec.Struct, kw_only=True):
-    """What the operator needs from outside the cluster."""
+    """The systems outside the cluster that the operator uses."""
 
-    git: ListsRefs
-    commits: ResolvesCommits
-    renderer: Renders
+    git: RefLister
+    commits: CommitResolver
+    renderer: ManifestRenderer
     builds: Builds
     images: Images
     outgoing: HttpClient
-    """For registries' own APIs."""
+    """The HTTP client for the APIs of registries."""
     prober: Prober
-    close: Callable[[], Awaitable[None]] = _hold_nothing
-    """Called when the operator ends, to give back what these hold, such as checkouts."""
+    close: Callable[[], Awaitable[None]] = _close_nothing
+    """Called when the operator stops, to release resources such as checkouts."""
 
     @classmethod
     def of(
@@ -71,7 +71,8 @@ class Outside(msgspec.Struct, kw_only=True):
         address_guard: AddressGuard | None = no_inner_address,
         git: Git | None = None,
     ) -> Outside:
-        """The real ones. The guard is git's, unless another git is handed in; `outgoing` has its own. None lets git go anywhere."""
+        """Return the real systems. The guard applies to git unless `git` is given; `outgoing` has its own.
+        None disables the guard."""
         git = git or Git(
             protocols=settings.git_protocols,
             timeout=settings.git_timeout,
@@ -96,7 +97,7 @@ class Outside(msgspec.Struct, kw_only=True):
 def make_operator(
     settings: Settings, outside: Outside | None = None, *, rng: random.Random | None = None
 ) -> Operator:
-    """The operator with these settings, in the world as it is unless another is handed in."""
+    """Return the operator with these settings, connected to the real systems unless `outside` is given."""
     connections = GuardedHttpClient()
     outside = outside or Outside.of(settings, connections)
     metrics = EnvironmentMetrics()
@@ -104,7 +105,7 @@ def make_operator(
     listings = Listings(outside.git, access, metrics)
 
     @contextlib.asynccontextmanager
-    async def nothing_left(client: Client) -> AsyncIterator[None]:
+    async def close_on_exit(client: Client) -> AsyncIterator[None]:
         try:
             yield
         finally:
@@ -148,11 +149,11 @@ def make_operator(
         webhooks=_webhooks(settings),
         collect=metrics.collect,
         companions=[
-            nothing_left,
+            close_on_exit,
             *([git_webhooks] if settings.git_webhook_port is not None else []),
         ],
         host=_HOST,
-        # One port for all, as the seed has it: probes are asked there whether or not metrics are told.
+        # One port for all: the probes are served there whether or not metrics are.
         metrics_port=settings.metrics_port if settings.metrics_enabled else None,
         health_port=settings.metrics_port,
     )

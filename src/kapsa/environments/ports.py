@@ -1,4 +1,4 @@
-"""What the steps and controllers need of the world outside the cluster, as protocols: handed in, so that tests can hand in others."""
+"""Ports: the systems outside the cluster that steps and controllers use, as protocols. Tests pass in fakes."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ __all__ = [
     "BuildProgress",
     "BuildRequest",
     "Builds",
+    "CommitResolver",
     "Domains",
     "HostGrant",
-    "ListsRefs",
+    "ManifestRenderer",
     "Prober",
+    "RefLister",
     "RenderRequest",
     "Rendered",
-    "Renders",
-    "ResolvesCommits",
 ]
 
 
-class ListsRefs(Protocol):
-    """Tells what a repository shows: `kapsa.adapters.git.client.Git`."""
+class RefLister(Protocol):
+    """A lister of a repository's branches and pull requests, such as `kapsa.adapters.git.client.Git`."""
 
     async def ls_remote(self, url: str, credentials: GitCredentials | None = None) -> Refs: ...
 
 
-class ResolvesCommits(Protocol):
-    """Completes shortened commits: `kapsa.adapters.git.repositories.Repositories`."""
+class CommitResolver(Protocol):
+    """A resolver of abbreviated commits, such as `kapsa.adapters.git.repositories.Repositories`."""
 
     async def complete(
         self,
@@ -50,7 +50,7 @@ class ResolvesCommits(Protocol):
 
 
 class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to render, and what to put into it."""
+    """The commit to render, and the values to set in its objects."""
 
     environment: Environment
     project: Project
@@ -58,108 +58,108 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     credentials: GitCredentials | None = None
     image: str | None = None
-    """The image by digest, if the operator knows one."""
+    """The image by digest, if the operator resolved one."""
     host: str | None = None
     env_from: Sequence[dict[str, Any]] = ()
     """Secrets and ConfigMaps whose keys become environment variables."""
     pull_secret: str = ""
-    """The Secret that the project's images are pulled with, if there is one."""
+    """The Secret for pulling the project's images, if there is one."""
 
 
 class Rendered(msgspec.Struct, frozen=True):
-    """The objects of an environment, and what somebody should know about them."""
+    """The objects of an environment, and warnings about them."""
 
     objects: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...] = ()
-    """What was left out or changed, each by name."""
+    """Objects and values that were dropped or changed, each by name."""
 
 
-class Renders(Protocol):
-    """Makes the objects of an environment."""
+class ManifestRenderer(Protocol):
+    """A renderer of an environment's objects."""
 
     async def render(self, request: RenderRequest) -> Rendered:
-        """The objects, filtered: only allowed kinds, in this namespace.
+        """Return the objects after filtering: only allowed kinds, in this namespace.
 
-        :raises ExternalError: they cannot be made, or are refused.
+        Raises ExternalError if they cannot be rendered, or are refused.
         """
         ...
 
 
 class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to build, and where to push it."""
+    """The commit to build, and the image to push."""
 
     name: str
     """The name of the build's objects: the same for the same image."""
     namespace: str
-    """Where it runs."""
+    """The namespace in which it runs."""
     project: Project
     commit: str
     image: ImageReference
-    """What is pushed, by its tag."""
+    """The image to push, by its tag."""
     insecure: bool = False
-    """Whether the registry is reached without certificates that somebody vouches for."""
+    """True to accept plain HTTP and unverified certificates from the registry."""
     source: GitCredentials | None = None
-    """Who we are to the git server."""
+    """The credentials for the git server."""
     push: RegistryCredentials | None = None
-    """Who we are to the registry."""
+    """The credentials for the registry."""
 
 
 class BuildProgress(msgspec.Struct, frozen=True):
-    """How far a build is."""
+    """The progress of a build."""
 
     state: Literal["running", "succeeded", "failed"]
     message: str = ""
 
 
 class Builds(Protocol):
-    """Makes the objects of builds, and reads them."""
+    """The build engines: they define the objects of a build, and read its progress from them."""
 
     def engine(self, project: Project) -> str:
-        """What builds this project's images, for metrics and people."""
+        """Return the engine that builds this project's images, for metrics and people."""
         ...
 
     def objects(self, request: BuildRequest) -> Sequence[dict[str, Any]]:
-        """The objects that build it; the build itself, a Job or a kpack Image, is the last."""
+        """Return the objects of a build; the build itself, a Job or a kpack Image, is the last."""
         ...
 
     def progress(self, build: Mapping[str, Any]) -> BuildProgress:
-        """How far the build is, from the last of its objects."""
+        """Return the progress of a build from the last of its objects."""
         ...
 
 
 class HostGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that an environment holds."""
+    """A host allocated to an environment."""
 
     host: str
     issuer: tuple[str, str] | None = None
-    """The kind and name of who signs its certificate; None if nobody does."""
+    """The kind and name of the issuer of its certificate; None if there is none."""
     wildcard_secret: str | None = None
-    """A Secret in the operator's namespace whose certificate covers it."""
+    """A Secret in the operator's namespace whose certificate covers the host."""
 
 
 class Domains(Protocol):
-    """Gives out hosts, each to one environment only."""
+    """The allocator of hosts, each to one environment only."""
 
     async def allocate(
         self, ctx: Context[Environment], environment: Environment, project: Project
     ) -> HostGrant:
-        """The host of this environment: the same one every time.
+        """Return the host of this environment, the same one each time.
 
-        :raises ExternalError: it is taken, reserved, or there is no such pool.
+        Raises ExternalError if the host is taken or reserved, or if the pool does not exist.
         """
         ...
 
     async def release(self, ctx: Context[Environment], uid: str) -> None:
-        """Give back whatever the environment of this UID holds."""
+        """Release all hosts of the environment with this UID."""
         ...
 
 
 class Prober(Protocol):
-    """Asks a host for a page, as a browser would."""
+    """A prober that requests a URL, as a browser would."""
 
     async def probe(self, url: str, *, address: str = "") -> int:
-        """The status code of the answer.
+        """Return the status code of the response.
 
-        :raises ExternalError: there is none.
+        Raises ExternalError if there is none.
         """
         ...

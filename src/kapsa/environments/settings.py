@@ -1,4 +1,5 @@
-"""Settings: the `KAPSA_*` environment variables, each with its default. A bad value stops the start with one clear line."""
+"""Settings: the `KAPSA_*` environment variables and their defaults. An invalid value stops the start with one
+line."""
 
 from __future__ import annotations
 
@@ -24,119 +25,123 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 
 
 class SettingsError(Exception):
-    """A variable that cannot be used."""
+    """An invalid setting."""
 
     for_the_user = True
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All settings of the environments operator. A field's variable is its name in capitals after `KAPSA_`."""
+    """The settings of the environments operator. The variable of a field is its name in capitals after
+    `KAPSA_`."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    """What is logged."""
+    """The least severe level to log."""
     log_format: Literal["json", "console"] = "json"
-    """How: a JSON object a line for machines, or lines for people."""
+    """The format of the log: one JSON object per line, or text for people."""
     default_poll_interval: Annotated[float, msgspec.Meta(ge=60, le=86_400)] = 300.0
-    """Seconds between two looks at a git repository, for projects that say nothing themselves."""
+    """Seconds between two polls of a git repository, for projects that set no interval."""
     reconciliation_timeout: Seconds = 600.0
-    """Seconds after which a reconcile is cancelled and tried again."""
+    """Seconds after which a reconcile is cancelled and retried."""
     metrics_port: PortNumber = 8080
-    """Where /metrics, /healthz and /readyz are served; 0 is any free port."""
+    """The port of /metrics, /healthz and /readyz; 0 for any free port."""
     metrics_enabled: bool = True
-    """Whether /metrics is served. The probes always are."""
+    """True to serve /metrics. The probes are always served."""
     namespace: str = "kapsa-system"
     """The operator's own namespace."""
     kpack_builder_image: str = "paketobuildpacks/builder:base"
-    """The builder of kpack images."""
+    """The builder image of kpack."""
     kpack_service_account: str = "kapsa-build"
-    """The service account that kpack builds with."""
+    """The service account for kpack builds."""
 
     leader_election: bool = True
-    """Whether only one of several processes works, agreed on by a Lease."""
+    """True to elect one active process among several by a Lease."""
     max_concurrent_reconciles: Count = 8
-    """How many environments are worked on at a time."""
+    """Maximum number of resources reconciled at the same time."""
 
     preview_domain: str = "preview.catalyst.dev"
-    """The base domain of hosts while there is no DomainPool."""
+    """The base domain of hosts while no DomainPool exists."""
     cluster_issuer: str = "letsencrypt-prod"
-    """The cert-manager ClusterIssuer of hosts whose DomainPool names none; `none` for no certificates of their own."""
+    """The cert-manager ClusterIssuer for hosts whose DomainPool names none; `none` to issue no
+    certificates."""
     ingress_class: str = "nginx"
-    """The class of Ingresses that name none."""
+    """The ingress class of Environments that set none."""
     ingress_namespace: str = "ingress-nginx"
     """The namespace of the ingress controller, whose requests environments accept."""
     route_kind: Literal["Ingress", "HTTPRoute"] = "Ingress"
-    """How hosts are routed: by an Ingress, or by an HTTPRoute of the Gateway API."""
+    """The kind of routes: Ingress, or HTTPRoute of the Gateway API."""
     gateway: str = ""
     """The Gateway of HTTPRoutes, as namespace/name."""
     verify_routes: bool = False
-    """Whether an environment is ready only once a request to its host is answered."""
+    """True if an environment is ready only after its host has responded to a request."""
     verify_address: str = ""
-    """Where that request is sent, as host:port of the ingress controller, over TLS unless the port is 80; empty looks
-    the host up."""
+    """The address for that request, as host:port of the ingress controller, with TLS unless the port is 80;
+    empty to resolve the host."""
 
     preview_environment_domain: str = "preview.orimatest.com"
     """The base domain of PreviewEnvironments."""
     preview_environment_issuer: str = "letsencrypt-prod"
-    """The cert-manager ClusterIssuer of PreviewEnvironments; `none` for no certificates of their own."""
+    """The cert-manager ClusterIssuer for PreviewEnvironments; `none` to issue no certificates."""
 
     pod_security: Literal["baseline", "restricted"] = "baseline"
-    """The Pod Security level that is enforced in environments' namespaces."""
+    """The Pod Security level that is enforced in the namespaces of environments."""
     api_server_cidrs: tuple[str, ...] = ()
-    """Address ranges of the API server, which environments cannot reach. Separated by commas."""
+    """Address ranges of the API server, which environments cannot reach, separated by commas."""
     rollout_timeout: Seconds = 600.0
-    """Seconds after which a rollout that makes no progress has failed."""
+    """Seconds after which a rollout that is not complete has failed."""
     deletion_report_after: Seconds = 60.0
-    """Seconds after which a namespace that does not go is reported with what blocks it."""
+    """Seconds after which an event reports what blocks the deletion of a namespace."""
 
     build_engine: Literal["buildkit", "kaniko"] = "buildkit"
-    """What builds Dockerfiles of projects that name no engine."""
+    """The engine for Dockerfiles of projects that set none."""
     build_namespace: str = "kapsa-builds"
-    """The namespace of build Jobs, outside any environment's quota."""
+    """The namespace of build Jobs, outside the quota of any environment."""
     build_timeout: Seconds = 3600.0
     """Seconds after which a build has failed."""
     buildkit_image: str = "moby/buildkit:v0.25.1-rootless"
-    """The image that BuildKit builds run."""
+    """The image of BuildKit builds."""
     kaniko_image: str = "gcr.io/kaniko-project/executor:v1.24.0"
-    """The image that Kaniko builds run."""
+    """The image of Kaniko builds."""
     git_image: str = "alpine/git:v2.49.1"
     """The image that fetches the source of a build."""
 
     cache_directory: Path = Path("/var/cache/kapsa")
-    """Where repositories and rendered manifests are kept. It may be lost at any time."""
+    """The directory for repositories and rendered manifests. Its content can be deleted at any time."""
     git_protocols: tuple[str, ...] = ("https", "ssh")
-    """The protocols that repositories may be fetched over: https, ssh, http, file. Separated by commas."""
+    """The protocols for repositories, separated by commas: https, ssh, http, file."""
     git_timeout: Seconds = 120.0
-    """Seconds that one git command may take."""
+    """Seconds until a git command times out."""
     git_max_bytes: Annotated[int, msgspec.Meta(ge=1_000_000)] = 2_000_000_000
-    """The greatest size of a repository."""
+    """Maximum size of a repository in bytes."""
     git_concurrency: Count = 4
-    """How many git commands run at a time against one host."""
+    """Maximum number of git commands at the same time for one host."""
     render_timeout: Seconds = 60.0
-    """Seconds that helm or kustomize may take."""
+    """Seconds until helm or kustomize times out."""
 
     registry_verify_interval: Annotated[float, msgspec.Meta(ge=60, le=604_800)] = 3600.0
-    """Seconds between two checks that a Registry takes its credentials."""
+    """Seconds between two checks of a Registry's credentials."""
 
     webhooks_enabled: bool = False
-    """Whether the validating webhooks are served, which refuse at once what would only fail later."""
+    """True to serve the validating webhooks, which reject at once what would fail later."""
     webhook_port: PortNumber = 9443
-    """Where they are served."""
+    """The port of the validating webhooks."""
     webhook_service: str = "kapsa-operator-webhooks"
-    """The Service in the operator's namespace by which the API server reaches them."""
+    """The Service in the operator's namespace through which the API server calls the webhooks."""
     webhook_url: str = ""
-    """Instead of a Service, for an operator outside the cluster: https://host:port."""
+    """The URL of the webhooks if there is no Service, for an operator outside the cluster:
+    https://host:port."""
     webhook_cert_directory: Path | None = None
-    """Where somebody else, such as cert-manager, keeps their tls.crt, tls.key and ca.crt; self-made ones if empty."""
+    """The directory with tls.crt, tls.key and ca.crt from another source, such as cert-manager; self-signed
+    certificates if empty."""
     git_webhook_port: PortNumber | None = None
-    """Where webhooks of GitHub and GitLab are taken; nowhere if empty."""
+    """The port for webhooks of GitHub and GitLab; disabled if empty."""
     git_webhook_secret: str = ""
-    """The secret that those webhooks are signed with. Needed where they are taken."""
+    """The secret for the signatures of those webhooks. Required if they are enabled."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """Read the variables; one that is absent or empty has its default, and `none` is an empty text.
+        """Read the variables. One that is absent or empty has its default, and `none` is an empty text.
 
-        :raises SettingsError: naming the variable, its value and what it should be.
+        Raises SettingsError with the variable, its value and the valid values.
         """
         environment = os.environ if environment is None else environment
         given: dict[str, Any] = {}
@@ -151,7 +156,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return settings
 
     def changed(self) -> dict[str, str]:
-        """The settings that are not their defaults, by name, as their variables would have to say it."""
+        """Return the settings that differ from their defaults, by name, in the form of their variables."""
         return {
             field.name: _written(value)
             for field in msgspec.structs.fields(self)
@@ -160,35 +165,35 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def documentation(cls) -> list[tuple[str, str, str]]:
-        """Every variable, its default and what it is for."""
-        told = field_descriptions(cls)
+        """Return each variable with its default and its description."""
+        descriptions = field_descriptions(cls)
         return [
             (
                 PREFIX + field.name.upper(),
                 _written(None if field.default == "" else field.default),
-                told[field.name],
+                descriptions[field.name],
             )
             for field in msgspec.structs.fields(cls)
         ]
 
     def check(self) -> None:
-        """Refuse what no type can: names and addresses that Kubernetes would not take."""
-        for name, test, wanted in _CHECKS:
+        """Reject values that types cannot: invalid names and addresses."""
+        for name, test, expected in _CHECKS:
             value = getattr(self, name)
             for each in value if isinstance(value, tuple) else (value,):
                 if not test(str(each)):
-                    raise SettingsError(f"{PREFIX}{name.upper()} is {each!r}, but must be {wanted}")
+                    raise SettingsError(f"{PREFIX}{name.upper()} is {each!r}, but must be {expected}")
         if not self.git_protocols:
             raise SettingsError(
-                f"{PREFIX}GIT_PROTOCOLS names no protocol, so that nothing could ever be fetched"
+                f"{PREFIX}GIT_PROTOCOLS must name at least one protocol: https, ssh, http or file"
             )
         self._check_ports()
         if self.route_kind == "HTTPRoute" and not self.gateway:
             raise SettingsError(f"{PREFIX}ROUTE_KIND is HTTPRoute, so {PREFIX}GATEWAY must name the Gateway")
         if self.git_webhook_port is not None and not self.git_webhook_secret:
             raise SettingsError(
-                f"{PREFIX}GIT_WEBHOOK_PORT is set, so {PREFIX}GIT_WEBHOOK_SECRET must be, too: "
-                "webhooks that nobody signed are not taken"
+                f"{PREFIX}GIT_WEBHOOK_PORT is set, so {PREFIX}GIT_WEBHOOK_SECRET must be set, too: "
+                "unsigned webhooks are rejected"
             )
 
     def _check_ports(self) -> None:
@@ -207,7 +212,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def _written(value: Any) -> str:
-    """A value as its variable holds it."""
+    """Return a value in the form of its variable."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -230,18 +235,18 @@ def _read(variable: str, text: str, hint: Any) -> Any:
     try:
         return msgspec.convert(plain, hint, strict=False, dec_hook=lambda kind, value: kind(value))
     except (msgspec.ValidationError, ValueError):
-        raise SettingsError(f"{variable} is {text!r}, but must be {_wanted(hint)}") from None
+        raise SettingsError(f"{variable} is {text!r}, but must be {_expected(hint)}") from None
 
 
-def _wanted(hint: Any) -> str:
-    """What a variable must be, for people."""
+def _expected(hint: Any) -> str:
+    """Return the description of a valid value."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return f"one of {', '.join(arguments)}"
     if hint is bool:
         return "true or false"
     if origin is not Annotated:  # a number that may be absent
-        return _wanted(arguments[0])
+        return _expected(arguments[0])
     kind, limits = arguments
     number = "a whole number" if kind is int else "a number"
     low = f"more than {limits.gt:g}" if limits.gt is not None else f"at least {limits.ge}"

@@ -16,7 +16,7 @@ from kapsa.adapters.testing.git_server import GitRepository
 from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.environments.names import namespace_name
 from kapsa.environments.operator import Outside, make_operator
-from kapsa.environments.ports import ListsRefs
+from kapsa.environments.ports import RefLister
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.poll_schedule import POLL_REQUESTED
@@ -299,7 +299,7 @@ class EndToEnd:
 class _Counted:
     """Counts the listings."""
 
-    def __init__(self, git: ListsRefs, e2e: EndToEnd) -> None:
+    def __init__(self, git: RefLister, e2e: EndToEnd) -> None:
         self._git = git
         self._life = e2e
 

@@ -99,7 +99,7 @@ NONSENSE: dict[str, list[tuple[str, Any, str]]] = {
     PROJECT: [
         ("source.repositoryUrl", "ext::sh -c x", "spec.source.repositoryUrl"),
         ("source.repositoryUrl", "https://-oProxyCommand=x/y", "spec.source.repositoryUrl"),
-        ("source.repositoryUrl", "https://me:secret@host/x", "must hold no password"),
+        ("source.repositoryUrl", "https://me:secret@host/x", "must not contain a password"),
         ("source.repositoryUrl", None, "spec.source.repositoryUrl: Required value"),
         ("source.branch", "--upload-pack=x", "spec.source.branch"),
         ("source.pollInterval", "10s", "must be 60s or longer"),

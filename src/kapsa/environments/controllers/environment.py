@@ -15,7 +15,7 @@ from kapsa.environments.names import FINALIZER, OWNER_UID
 from kapsa.environments.objects.builds import COMMIT_INDEX, EnvironmentBuilds, commits_of, waiting_for
 from kapsa.environments.objects.children import JOB, KPACK_IMAGE, POLICY_KINDS, RENDERED_KINDS, RESOURCE_QUOTA
 from kapsa.environments.objects.copies import CONFIG_MAP, SECRET, Copies
-from kapsa.environments.ports import Builds, Domains, Prober, Renders, ResolvesCommits
+from kapsa.environments.ports import Builds, CommitResolver, Domains, ManifestRenderer, Prober
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.listings import Listings
@@ -77,9 +77,9 @@ class EnvironmentController(Controller[Environment]):
         settings: Settings,
         *,
         listings: Listings,
-        commits: ResolvesCommits,
+        commits: CommitResolver,
         access: RepositoryAccess,
-        renderer: Renders,
+        renderer: ManifestRenderer,
         builds: Builds,
         images: Images,
         domains: Domains,
@@ -213,7 +213,7 @@ class EnvironmentController(Controller[Environment]):
     ) -> Visit:
         refs = None
         if needs_refs(environment, project, commit):
-            refs = (await self._listings.showing(commit, ctx, project)).refs
+            refs = (await self._listings.containing(commit, ctx, project)).refs
         registry = None
         if project.spec.registry is not None and project.spec.registry.name is not None:
             registry = ctx.get(Registry, project.spec.registry.name, namespace="", track=True)

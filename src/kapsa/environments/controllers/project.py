@@ -201,7 +201,7 @@ class ProjectController(Controller[Project]):
                     reason="Listed",
                     message=f"the repository has {count} branches",
                 )
-        return self._listings.known(project)
+        return self._listings.last(project)
 
     def _due_in(self, project: Project, ctx: Context[Project]) -> float:
         return self._schedule.due_in(project.metadata.uid, self._poll_inputs(project, ctx), ctx.now())

@@ -1,4 +1,4 @@
-"""What a Project's status says of its repository, its registry and its environments."""
+"""The status of a Project: its repository, its registry and its environments."""
 
 from __future__ import annotations
 

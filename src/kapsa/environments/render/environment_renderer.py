@@ -1,4 +1,4 @@
-"""The objects of an Environment: its commit checked out and rendered with what it brings, then judged. What `dependencies.Renders` asks for."""
+"""The objects of an Environment: its commit checked out and rendered with what it brings, then judged. What `dependencies.ManifestRenderer` asks for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["EnvironmentRenderer"]
 
 
 class EnvironmentRenderer:
-    """Renders what Environments ask for, nothing twice."""
+    """ManifestRenderer what Environments ask for, nothing twice."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""The kinds: what people and programs ask the environments operator for.
+"""The kinds of the environments operator.
 
-Project and Environment are the developers', DomainPool and Registry the administrators'; PreviewEnvironment runs one
-image for one pull request and knows nothing of the others.
+Project and Environment are for developers, DomainPool and Registry for administrators. PreviewEnvironment runs one image for one pull
+request, independent of the others.
 """
 
 from kapsa.environments.resources.domain_pool import (
@@ -132,4 +132,4 @@ __all__ = [
 ]
 
 KINDS = (Project, Environment, DomainPool, Registry, PreviewEnvironment)
-"""All of them, as CRDs are made of."""
+"""All kinds, in the order of their CRDs."""

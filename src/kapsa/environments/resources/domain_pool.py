@@ -1,4 +1,4 @@
-"""DomainPool: domains under which environments get their hosts, and who holds which."""
+"""DomainPool: the domains of environments' hosts, and their allocation."""
 
 from __future__ import annotations
 
@@ -22,80 +22,81 @@ __all__ = [
 ]
 
 Strategy = Literal["round-robin", "random", "least-used"]
-"""How the base domain of a host is chosen, where there are several."""
+"""The choice among several base domains."""
 
 
 class IssuerReference(Part):
-    """An issuer of cert-manager."""
+    """A cert-manager issuer."""
 
     name: ObjectName
-    """Its name."""
+    """Name of the issuer."""
     kind: Literal["ClusterIssuer", "Issuer"] = "ClusterIssuer"
-    """Its kind."""
+    """Kind of the issuer."""
 
 
 class CertManager(Part):
-    """Where certificates come from."""
+    """The source of certificates."""
 
     issuer_ref: IssuerReference
-    """The issuer that signs them."""
+    """The issuer of the certificates."""
 
 
 class AllocationPolicy(Part):
-    """How hosts are given out."""
+    """The policy for allocating hosts."""
 
     strategy: Strategy = "round-robin"
-    """Which of the base domains the next host is under."""
+    """The choice of the base domain for the next host."""
     reserved_subdomains: Annotated[tuple[DnsLabel, ...], Field(list_type="set", max_length=1000)] = ()
-    """Names that nobody gets, such as www or admin, nor anything below them."""
+    """Labels that are never allocated, such as www or admin, nor any host under them."""
 
 
 class DomainPoolSpec(Spec):
-    """Which domains there are."""
+    """The desired state of a DomainPool."""
 
     base_domains: Annotated[tuple[DnsName, ...], Field(list_type="set", min_length=1, max_length=50)]
-    """The domains. A host is one name below one of them, so that a wildcard certificate covers it."""
+    """The base domains. A host is one label under a base domain, so that a wildcard certificate covers it."""
     cert_manager: CertManager | None = None
-    """Who signs certificates; the operator's own setting if absent."""
+    """The source of certificates. Defaults to the operator's setting."""
     wildcard_secret_name: ObjectName | None = None
-    """A Secret in the operator's namespace with a wildcard certificate; hosts use it instead of their own."""
+    """Name of a Secret in the operator's namespace with a wildcard certificate, which hosts use instead of
+    their own."""
     allocation_policy: AllocationPolicy = AllocationPolicy()
-    """How hosts are given out."""
+    """The policy for allocating hosts."""
 
 
 class Allocation(Part):
-    """A host and who holds it."""
+    """A host allocated to an environment."""
 
     host: str
     """The host."""
     project: str = ""
-    """The project's namespace and name."""
+    """Namespace and name of the project."""
     environment: str
-    """The environment's namespace and name."""
+    """Namespace and name of the environment."""
     uid: str
-    """The environment's identity: the host goes with it."""
+    """UID of the environment. The host is released with it."""
 
 
 class DomainCount(Part):
-    """How many hosts there are under a domain."""
+    """The number of hosts under a domain."""
 
     domain: str
     """The base domain."""
     allocated: int
-    """How many hosts under it are held."""
+    """Number of allocated hosts."""
 
 
 class DomainPoolStatus(Status):
-    """Who holds which host."""
+    """The observed state of a DomainPool."""
 
     allocations: Annotated[list[Allocation], Field(map_keys=["host"])] = field(default_factory=list)
-    """The hosts that are held."""
+    """The allocated hosts."""
     allocated: int = 0
-    """How many there are."""
+    """Number of allocated hosts."""
     domains: Annotated[list[DomainCount], Field(map_keys=["domain"])] = field(default_factory=list)
-    """How many there are under each base domain."""
+    """Number of allocated hosts under each base domain."""
     last_domain: str | None = None
-    """The base domain of the last host: round-robin goes on after it."""
+    """Base domain of the last host. The round-robin strategy continues after it."""
 
 
 class DomainPool(
@@ -113,4 +114,4 @@ class DomainPool(
         printer_column("Age", ".metadata.creationTimestamp", type="date"),
     ],
 ):
-    """Domains under which environments get their hosts. Administrators write it."""
+    """Domains for the hosts of environments, managed by administrators."""

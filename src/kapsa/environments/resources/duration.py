@@ -1,4 +1,4 @@
-"""Lengths of time as Kubernetes writes them: 90s, 168h, 1h30m."""
+"""Durations in the notation of Kubernetes: 90s, 168h, 1h30m."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST = 20
-"""Characters. It keeps the cost of a rule over a duration small, and nobody needs more."""
+"""The maximum length of the text. It bounds the cost of CEL rules over a duration."""
 _CENTURY = 100 * 365.25 * 24 * 3600
 
 
 @functools.total_ordering
 class Duration:
-    """A length of time, kept as it was written.
+    """A duration that keeps the text it was parsed from.
 
     >>> Duration("1h30m").seconds
     5400.0
@@ -37,7 +37,7 @@ class Duration:
 
     @property
     def delta(self) -> timedelta:
-        """The same, for arithmetic with points in time: a century at most, which is as good as for ever."""
+        """The duration as a timedelta, at most a century."""
         return timedelta(seconds=min(self.seconds, _CENTURY))
 
     def __eq__(self, other: object) -> bool:
@@ -57,16 +57,16 @@ class Duration:
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        """Read what a manifest holds."""
+        """Parse a value of a manifest."""
         if not isinstance(value, str):
             raise ValueError(f"expected a duration such as 300s or 168h, got {value!r}")  # noqa: TRY004 - msgspec reports ValueError with the field's path
         return cls(value)
 
     def to_wire(self) -> str:
-        """What a manifest holds: the text as it was written."""
+        """Return the text as it was written."""
         return self._text
 
     @classmethod
     def openapi(cls) -> dict[str, Any]:
-        """Its schema in a CRD."""
+        """Return the schema for a CRD."""
         return {"type": "string", "pattern": _PATTERN, "maxLength": _LONGEST}

@@ -29,22 +29,22 @@ __all__ = [
 ]
 
 Phase = Literal["Pending", "Building", "Deploying", "Ready", "Failed"]
-"""How far an environment is."""
+"""The phase of an environment."""
 
 
 class EnvironmentSource(Part):
-    """What it shows."""
+    """The commit to deploy."""
 
     commit_sha: Annotated[str, Field(min_length=7, max_length=67, pattern=r"^[0-9a-fA-F]{7,64}(\.\.\.)?$")]
-    """The commit. A shortened one is completed if that is unambiguous."""
+    """The commit. An abbreviated one is completed if it is unambiguous."""
     branch: BranchName | None = None
-    """The branch that the commit was found on."""
+    """The branch of the commit."""
     pr_number: Annotated[int, Field(ge=1, le=2147483647)] | None = None
-    """The pull request that the commit was found in."""
+    """The pull request of the commit."""
 
 
 class EnvironmentConfig(Part):
-    """What the application is configured with."""
+    """The configuration of the application."""
 
     env_vars: Annotated[tuple[EnvVar, ...], Field(map_keys=["name"], max_length=500)] = ()
     """Environment variables of its containers."""
@@ -55,120 +55,122 @@ class EnvironmentConfig(Part):
 
 
 class EnvironmentRuntime(Part):
-    """How it runs. A chart or manifests of the project's own decide what they say something about."""
+    """The runtime settings. Values that the project's own chart or manifests set take precedence."""
 
     replicas: Annotated[int, Field(ge=0, le=100)] = 1
-    """How many copies run."""
+    """Number of replicas."""
     resources: ResourceRequirements | None = None
-    """What each copy asks for, and may take."""
+    """Resource requests and limits of each replica."""
     ports: Annotated[tuple[Port, ...], Field(map_keys=["name"], max_length=20)] = ()
-    """The ports that it listens on; 8080 if none is given."""
+    """The ports that the application listens on. Defaults to 8080."""
     autoscaling: Autoscaling = Autoscaling()
-    """Whether the number of copies follows the load."""
+    """Scaling of the number of replicas with the load."""
     probes: Probes = Probes()
-    """How to find out whether it is well."""
+    """Health probes of the application."""
 
 
 class IngressTls(Part):
-    """Whether it is reached over https."""
+    """The TLS settings of the route."""
 
     enabled: bool = True
-    """Whether there is a certificate at all."""
+    """True to serve over https."""
     secret_name: ObjectName | None = None
-    """A Secret in the environment's namespace that has or gets the certificate; chosen if absent."""
+    """Name of a Secret in the environment's namespace that contains or receives the certificate. Chosen by
+    the operator if absent."""
 
 
 class EnvironmentIngress(Part):
-    """How it is reached from outside."""
+    """The route from outside the cluster."""
 
     enabled: bool = True
-    """Whether it is."""
+    """True to expose the environment outside the cluster."""
     host: DnsName | None = None
-    """The host to ask the domain pool for; one is made from the names if absent."""
+    """The host to allocate. Generated from the names if absent."""
     path: Annotated[str, Field(max_length=1024, pattern=r"^/")] = "/"
-    """The path below which requests are passed on."""
+    """The path prefix of requests."""
     class_name: ObjectName | None = None
-    """The ingress class; KAPSA_INGRESS_CLASS (nginx) if absent."""
+    """The ingress class. Defaults to KAPSA_INGRESS_CLASS (nginx)."""
     tls: IngressTls = IngressTls()
-    """Whether over https."""
+    """The TLS settings."""
     annotations: Annotated[Mapping[str, Annotated[str, Field(max_length=32768)]], Field(max_length=50)] = {}
-    """More annotations of the Ingress. Those that would configure the controller itself are refused."""
+    """Additional annotations of the Ingress. Those that would configure the ingress controller itself are
+    refused."""
 
 
 class EnvironmentSpec(Spec):
-    """What to run."""
+    """The desired state of an Environment."""
 
     project_ref: LocalReference
-    """The Project that it is an instance of."""
+    """The Project of the environment."""
     type: EnvironmentType = "development"
-    """What it is for."""
+    """The purpose of the environment."""
     source: EnvironmentSource
-    """What it shows."""
+    """The commit to deploy."""
     config: EnvironmentConfig = EnvironmentConfig()
-    """What it is configured with."""
+    """The configuration of the application."""
     runtime: EnvironmentRuntime = EnvironmentRuntime()
-    """How it runs."""
+    """The runtime settings."""
     ingress: EnvironmentIngress = EnvironmentIngress()
-    """How it is reached."""
+    """The route from outside the cluster."""
     ttl: Duration | None = None
-    """How long it stays after its last commit; for ever if absent."""
+    """Lifetime after the last commit. Unlimited if absent."""
     suspended: bool = False
-    """Whether it sleeps: nothing runs, everything else is kept."""
+    """True to suspend the environment: no pod runs, and everything else is kept."""
 
 
 class Rollout(Part):
-    """What is being brought out, and since when."""
+    """A rollout of the rendered objects."""
 
     digest: str
-    """Stands for all objects of it: another digest is another rollout."""
+    """Digest of all objects: another digest is another rollout."""
     started_at: datetime
-    """When it began: the deadline counts from here."""
+    """Start of the rollout. The deadline counts from here."""
 
 
 class Failure(Part):
-    """The one cause that keeps it from being ready. It is bounded and holds no secret."""
+    """The cause that keeps an environment from being ready. It is bounded and contains no secrets."""
 
     step: str
     """The step that failed: namespace, policy, secrets, build, host, render, apply, route, tls or verify."""
     reason: str
-    """Why, as one word for programs."""
+    """The cause as one word, for programs."""
     object: str = ""
-    """The object that it is about, such as Deployment web."""
+    """The object that failed, such as Deployment web."""
     message: Annotated[str, Field(max_length=2048)] = ""
-    """What happened."""
+    """The cause in a sentence, for people."""
     log_tail: Annotated[str, Field(max_length=8192)] = ""
-    """The last lines of the log that tells more."""
+    """The last lines of the log that explains the failure."""
     hint: Annotated[str, Field(max_length=1024)] = ""
-    """What to do about it."""
+    """The action that resolves the failure."""
 
 
 class EnvironmentStatus(Status):
-    """How far it is, and where it is reached."""
+    """The observed state of an Environment."""
 
     phase: Phase = "Pending"
-    """How far it is."""
+    """The phase of the environment."""
     url: str | None = None
-    """Where it is reached."""
+    """URL of the environment."""
     urls: list[str] = field(default_factory=list)
-    """All the places where it is reached."""
+    """All URLs of the environment."""
     namespace: NamespaceStatus | None = None
-    """The namespace that was made for it."""
+    """The namespace of the environment."""
     commit_sha: str | None = None
-    """The full commit that is deployed."""
+    """The deployed commit, in full."""
     seen_commit: str | None = None
-    """The full commit that was asked for last."""
+    """The last requested commit, in full."""
     commit_seen_at: datetime | None = None
-    """When that was: its time to live counts from here."""
+    """Time at which that commit was first seen. The lifetime counts from here."""
     image: str | None = None
-    """The image that is deployed, by digest."""
+    """The deployed image, by digest."""
     built_images: list[str] = field(default_factory=list)
-    """Its images by digest, the latest last, where its Registry says that they are deleted with it."""
+    """Images by digest, the latest last, if their Registry deletes them with the environment."""
     expires_at: datetime | None = None
-    """When it goes by itself."""
+    """Time at which the environment is deleted."""
     rollout: Rollout | None = None
-    """What was brought out last."""
+    """The last rollout."""
     failure: Failure | None = None
-    """What keeps it from being ready."""
+    """The cause that keeps the environment from being ready."""
 
 
 class Environment(
@@ -187,4 +189,4 @@ class Environment(
         printer_column("Age", ".metadata.creationTimestamp", type="date"),
     ],
 ):
-    """One running instance of a project. It lives in the project's namespace, `<team>-<project>`."""
+    """One running instance of a Project, in the project's namespace `<team>-<project>`."""

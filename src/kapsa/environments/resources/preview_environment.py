@@ -1,4 +1,4 @@
-"""PreviewEnvironment: run this image for this pull request, for as long as asked."""
+"""PreviewEnvironment: an image that runs for a pull request, for a limited time."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from kapsa.runtime import CustomResource, Field, Spec, Status, printer_column
 __all__ = ["PreviewEnvironment", "PreviewEnvironmentSpec", "PreviewEnvironmentStatus", "PreviewPhase"]
 
 PreviewPhase = Literal["Pending", "Deploying", "Ready", "Failed"]
-"""How far a preview is."""
+"""The phase of a preview."""
 
 
 class PreviewEnvironmentSpec(Spec):
-    """What to run, and for which pull request."""
+    """The desired state of a PreviewEnvironment."""
 
     pr_number: Annotated[int, Field(ge=1, le=999999, immutable=True)] = field(name="pr_number")
-    """The pull request. It names everything that is made, so it cannot be changed."""
+    """Number of the pull request. It is part of all names, so it cannot be changed."""
     branch_name: Annotated[str, Field(min_length=1, max_length=255, immutable=True)] = field(
         name="branch_name"
     )
-    """The pull request's branch. It cannot be changed."""
+    """Branch of the pull request. It cannot be changed."""
     image: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._:/-]*$")]
-    """The image, without its tag."""
+    """The image without its tag."""
     image_tag: Annotated[
         str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
     ] = field(name="image_tag")
-    """The image's tag. A new one is rolled out."""
+    """Tag of the image. A new tag is rolled out."""
     ttl_seconds: Annotated[int, Field(ge=60, le=86400)] | None = field(default=None, name="ttl_seconds")
-    """Seconds after its creation when it goes by itself; it stays until it is deleted if absent."""
+    """Seconds from its creation to its deletion. Unlimited if absent."""
 
 
 class PreviewEnvironmentStatus(Status):
-    """How far it is, and where it is reached."""
+    """The observed state of a PreviewEnvironment."""
 
     phase: PreviewPhase = "Pending"
-    """How far it is."""
+    """The phase of the preview."""
     url: str | None = None
-    """Where it is reached."""
+    """URL of the preview."""
     namespace: NamespaceStatus | None = None
-    """The namespace that was made for it."""
+    """The namespace of the preview."""
     image: str | None = None
-    """The image that is deployed."""
+    """The deployed image."""
     expires_at: datetime | None = None
-    """When it goes by itself."""
+    """Time at which the preview is deleted."""
     ready_at: datetime | None = None
-    """When it was first ready."""
+    """Time at which the preview was first ready."""
 
 
 class PreviewEnvironment(
@@ -68,4 +68,4 @@ class PreviewEnvironment(
         printer_column("Age", ".metadata.creationTimestamp", type="date"),
     ],
 ):
-    """A preview of a pull request: its image in a namespace of its own, at an address of its own."""
+    """A preview of a pull request: an image in a namespace of its own, with a URL of its own."""

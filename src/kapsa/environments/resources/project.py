@@ -1,4 +1,4 @@
-"""Project: an application, where its source is, and how it is built, deployed and previewed."""
+"""Project: an application, the repository with its source, and its builds, deployments and previews."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ __all__ = [
 ]
 
 EnvironmentType = Literal["development", "deployment"]
-"""A preview is for development, staging and production are deployments."""
+"""The purpose of an environment: a preview is for development; staging and production are deployments."""
 BranchName = Annotated[
     str,
     Field(min_length=1, max_length=255, pattern=r"^[^-\x00-\x20\x7f~^:?*\[\\][^\x00-\x20\x7f~^:?*\[\\]*$"),
 ]
-"""A git branch. A leading dash would be read as an option, and git itself allows none of the others. No \\s here: the API
-server takes it for the blanks of ASCII and Python for those of all scripts, which git does allow."""
+"""A git branch. A leading dash would be read as an option, and git itself forbids the other characters. The pattern avoids \\s:
+the API server matches ASCII blanks with it, Python those of all scripts, which git allows."""
 BranchGlob = Annotated[str, Field(min_length=1, max_length=255)]
 Path = Annotated[
     str,
@@ -51,7 +51,10 @@ Path = Annotated[
         max_length=1024,
         pattern=r"^[^/\\]",
         rules=[
-            rule("!self.split('/').exists(part, part == '..')", "must stay inside the repository: no '..'")
+            rule(
+                "!self.split('/').exists(part, part == '..')",
+                "must stay inside the repository: '..' is not allowed",
+            )
         ],
     ),
 ]
@@ -59,14 +62,14 @@ Path = Annotated[
 
 
 class Credentials(Part):
-    """Who we are to the git server."""
+    """Credentials for the git server."""
 
     secret_ref: LocalReference
     """A Secret in the project's namespace: username and password (or token), or ssh-privatekey and known_hosts."""
 
 
 class ProjectSource(Part):
-    """Where the source is."""
+    """The repository with the source."""
 
     repository_url: Annotated[
         str,
@@ -77,43 +80,45 @@ class ProjectSource(Part):
             rules=[
                 rule(
                     "!self.matches('^[a-z]+://[^/]*:[^/]*@')",
-                    "must hold no password: name a Secret in credentials.secretRef",
+                    "must not contain a password: use a Secret in credentials.secretRef",
                 )
             ],
         ),
     ]
-    """The repository over https or ssh. Other protocols work only where the operator's settings allow them."""
+    """URL of the repository over https or ssh. Other protocols work only if the operator's settings allow
+    them."""
     branch: BranchName = "main"
-    """The branch that is meant where none is named."""
+    """The default branch."""
     poll_interval: (
         Annotated[Duration, Field(rules=[rule("duration(self) >= duration('60s')", "must be 60s or longer")])]
         | None
     ) = None
-    """How often the repository is looked at, at least 60s; KAPSA_DEFAULT_POLL_INTERVAL (300s) if absent."""
+    """Interval between polls of the repository, at least 60s. Defaults to KAPSA_DEFAULT_POLL_INTERVAL
+    (300s)."""
     credentials: Credentials | None = None
-    """How to log in; a public repository needs none."""
+    """Credentials for the git server. A public repository needs none."""
 
 
 class ServiceTarget(Part):
-    """The Service that requests from outside go to."""
+    """The Service that receives requests from outside the cluster."""
 
     name: Annotated[str, Field(max_length=63)] = ""
-    """Its name; if empty it is the only Service there is."""
+    """Name of the Service. Defaults to the only Service that is deployed."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """Its port; its first one if absent."""
+    """Port of the Service. Defaults to its first port."""
 
 
 class Deployment(Part):
-    """How the application is deployed."""
+    """The deployment of the application."""
 
     type: Literal["helm", "manifest", "kustomize", "image"]
-    """A Helm chart, plain manifests, a kustomization, or no more than the image."""
+    """A Helm chart, plain manifests, a kustomization, or the image alone."""
     path: Path = "."
-    """Where the chart, the manifests or the kustomization is in the repository."""
+    """Path of the chart, the manifests or the kustomization in the repository."""
     values: Mapping[str, Any] = {}
-    """Values for the Helm chart, as its values.yaml has them."""
+    """Values for the Helm chart, in the form of its values.yaml."""
     service: ServiceTarget | None = None
-    """Which Service requests go to, where there are several."""
+    """The Service that receives requests. Required if several are deployed."""
 
 
 class Build(
@@ -121,114 +126,118 @@ class Build(
     rules=[
         rule(
             "!has(self.engine) || (self.strategy == 'buildpack') == (self.engine == 'kpack') || self.strategy == 'none'",
-            "kpack builds with buildpacks and buildkit and kaniko from a Dockerfile: choose the other strategy or engine",
+            "kpack requires strategy buildpack; buildkit and kaniko require strategy dockerfile",
             field_path=".engine",
         )
     ],
 ):
-    """How the image is built."""
+    """The build of the image."""
 
     strategy: Literal["dockerfile", "buildpack", "none"] = "dockerfile"
-    """From a Dockerfile, with buildpacks, or not at all."""
+    """Build from a Dockerfile, with buildpacks, or not at all."""
     engine: Literal["buildkit", "kaniko", "kpack"] | None = None
-    """What builds it: buildkit unless told for a Dockerfile, kpack for buildpacks."""
+    """The build engine. Defaults to KAPSA_BUILD_ENGINE (buildkit) for a Dockerfile and to kpack for
+    buildpacks."""
     dockerfile: Path = "Dockerfile"
-    """The Dockerfile, as a path from the context."""
+    """Path of the Dockerfile, relative to the context."""
     context: Path = "."
-    """The directory that is built, as a path in the repository."""
+    """Path of the build context in the repository."""
     args: Annotated[Mapping[str, Annotated[str, Field(max_length=32768)]], Field(max_length=100)] = {}
-    """Build arguments. They end up in the image's history: no secrets."""
+    """Build arguments. They are recorded in the history of the image: never put secrets here."""
     env: Annotated[tuple[EnvVar, ...], Field(map_keys=["name"], max_length=100)] = ()
     """Environment variables of the build."""
     resources: ResourceRequirements | None = None
-    """What the build may use."""
+    """Resources of the build."""
 
 
 class ProjectRegistry(Part):
-    """Where images go."""
+    """The repository of the project's images."""
 
     name: ObjectName | None = None
-    """The Registry; without one the repository's own host is asked, without logging in."""
+    """Name of the Registry. Without one, the registry in imageRepository is used without credentials."""
     image_repository: Annotated[
         str, Field(min_length=1, max_length=255, pattern=r"^[a-z0-9][a-z0-9._:/-]*[a-z0-9]$")
     ]
-    """The repository, with or without the registry's host: org/app or registry.example.com/org/app."""
+    """The image repository, with or without the host of the registry: org/app or
+    registry.example.com/org/app."""
 
 
 class ProjectDomain(Part):
-    """Under which name the environments are reached."""
+    """The hosts of the project's environments."""
 
     subdomain: DnsLabel | None = None
-    """Part of every host of this project; the project's name where one is needed, if absent."""
+    """Part of each host of this project. Defaults to the name of the project where a host needs it to be
+    unique."""
     domain_pool_ref: LocalReference | None = None
-    """The DomainPool that hosts are taken from; the cluster's default if absent."""
+    """The DomainPool that allocates the hosts. Defaults to the default pool of the cluster."""
 
 
 class Quota(Part):
-    """What an environment may use in all."""
+    """The total resources of an environment."""
 
     cpu: Quantity | None = None
-    """CPU of all its pods together."""
+    """Total CPU of all pods."""
     memory: Quantity | None = None
-    """Memory of all its pods together."""
+    """Total memory of all pods."""
     pods: Annotated[int, Field(ge=0, le=10000)] | None = None
-    """How many pods it may have."""
+    """Maximum number of pods."""
 
 
 class ProjectResources(Part):
-    """How much each environment gets."""
+    """The resources of each environment."""
 
     default_quota: Quota | None = None
-    """The quota of each environment; none if absent."""
+    """Quota of each environment. Without it there is no quota."""
     limits: ResourceAmounts | None = None
-    """What a container may take that says nothing itself."""
+    """Default limits of containers that set none."""
 
 
 class PermanentEnvironment(Part):
-    """An environment that stays, such as staging."""
+    """A permanent environment, such as staging."""
 
     name: DnsLabel
-    """Its name, which is also that of its Environment."""
+    """Name of the environment and of its Environment resource."""
     branch: BranchName
-    """The branch that it shows."""
+    """The branch to deploy."""
     type: EnvironmentType = "deployment"
-    """What it is for."""
+    """The purpose of the environment."""
     auto_sync: bool = False
-    """Whether it follows its branch; else its commit stays as somebody set it."""
+    """True to deploy each new commit of the branch. Otherwise the commit is set by people."""
 
 
 class BranchFilter(Part):
-    """Which branches get a preview: those that match an include (any, if there is none) and no exclude."""
+    """A filter of branches: a branch must match an include pattern, if there are any, and no exclude
+    pattern."""
 
     include: Annotated[tuple[BranchGlob, ...], Field(max_length=100)] = ()
-    """Globs such as feature/*."""
+    """Glob patterns such as feature/*."""
     exclude: Annotated[tuple[BranchGlob, ...], Field(max_length=100)] = ()
-    """Globs such as dependabot/*."""
+    """Glob patterns such as dependabot/*."""
 
 
 class PreviewEnvironments(Part):
-    """Environments that come and go with branches and pull requests."""
+    """Environments that are created and deleted with branches and pull requests."""
 
     enabled: bool = False
-    """Whether there are any."""
+    """True to create preview environments."""
     ttl: Duration = Duration("168h")
-    """How long a preview stays after its last commit."""
+    """Lifetime of a preview after its last commit."""
     branches: BranchFilter = BranchFilter()
-    """Which branches get one."""
+    """The branches that get a preview."""
     pull_requests: bool = True
-    """Whether pull requests get one, too."""
+    """True to create previews of pull requests, too."""
     max_active: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """How many there may be at a time; the rest wait in a queue. No limit if absent."""
+    """Maximum number of previews at a time; the rest wait in a queue. Unlimited if absent."""
     trust: Literal["none", "repository", "all"] = "repository"
-    """Whose pull requests get the project's secrets without approval: nobody's, those whose commit is also on a
-    branch of the repository, or everybody's. The others' get none until their very commit is approved."""
+    """The pull requests that get the project's secrets without approval: none, those whose commit is also on
+    a branch of the repository, or all. Others get no secrets until their commit is approved."""
 
 
 class ProjectSecret(Part):
-    """A Secret that environments get."""
+    """A Secret that is copied into environments."""
 
     name: ObjectName
-    """Its name in the project's namespace, and in theirs."""
+    """Name of the Secret in the project's namespace, and of its copies."""
 
 
 class ProjectSpec(
@@ -236,76 +245,76 @@ class ProjectSpec(
     rules=[
         rule(
             "!has(self.build) || self.build.strategy == 'none' || has(self.registry)",
-            "a build needs a registry to push to: set registry.imageRepository, or build.strategy to none",
+            "a build needs a registry to push to: set registry.imageRepository, or set build.strategy to none",
             field_path=".build",
         ),
     ],
 ):
-    """What to deploy, from where, and how."""
+    """The desired state of a Project."""
 
     source: ProjectSource
-    """Where the source is."""
+    """The repository with the source."""
     deployment: Deployment
-    """How it is deployed."""
+    """The deployment of the application."""
     build: Build | None = None
-    """How the image is built; it is not built if absent."""
+    """The build of the image. If absent, no image is built."""
     registry: ProjectRegistry | None = None
-    """Where the image is."""
+    """The repository of the images."""
     domain: ProjectDomain = ProjectDomain()
-    """Under which name it is reached."""
+    """The hosts of the environments."""
     resources: ProjectResources = ProjectResources()
-    """How much each environment gets."""
+    """The resources of each environment."""
     environments: Annotated[tuple[PermanentEnvironment, ...], Field(map_keys=["name"], max_length=50)] = ()
-    """The environments that stay."""
+    """The permanent environments."""
     preview_environments: PreviewEnvironments = PreviewEnvironments()
-    """The environments that come and go."""
+    """The preview environments."""
     secrets: Annotated[tuple[ProjectSecret, ...], Field(map_keys=["name"], max_length=100)] = ()
-    """Secrets in this namespace that every environment gets a copy of, if it is trusted."""
+    """Secrets in this namespace that are copied into each trusted environment."""
 
 
 class EnvironmentSummary(Part):
-    """One of the project's environments, in short."""
+    """A summary of one environment of the project."""
 
     name: str
-    """Its name."""
+    """Name of the environment."""
     type: EnvironmentType = "development"
-    """What it is for."""
+    """The purpose of the environment."""
     ready: bool = False
-    """Whether it is ready."""
+    """True if the environment is ready."""
     url: str | None = None
-    """Where it is reached."""
+    """URL of the environment."""
 
 
 class QueuedPreview(Part):
     """A preview that waits because maxActive is reached."""
 
     name: str
-    """The name that its Environment will have."""
+    """Name of the future Environment."""
     branch: str = ""
-    """The branch or pull request that it is for."""
+    """The branch or pull request."""
     position: int
-    """Its place in the queue, from 1."""
+    """Position in the queue, starting at 1."""
 
 
 class TrackedBranch(Part):
-    """A branch or pull request that gets a preview, and what the listings of the repository said of it."""
+    """A branch or pull request that gets a preview, with its state in the last listings of the repository."""
 
     name: str
-    """The name of its Environment."""
+    """Name of its Environment."""
     branch: str = ""
-    """The branch; of a pull request the one that is at its commit, and empty if that is in a fork."""
+    """The branch. For a pull request, the branch at its commit; empty if the commit is in a fork."""
     pr_number: int | None = None
-    """The pull request."""
+    """The number of the pull request."""
     commit: str
-    """The commit that it was at when it was last listed."""
+    """The commit in the last listing."""
     seen_at: datetime
-    """When it was first seen at that commit: the preview's time to live counts from here."""
+    """Time at which it was first seen at that commit. The lifetime of the preview counts from here."""
     missing: int = 0
-    """How many complete listings in a row it was missing from."""
+    """Number of complete listings in a row without it."""
 
 
 class ProjectStatus(Status):
-    """What was found in the repository, and what became of it."""
+    """The observed state of a Project."""
 
     namespace: NamespaceStatus | None = None
     """The namespace of its Environments, `<team>-<project>`."""
@@ -313,16 +322,16 @@ class ProjectStatus(Status):
     latest_commit: str | None = None
     """The commit at the head of the project's branch."""
     latest_image: str | None = None
-    """The image that was built last, by digest."""
+    """The last image that was built, by digest."""
     environments: Annotated[list[EnvironmentSummary], Field(map_keys=["name"])] = field(default_factory=list)
-    """The environments there are."""
+    """The existing environments."""
     queue: Annotated[list[QueuedPreview], Field(map_keys=["name"])] = field(default_factory=list)
-    """The previews that wait for their turn."""
+    """The previews that wait because maxActive is reached."""
     last_pull_request: int | None = None
-    """The highest number of a pull request that was ever listed. Servers list closed ones for ever: only those with a
-    higher number, and those at the head of a branch, are taken for open ones."""
+    """Highest number of a pull request in any listing. Servers list closed pull requests forever: only those
+    with a higher number, and those at the head of a branch, count as open."""
     tracked: Annotated[list[TrackedBranch], Field(map_keys=["name"])] = field(default_factory=list)
-    """The branches and pull requests that previews are for."""
+    """The branches and pull requests that get previews."""
 
 
 class Project(
@@ -338,4 +347,4 @@ class Project(
         printer_column("Age", ".metadata.creationTimestamp", type="date"),
     ],
 ):
-    """An application with its environments. It lives in its team's namespace."""
+    """An application with its environments, in the namespace of its team."""

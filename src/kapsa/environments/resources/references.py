@@ -1,4 +1,4 @@
-"""How one resource names another."""
+"""References from one resource to another."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ObjectName = Annotated[
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
     ),
 ]
-"""What an object may be called."""
+"""The name of an object."""
 DnsLabel = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
-"""One part of a host name, or a namespace's name."""
+"""One label of a host name, or the name of a namespace."""
 DnsName = Annotated[
     str,
     Field(
@@ -31,25 +31,25 @@ DnsName = Annotated[
 
 
 class LocalReference(Part):
-    """An object by its name. It is in the namespace of whoever names it, or in none if its kind has none."""
+    """A reference to an object by name: in the same namespace, or cluster-scoped."""
 
     name: ObjectName
-    """The object's name."""
+    """Name of the object."""
 
 
 class SecretReference(Part):
-    """A Secret in any namespace. Only resources that administrators write have one."""
+    """A reference to a Secret in any namespace. Only kinds for administrators have one."""
 
     name: ObjectName
-    """The Secret's name."""
+    """Name of the Secret."""
     namespace: DnsLabel = "kapsa-system"
-    """The namespace that it is in."""
+    """Namespace of the Secret."""
 
 
 class NamespaceStatus(Part):
-    """The namespace that was made for a resource."""
+    """The namespace of a resource."""
 
     name: str
-    """Its name."""
+    """Name of the namespace."""
     uid: str
-    """Its identity: a namespace of the same name with another one is not ours."""
+    """UID of the namespace. A namespace of the same name with another UID belongs to another owner."""

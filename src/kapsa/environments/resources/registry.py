@@ -1,4 +1,4 @@
-"""Registry: where images are pushed to and pulled from, and how to log in there."""
+"""Registry: a registry of images, and the credentials for it."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ __all__ = [
 ]
 
 RegistryType = Literal["docker", "harbor", "gitlab", "ecr", "gcr", "acr"]
-"""Whose registry it is. All speak the same protocol; they differ in what user names and tokens look like."""
+"""The product. All use the same protocol; they differ in the form of user names and tokens."""
 ImageRetention = Literal["keep", "delete"]
-"""Images stay in the registry, or those that no other environment has are deleted."""
+"""Images are kept in the registry, or deleted with the last environment that uses them."""
 
 
 class RegistryAuth(Part):
-    """How to log in."""
+    """The credentials for the registry."""
 
     secret_ref: SecretReference
     """A Secret with username and password, or with .dockerconfigjson."""
 
 
 class ImagePullSecret(Part):
-    """What environments pull images with."""
+    """The Secret with which environments pull images."""
 
     name: ObjectName = "kapsa-registry"
-    """The name of the pull secret in each environment's namespace."""
+    """Name of the pull secret in each environment's namespace."""
     generate_per_namespace: bool = True
-    """Whether it is made there; else whoever runs the cluster sees to it."""
+    """True to create the Secret in each namespace. Otherwise an administrator provides it."""
 
 
 class RegistrySpec(Spec):
-    """Which registry."""
+    """The desired state of a Registry."""
 
     type: RegistryType = "docker"
-    """Whose it is."""
+    """The product."""
     endpoint: Annotated[
         str,
         Field(
@@ -53,24 +53,25 @@ class RegistrySpec(Spec):
             pattern=r"^(https?://)?[a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?(:[0-9]{1,5})?(/[a-z0-9._/-]*)?$",
         ),
     ]
-    """Its host, with a port if it is not the usual one, such as registry.example.com or localhost:5000."""
+    """Host of the registry, with its port unless it is the default one, such as registry.example.com or
+    localhost:5000."""
     auth: RegistryAuth | None = None
-    """How to log in; without it only what is public works."""
+    """The credentials. Without them, only public images are accessible."""
     insecure: bool = False
-    """Whether plain http and certificates that nobody vouches for are accepted."""
+    """True to accept plain HTTP and unverified certificates."""
     image_pull_secret: ImagePullSecret = ImagePullSecret()
-    """What environments pull images with."""
+    """The Secret with which environments pull images."""
     image_retention: ImageRetention = "keep"
-    """What becomes of the images of environments that are deleted."""
+    """The fate of a deleted environment's images: keep or delete."""
 
 
 class RegistryStatus(Status):
-    """Whether logging in works."""
+    """The observed state of a Registry."""
 
     verified: bool = False
-    """Whether the registry took the credentials when it was last asked."""
+    """True if the registry accepted the credentials in the last check."""
     last_verified: datetime | None = None
-    """When it last did."""
+    """Time of the last successful check."""
 
 
 class Registry(
@@ -88,4 +89,4 @@ class Registry(
         printer_column("Last verified", ".status.lastVerified", type="date"),
     ],
 ):
-    """A registry of container images. Administrators write it."""
+    """A registry of container images, managed by administrators."""

@@ -1,4 +1,4 @@
-"""What resources say about the containers that run for them: variables, resources, ports, probes, scaling."""
+"""Settings of containers: variables, resources, ports, probes and scaling."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class EnvVar(Part):
     """An environment variable."""
 
     name: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")]
-    """The variable's name."""
+    """Name of the variable."""
     value: Annotated[str, Field(max_length=32768)] = ""
-    """Its value. What is secret belongs into a Secret instead."""
+    """Value of the variable. Put secrets into a Secret instead."""
 
 
 class ResourceAmounts(Part):
@@ -39,12 +39,12 @@ class ResourceAmounts(Part):
 
 
 class ResourceRequirements(Part):
-    """What a container asks for, and what it may take at most."""
+    """Resource requests and limits of a container."""
 
     requests: Annotated[Mapping[str, Quantity], Field(max_length=16)] = {}
-    """What it asks for: cpu, memory, ephemeral-storage."""
+    """Requested amounts of cpu, memory and ephemeral-storage."""
     limits: Annotated[Mapping[str, Quantity], Field(max_length=16)] = {}
-    """What it may take at most."""
+    """Limits of cpu, memory and ephemeral-storage."""
 
 
 class Port(Part):
@@ -53,41 +53,41 @@ class Port(Part):
     name: Annotated[str, Field(min_length=1, max_length=15, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] = (
         "http"
     )
-    """The port's name."""
+    """Name of the port."""
     container_port: Annotated[int, Field(ge=1, le=65535)]
-    """The port in the container."""
+    """Port of the container."""
     service_port: Annotated[int, Field(ge=1, le=65535)] = 80
-    """The port of the Service in front of it."""
+    """Port of the Service."""
     protocol: Literal["TCP", "UDP", "SCTP"] = "TCP"
     """The transport protocol."""
 
 
 class Probe(Part):
-    """How to ask an application over HTTP whether it is well."""
+    """An HTTP health check."""
 
     path: Annotated[str, Field(max_length=1024, pattern=r"^/")] = "/"
-    """The path that is asked for."""
+    """Path of the request."""
     port: IntOrString | None = None
-    """The port's number or name; the first port if absent."""
+    """Number or name of the port. Defaults to the first port."""
     initial_delay_seconds: Annotated[int, Field(ge=0, le=3600)] = 0
     """Seconds before the first request."""
     period_seconds: Annotated[int, Field(ge=1, le=3600)] = 10
-    """Seconds from one request to the next."""
+    """Seconds between two requests."""
     timeout_seconds: Annotated[int, Field(ge=1, le=600)] = 1
-    """Seconds that an answer may take."""
+    """Seconds until a request times out."""
     failure_threshold: Annotated[int, Field(ge=1, le=100)] = 3
-    """How many failures in a row count."""
+    """Number of consecutive failures after which the check fails."""
 
 
 class Probes(Part):
-    """Which probes there are; one that is absent is not made."""
+    """The health checks of a container. One that is absent is not configured."""
 
     readiness: Probe | None = None
-    """Whether it takes requests."""
+    """The check that decides whether the container receives requests."""
     liveness: Probe | None = None
-    """Whether it must be restarted."""
+    """The check that decides whether the container is restarted."""
     startup: Probe | None = None
-    """Whether it has started; the others wait for it."""
+    """The check that decides whether the container has started. The other checks wait for it."""
 
 
 class Autoscaling(
@@ -100,17 +100,17 @@ class Autoscaling(
         )
     ],
 ):
-    """How many replicas run, by how busy they are."""
+    """Scaling of the number of replicas with the load."""
 
     enabled: bool = False
-    """Whether the number of replicas is adjusted; `replicas` is ignored then."""
+    """True to scale automatically; `replicas` is ignored then."""
     min_replicas: Annotated[int, Field(ge=1, le=100)] = 1
-    """The least number of replicas."""
+    """Minimum number of replicas."""
     max_replicas: Annotated[int, Field(ge=1, le=100)] = 3
-    """The greatest number of replicas."""
+    """Maximum number of replicas."""
     target_cpu_utilization: Annotated[int, Field(ge=1, le=100)] | None = field(
         default=None, name="targetCPUUtilization"
     )
-    """The percentage of the requested CPU to aim at; 80 if neither target is given."""
+    """Target utilization of the requested CPU in percent. Defaults to 80 if no target is set."""
     target_memory_utilization: Annotated[int, Field(ge=1, le=100)] | None = None
-    """The percentage of the requested memory to aim at."""
+    """Target utilization of the requested memory in percent."""

@@ -1,7 +1,7 @@
-"""Webhooks of GitHub and GitLab: a signed push makes the poll of its projects come sooner, and nothing else.
+"""Webhooks of GitHub and GitLab: a signed push triggers a poll of the repository, and nothing else.
 
-What a webhook says is never acted on. It names a repository; the projects of that repository get an annotation, which asks
-whichever process leads to look for itself. A forged or lost webhook can cost one poll, or bring none.
+The content of a webhook is never trusted. It names a repository; the projects of that repository get an annotation, which makes
+the leading process poll. A forged webhook costs one poll; a lost one delays the next.
 """
 
 from __future__ import annotations
@@ -30,48 +30,48 @@ _SEEN_LIMIT = 1000
 
 
 class WebhookResponse(msgspec.Struct, frozen=True):
-    """What is answered."""
+    """The HTTP response to a webhook."""
 
     status: int
     text: str
     polled: int = 0
-    """How many projects are looked at sooner."""
+    """The number of projects that are polled sooner."""
 
 
 class GitWebhook:
-    """Takes webhooks that are signed with one secret."""
+    """The receiver of webhooks that are signed with one secret."""
 
     def __init__(self, client: Client, secret: str) -> None:
         if not secret:
-            raise ValueError("webhooks that nobody signed are not taken: give a secret")
+            raise ValueError("git webhooks need a secret: unsigned webhooks are rejected")
         self._client = client
         self._secret = secret.encode()
         self._seen: dict[str, None] = {}
 
     async def receive(self, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
-        """Judge one request, and ask for polls if it is what it claims to be."""
+        """Verify one request, and request polls if its signature is valid."""
         given = {name.lower(): value for name, value in headers.items()}
         if len(body) > BODY_LIMIT:
-            return WebhookResponse(413, "too large")
+            return WebhookResponse(413, "the body is too large")
         if not self._is_signed(given, body):
-            return WebhookResponse(401, "the signature is missing or wrong")
+            return WebhookResponse(401, "the signature is missing or invalid")
         delivery = given.get("x-github-delivery") or given.get("x-gitlab-event-uuid") or ""
         if delivery in self._seen:
-            return WebhookResponse(202, "seen before")
+            return WebhookResponse(202, "already received")
         if given.get("x-github-event") == "ping":
             return WebhookResponse(200, "pong")
         if (event := given.get("x-github-event")) is not None and event not in _GITHUB_EVENTS:
-            return WebhookResponse(202, "not about commits")
+            return WebhookResponse(202, "ignored: the event is not about commits")
         try:
             payload = msgspec.json.decode(body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return WebhookResponse(400, "not JSON")
+            return WebhookResponse(400, "the body is not JSON")
         addresses = {address for url in _urls(payload) if (address := _address(url)) is not None}
         if not addresses:
-            return WebhookResponse(400, "it names no repository")
-        polled = await self._ask(addresses, delivery or hashlib.sha256(body).hexdigest())
-        self._remember(delivery)  # only now: one that was not answered is sent again
-        return WebhookResponse(202, f"{polled} projects are looked at", polled)
+            return WebhookResponse(400, "the payload names no repository")
+        polled = await self._request_polls(addresses, delivery or hashlib.sha256(body).hexdigest())
+        self._remember(delivery)  # only now: the sender repeats a webhook without a response
+        return WebhookResponse(202, f"polling {polled} projects", polled)
 
     def _is_signed(self, headers: Mapping[str, str], body: bytes) -> bool:
         signature = headers.get("x-hub-signature-256", "")
@@ -88,7 +88,7 @@ class GitWebhook:
         if len(self._seen) > _SEEN_LIMIT:
             del self._seen[next(iter(self._seen))]
 
-    async def _ask(self, addresses: set[tuple[str, str]], value: str) -> int:
+    async def _request_polls(self, addresses: set[tuple[str, str]], value: str) -> int:
         count = 0
         for project in (await self._client.list(Project)).items:
             if _address(project.spec.source.repository_url) not in addresses:
@@ -97,14 +97,14 @@ class GitWebhook:
             try:
                 await self._client.patch(Project, project.name, patch, namespace=project.namespace)
             except ClientError as error:
-                _log.warning("poll not asked for", project=str(project.metadata), error=str(error))
+                _log.warning("could not request a poll", project=str(project.metadata), error=str(error))
             else:
                 count += 1
         return count
 
 
 def _urls(payload: Any) -> Iterable[str]:
-    """All forms in which GitHub's and GitLab's payloads name the repository."""
+    """Yield the URLs by which payloads of GitHub and GitLab name the repository."""
     if not isinstance(payload, dict):
         return
     for part in ("repository", "project"):
@@ -116,7 +116,7 @@ def _urls(payload: Any) -> Iterable[str]:
 
 
 def _address(url: str) -> tuple[str, str] | None:
-    """Host and path, which are the same for https and ssh."""
+    """Return host and path, which are the same for https and ssh; None if the URL is invalid."""
     try:
         address = RepositoryAddress.parse(url, protocols=("https", "ssh", "http", "file"))
     except Refused:

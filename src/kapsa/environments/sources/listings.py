@@ -1,7 +1,7 @@
-"""Listings: what projects' repositories show, kept for as long as it is fresh enough.
+"""Listings: the branches and pull requests of projects' repositories, with the last listing of each kept in memory.
 
-The one place that asks git servers what there is. Projects poll through it, and environments ask it for what they need to
-know, so that a hundred environments of one project cost one request.
+Only this module lists repositories. Projects poll through it and environments share its result, so that a hundred environments of
+one project cost one request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.client import Refs
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.ports import ListsRefs
+from kapsa.environments.ports import RefLister
 from kapsa.environments.resources import Project
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.runtime import Context
@@ -27,53 +27,55 @@ _MISSED_KEPT = 10_000
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """What a repository showed."""
+    """The branches and pull requests of a repository at one time."""
 
     refs: Refs
     at: datetime
     number: int
-    """Tells it from all others since the operator started."""
+    """The serial number, unique since the operator started."""
 
 
 class Listings:
     """The last listing of each project."""
 
-    def __init__(self, git: ListsRefs, access: RepositoryAccess, metrics: EnvironmentMetrics) -> None:
+    def __init__(self, git: RefLister, access: RepositoryAccess, metrics: EnvironmentMetrics) -> None:
         self._git = git
         self._access = access
         self._metrics = metrics
-        self._known: dict[str, Listing] = {}
+        self._last: dict[str, Listing] = {}
         self._numbers = itertools.count(1)
         self._missed: set[tuple[str, str]] = set()
 
-    def known(self, project: Project) -> Listing | None:
-        """The last complete listing, if there was one since the operator started."""
-        return self._known.get(_identity(project))
+    def last(self, project: Project) -> Listing | None:
+        """Return the last complete listing, if there was one since the operator started."""
+        return self._last.get(_identity(project))
 
-    async def showing(self, commit: str, ctx: Context[Any], project: Project) -> Listing:
-        """A listing that shows the commit; if none does, one that was made since the commit was first asked for.
+    async def containing(
+        self, commit: str, ctx: Context[Any], project: Project
+    ) -> Listing:
+        """Return a listing that contains the commit; if none does, one made since the commit was first requested.
 
-        :raises ExternalError: there is none.
+        Raises ExternalError if there is none.
         """
-        known = self.known(project)
-        if known is not None and commit in {
-            *known.refs.branches.values(),
-            *known.refs.pull_requests.values(),
+        last = self.last(project)
+        if last is not None and commit in {
+            *last.refs.branches.values(),
+            *last.refs.pull_requests.values(),
         }:
-            return known
-        asked = (_identity(project), commit)
-        if known is not None and asked in self._missed:
-            return known
+            return last
+        request = (_identity(project), commit)
+        if last is not None and request in self._missed:
+            return last
         listing = await self.fresh(ctx, project)
         if len(self._missed) >= _MISSED_KEPT:
             self._missed.clear()
-        self._missed.add(asked)
+        self._missed.add(request)
         return listing
 
     async def fresh(self, ctx: Context[Any], project: Project) -> Listing:
-        """Ask the repository.
+        """List the repository.
 
-        :raises ExternalError: it did not answer, or not with a complete listing.
+        Raises ExternalError if the server does not respond with a complete listing.
         """
         try:
             credentials = await self._access.credentials(ctx, project)
@@ -83,15 +85,15 @@ class Listings:
             raise
         self._metrics.git_polls.labels("success").inc()
         listing = Listing(refs, ctx.now(), next(self._numbers))
-        self._known[_identity(project)] = listing
+        self._last[_identity(project)] = listing
         return listing
 
     def forget(self, project: Project) -> None:
-        """The project is gone."""
-        for identity in [each for each in self._known if each.startswith(project.metadata.uid)]:
-            del self._known[identity]
+        """Drop the listings of a deleted project."""
+        for identity in [each for each in self._last if each.startswith(project.metadata.uid)]:
+            del self._last[identity]
 
 
 def _identity(project: Project) -> str:
-    """A project whose address was changed has not been listed yet."""
+    """Return the key of a project's listing; with another URL, the project has not been listed yet."""
     return f"{project.metadata.uid} {project.spec.source.repository_url}"

@@ -1,4 +1,4 @@
-"""How a project's repository is reached: its credentials, read when they are needed and kept nowhere."""
+"""Access to a project's repository: its credentials, which are read when needed and never stored."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ SECRET = "v1/Secret"  # noqa: S105 - a kind
 
 
 class RepositoryAccess:
-    """Reads the Secrets that projects name for git. Only ones in the project's own namespace."""
+    """A reader of the Secrets that projects name for git, in the project's own namespace only."""
 
-    async def credentials(self, ctx: Context[Any], project: Project) -> GitCredentials | None:
-        """The credentials of a project; None if it names none.
+    async def credentials(
+        self, ctx: Context[Any], project: Project
+    ) -> GitCredentials | None:
+        """Return the credentials of a project; None if it names none.
 
-        :raises AuthFailed: there is no such Secret, or it holds none.
+        Raises AuthFailed if the Secret does not exist or holds no credentials.
         """
         named = project.spec.source.credentials
         if named is None:
@@ -31,8 +33,8 @@ class RepositoryAccess:
             secret = await ctx.client.get(SECRET, name, namespace=project.namespace)
         except NotFound:
             raise AuthFailed(
-                f"there is no Secret {name} in namespace {project.namespace}, which the project names for git",
-                hint=f"Create it with username and password, or ssh-privatekey and known_hosts: {name}",
+                f"Secret {name}, which the Project refers to for git, does not exist in namespace {project.namespace}",
+                hint=f"Create Secret {name} with username and password, or with ssh-privatekey and known_hosts",
                 reason="CredentialsMissing",
             ) from None
         return GitCredentials.from_secret(secret)

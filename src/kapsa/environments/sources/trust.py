@@ -1,8 +1,8 @@
-"""Trust: whether a commit may see the project's secrets.
+"""Trust: the rule that decides whether a commit may see the project's secrets.
 
-What is on a branch of the repository was pushed by somebody who may push there. A pull request can come from a fork, that is
-from anybody: its commit is trusted if the project says so, if a branch of the repository is at that very commit, or if
-somebody approved exactly this commit. Another push is another commit, which nobody has approved.
+A commit on a branch of the repository was pushed by a person with write access. A pull request can come from a fork, that is, from
+anybody: its commit is trusted if the project trusts all, if a branch of the repository is at that commit, or if exactly this commit
+was approved. The next push is a new commit, which is not approved.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["is_approved", "is_trusted", "needs_refs"]
 
 
 def needs_refs(environment: Environment, project: Project, commit: str) -> bool:
-    """Whether the branches of the repository decide."""
+    """Return whether the branches of the repository decide."""
     return (
         environment.spec.source.pr_number is not None
         and not is_approved(environment, commit)
@@ -24,7 +24,7 @@ def needs_refs(environment: Environment, project: Project, commit: str) -> bool:
 
 
 def is_trusted(environment: Environment, project: Project, commit: str, refs: Refs | None) -> bool:
-    """Whether this commit may see secrets. `refs` is what the repository shows, where that decides."""
+    """Return whether this commit may see secrets. `refs` are the repository's branches, if they decide."""
     if environment.spec.source.pr_number is None or is_approved(environment, commit):
         return True
     trust = project.spec.preview_environments.trust
@@ -34,5 +34,5 @@ def is_trusted(environment: Environment, project: Project, commit: str, refs: Re
 
 
 def is_approved(environment: Environment, commit: str) -> bool:
-    """Whether somebody has approved exactly this commit."""
+    """Return whether exactly this commit was approved."""
     return (environment.metadata.annotations or {}).get(APPROVED_COMMIT) == commit

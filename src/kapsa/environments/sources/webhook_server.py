@@ -1,4 +1,4 @@
-"""The HTTP front of git webhooks: one path, a limit on size and time, and no word about why a signature is wrong."""
+"""The HTTP server of git webhooks: one path, with limits on size and time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _READ_SECONDS = 10.0
 
 
 class GitWebhookServer:
-    """Serves webhooks until it is stopped."""
+    """A server of webhooks."""
 
     def __init__(self, webhook: GitWebhook, *, host: str, port: int) -> None:
         self._webhook = webhook
         self._host = host
-        self._wanted_port = port
+        self._requested_port = port
         self._runner: web.AppRunner | None = None
 
     @property
     def port(self) -> int:
-        """The port that is served; 0 while none is."""
+        """The port it listens on; 0 while it is stopped."""
         addresses = self._runner.addresses if self._runner is not None else []
         return int(addresses[0][1]) if addresses else 0
 
@@ -34,7 +34,7 @@ class GitWebhookServer:
         app.router.add_post(PATH, self._receive)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=5.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self._wanted_port).start()
+        await web.TCPSite(self._runner, self._host, self._requested_port).start()
 
     async def stop(self) -> None:
         runner, self._runner = self._runner, None
@@ -46,6 +46,6 @@ class GitWebhookServer:
             async with asyncio.timeout(_READ_SECONDS):
                 body = await request.read()
         except TimeoutError:
-            return web.Response(status=408, text="too slow")
+            return web.Response(status=408, text="the body took too long to arrive")
         verdict = await self._webhook.receive(request.headers, body)
         return web.Response(status=verdict.status, text=verdict.text)

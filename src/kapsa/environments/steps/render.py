@@ -9,7 +9,7 @@ from typing import ClassVar
 from kapsa.environments.objects.children import RENDERED_KINDS, kind_string, shown
 from kapsa.environments.objects.copies import COPIED_FROM
 from kapsa.environments.objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
-from kapsa.environments.ports import RenderRequest, Renders
+from kapsa.environments.ports import ManifestRenderer, RenderRequest
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.steps.secrets import env_from, pull_secret_name
@@ -28,7 +28,7 @@ class RenderStep:
     condition: ClassVar[str] = "DeploymentReady"
     phase: ClassVar[Phase] = "Deploying"
 
-    def __init__(self, renderer: Renders, access: RepositoryAccess) -> None:
+    def __init__(self, renderer: ManifestRenderer, access: RepositoryAccess) -> None:
         self._renderer = renderer
         self._access = access
 

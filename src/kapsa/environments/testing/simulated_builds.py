@@ -108,7 +108,7 @@ class _Build(msgspec.Struct, frozen=True):
 
 
 class SimulatedBuilds:
-    """A watch on the build Jobs of one namespace that completes each of them."""
+    """A watch on the build Jobs of one namespace that completes each Job."""
 
     def __init__(
         self,
