@@ -345,5 +345,5 @@ async def test_people_are_warned_of_what_is_not_there_yet(
     }
     code, told = await kubectl(cluster, tmp_path, manifest(Project, "other", spec, team))
     assert code == 0
-    assert "Warning: there is no Registry images yet: the project's environments wait for it" in told
-    assert "Warning: there is no DomainPool pool yet" in told
+    assert "Warning: Registry images does not exist yet: the environments of the Project wait for it" in told
+    assert "Warning: DomainPool pool does not exist yet" in told

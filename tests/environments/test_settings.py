@@ -76,10 +76,10 @@ def test_every_variable_is_read() -> None:
         ("GIT_PROTOCOLS", "https,ext", "KAPSA_GIT_PROTOCOLS is 'ext', but must be https, ssh, http or file"),
         ("API_SERVER_CIDRS", "10.0.0.0/99", "KAPSA_API_SERVER_CIDRS is '10.0.0.0/99', but must be"),
         ("ROUTE_KIND", "HTTPRoute", "KAPSA_GATEWAY must name the Gateway"),
-        ("GIT_PROTOCOLS", ",", "KAPSA_GIT_PROTOCOLS names no protocol"),
+        ("GIT_PROTOCOLS", ",", "KAPSA_GIT_PROTOCOLS must name at least one protocol"),
         ("VERIFY_ADDRESS", "ingress:65536", "but must be an address such as ingress.example.com:443"),
         ("WEBHOOK_URL", "https://host:port", "but must be an address such as https://host:9443"),
-        ("GIT_WEBHOOK_PORT", "8000", "KAPSA_GIT_WEBHOOK_SECRET must be, too"),
+        ("GIT_WEBHOOK_PORT", "8000", "KAPSA_GIT_WEBHOOK_SECRET must be set, too"),
     ],
 )
 def test_a_bad_value_is_one_clear_line(variable: str, value: str, line: str) -> None:

@@ -1,4 +1,4 @@
-"""The environments operator: an isolated environment for every branch and pull request, and staging and production alike.
+"""The environments operator: an isolated environment for each branch, pull request and stage.
 
 From the top down; a line imports only what is below it:
 

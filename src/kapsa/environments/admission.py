@@ -1,7 +1,7 @@
 """Admission: validating webhooks that reject at once what a controller would refuse later.
 
-Each rule is also applied by a controller, through the same function, because a webhook can be disabled, down or bypassed. The
-failure policy is Ignore: no write fails because the operator does not respond.
+Each rule is also applied by a controller, through the same function, because a webhook can be disabled, down
+or bypassed. The failure policy is Ignore: no write fails because the operator does not respond.
 """
 
 from __future__ import annotations

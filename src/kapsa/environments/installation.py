@@ -1,7 +1,7 @@
 """The installation: the manifests that install the operator, from its kinds, its rights and its settings.
 
-`installation` returns plain objects. The chart has templates of its own, and includes the files from `chart_files`, which follow
-from the code.
+`installation` returns plain objects. The chart has templates of its own, and includes the files from
+`chart_files`, which follow from the code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Metrics of the environments operator for Prometheus.
 
-The numbers of projects, environments and previews are counted from the cache at each scrape, so a restart cannot make them wrong.
+The numbers of projects, environments and previews are counted from the cache at each scrape, so a restart
+cannot make them wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ OTHER = "(other)"
 
 
 class BoundedCounter:
-    """A counter by a label with unbounded values, such as a branch: the oldest values are merged into `(other)`.
+    """A counter by a label with unbounded values: the oldest values are merged into `(other)`.
 
     The sum over all values never decreases, and the number of values is bounded.
     """

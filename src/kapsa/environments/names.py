@@ -1,7 +1,7 @@
 """Names of namespaces, labels, hosts and releases, each within its length limit.
 
-Names made by joining parts can collide (`a` + `b-c` and `a-b` + `c`). So a name never proves ownership: each created object has a
-label with its owner's UID, which is checked before it is changed or deleted.
+Names made by joining parts can collide (`a` + `b-c` and `a-b` + `c`). So a name never proves ownership: each
+created object has a label with its owner's UID, which is checked before it is changed or deleted.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _joined(parts: tuple[str, ...], limit: int, what: str) -> str:
 
 
 def namespace_name(*parts: str) -> str:
-    """Return the name of an environment's namespace (team, project, environment), or of a project's (team, project).
+    """Return the name of the namespace of an environment (three parts) or a project (two parts).
 
     >>> namespace_name("My_Team", "Web App", "PR/42")
     'my-team-web-app-pr-42'
@@ -110,7 +110,7 @@ def release_name(*parts: str) -> str:
 
 
 def host_name(label: str, domain: str) -> str:
-    """Return a host of one label under a domain, short enough for a certificate's common name if the domain allows.
+    """Return a host of one label under a domain, as short as a common name if the domain allows.
 
     Raises ValueError if the domain leaves no room for a host.
     """

@@ -1,4 +1,4 @@
-"""The composition root: the environments operator, from its settings and its ports to systems outside the cluster.
+"""The composition root: the environments operator, from its settings and its ports.
 
     kapsa environments run        # this operator, configured by KAPSA_* variables
 
@@ -173,5 +173,5 @@ def _webhooks(settings: Settings) -> Webhooks | None:
 
 
 def operator() -> Operator:
-    """Return the operator configured by this process's environment, as `kapsa run` and `kapsa rbac` load it."""
+    """Return the operator configured by `KAPSA_*` variables, for `kapsa run` and `kapsa rbac`."""
     return make_operator(Settings.from_environment())

@@ -1,4 +1,7 @@
-"""Ports: the systems outside the cluster that steps and controllers use, as protocols. Tests pass in fakes."""
+"""Ports: the systems outside the cluster that steps and controllers use, as protocols.
+
+Tests pass in fakes.
+"""
 
 from __future__ import annotations
 

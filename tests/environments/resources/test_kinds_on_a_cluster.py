@@ -108,7 +108,7 @@ NONSENSE: dict[str, list[tuple[str, Any, str]]] = {
         ("deployment.path", "/etc", "spec.deployment.path"),
         ("deployment.path", "charts/../../etc", "must stay inside the repository"),
         ("build", {"strategy": "dockerfile"}, "a build needs a registry"),
-        ("build", {"strategy": "dockerfile", "engine": "kpack"}, "kpack builds with buildpacks"),
+        ("build", {"strategy": "dockerfile", "engine": "kpack"}, "kpack requires strategy buildpack"),
         ("domain.subdomain", "a.b", "spec.domain.subdomain"),
         ("resources.defaultQuota.cpu", "lots", "spec.resources.defaultQuota.cpu"),
         ("previewEnvironments.maxActive", 0, "spec.previewEnvironments.maxActive"),

@@ -1,8 +1,9 @@
-"""DomainPools: their counts and conditions, the hosts of environments that no longer exist, and the deletion of a pool.
+"""DomainPools: their counts and conditions, lost hosts, and the deletion of a pool.
 
-`kapsa.environments.domains.pools` allocates and releases hosts. This controller releases the hosts of environments that cannot do it
-themselves, because their finalizer was removed by hand. A pool is the only record of its allocations: a pool that is deleted stays,
-and allocates no more hosts, until the last host is released.
+`kapsa.environments.domains.pools` allocates and releases hosts. This controller releases the hosts of
+environments that cannot do it themselves, because their finalizer was removed by hand. A pool is the only
+record of its allocations: a pool that is deleted stays, and allocates no more hosts, until the last host is
+released.
 """
 
 from __future__ import annotations
@@ -102,7 +103,10 @@ async def _release_lost(pool: DomainPool, ctx: Context[DomainPool]) -> list[Allo
 
 
 async def _exists(allocation: Allocation, ctx: Context[DomainPool]) -> bool:
-    """Return whether the environment that holds a host exists. The cache may lag, so the API server decides."""
+    """Return whether the environment that holds a host exists.
+
+    The cache may lag, so the API server decides.
+    """
     namespace, _, name = allocation.environment.partition("/")
     cached = ctx.get(Environment, name, namespace=namespace)
     if cached is not None and cached.metadata.uid == allocation.uid:

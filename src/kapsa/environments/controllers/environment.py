@@ -116,7 +116,7 @@ class EnvironmentController(Controller[Environment]):
     def _watches(self) -> tuple[Watch, ...]:
         children = dict.fromkeys([*POLICY_KINDS, *RENDERED_KINDS])
         return (
-            # All namespaces: one that belongs to somebody else has none of our labels, yet blocks an environment.
+            # All namespaces: one of another owner has none of our labels, yet blocks an environment.
             Watch(NAMESPACE, map=owners),
             # All Secrets and ConfigMaps, without their content: the sources of copies have no label of ours.
             *(Watch(kind, map=owners, metadata_only=True) for kind in _COPIED),
@@ -144,7 +144,7 @@ class EnvironmentController(Controller[Environment]):
                 await self._expire(environment, ctx)
                 return None
             if environment.spec.suspended:
-                # Nothing is built for a suspended environment: the last deployed commit stays until it resumes.
+                # Nothing is built while suspended: the last deployed commit stays until it resumes.
                 if ctx.status.commit_sha is None:
                     return self._never_deployed(ctx)
                 commit = ctx.status.commit_sha
@@ -164,10 +164,10 @@ class EnvironmentController(Controller[Environment]):
             self._ready_commits.pop(environment.metadata.uid, None)
         return left
 
-    # -- before the steps --------------------------------------------------------------------------------------
+    # -- before the steps ------------------------------------------------------------------------------------
 
     def _project(self, environment: Environment, ctx: Context[Environment]) -> Project | None:
-        """Return the Project that owns the environment's namespace; what the tenant writes does not decide it."""
+        """Return the Project that owns the environment's namespace, whatever the tenant writes."""
         home = environment.namespace
         namespace = ctx.get(NAMESPACE, home, namespace="", track=True)
         key = project_key(namespace, environment)
@@ -228,7 +228,7 @@ class EnvironmentController(Controller[Environment]):
             registry=registry,
         )
 
-    # -- after them --------------------------------------------------------------------------------------------
+    # -- after them ------------------------------------------------------------------------------------------
 
     def _stop(self, ctx: Context[Environment], error: ExternalError) -> Requeue | None:
         """Report that the repository did not resolve the commit. No step runs, and what is deployed stays."""

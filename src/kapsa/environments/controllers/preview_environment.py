@@ -1,6 +1,7 @@
 """PreviewEnvironments: an image in a namespace of its own with a URL of its own, until its TTL expires.
 
-One reconcile covers creation, changes, restarts and drift. The finalizer deletes the namespace, and a Requeue expires the preview.
+One reconcile covers creation, changes, restarts and drift. The finalizer deletes the namespace, and a Requeue
+expires the preview.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ def _until(moment: datetime | None, now: datetime) -> Requeue | None:
 
 
 def rolled_out(deployment: dict[str, Any]) -> bool:
-    """Return whether the Deployment's controller has observed the current spec and all replicas are available."""
+    """Return whether the current spec is observed and all replicas are available."""
     status, replicas = deployment.get("status") or {}, deployment["spec"].get("replicas", 1)
     return bool(
         status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", math.inf)

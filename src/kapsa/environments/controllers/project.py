@@ -1,4 +1,4 @@
-"""Projects: polls their repositories, and creates an Environment for each branch and pull request that gets one."""
+"""Projects: polls their repositories, and creates an Environment for each selected branch."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class _Remembered(msgspec.Struct, frozen=True):
     result: Tracking
 
     def result_of(self, written: Tracking) -> bool:
-        """Return whether the status holds the tracking before or after: no other process has written since."""
+        """Return whether the status holds `base` or `result`: no other process has written since."""
         return any(
             list(written.tracked) == list(each.tracked)
             and written.last_pull_request == each.last_pull_request
@@ -175,7 +175,7 @@ class ProjectController(Controller[Project]):
         self._listings.forget(project)
         return None
 
-    # -- the repository ----------------------------------------------------------------------------------------
+    # -- the repository --------------------------------------------------------------------------------------
 
     async def _poll(self, project: Project, ctx: Context[Project]) -> Listing | None:
         """Poll the repository if it is due. Returns the last complete listing, if there is one."""
@@ -220,7 +220,7 @@ class ProjectController(Controller[Project]):
         requested = project.metadata.annotations.get(POLL_REQUESTED, "")
         return project.spec.source.repository_url, version, requested
 
-    # -- environments ------------------------------------------------------------------------------------------
+    # -- environments ----------------------------------------------------------------------------------------
 
     async def _environments(
         self,
@@ -266,12 +266,12 @@ class ProjectController(Controller[Project]):
     async def _track(
         self, project: Project, ctx: Context[Project], listing: Listing | None, previews: Sequence[str]
     ) -> Tracking:
-        """Return the tracked branches after the last listing; each listing counts once, and again if the project changes."""
+        """Return the tracked branches. Each listing counts once, and again if the project changes."""
         uid, status = project.metadata.uid, project.status
         written = Tracking(tracked=tuple(status.tracked), last_pull_request=status.last_pull_request)
         held = self._tracked.get(uid)
-        # Use the result before it is written, so that a conflict does not cost a poll interval, unless another process
-        # has written since.
+        # Use the result before it is written, so that a conflict does not cost an interval, unless another
+        # process has written since.
         before = held.result if held is not None and held.result_of(written) else written
         asked = (str(project.metadata.generation), project.metadata.annotations.get(ALLOW_MASS_DELETION, ""))
         again = held is not None and listing is not None and held.number == listing.number
@@ -386,7 +386,10 @@ def _branch_of(environment: Environment) -> str:
 
 
 def _is_ours(project: Project, environment: Environment) -> bool:
-    """Return whether this project created it. Others in the namespace belong to the people who created them."""
+    """Return whether this project created it.
+
+    Others in the namespace belong to the people who created them.
+    """
     labels = environment.metadata.labels
     return labels.get(OWNER_UID) == project.metadata.uid and ROLE in labels
 

@@ -71,7 +71,10 @@ def _missing_branches(project: Project, listing: Listing) -> list[str]:
 
 
 def is_readable(environment: Environment) -> bool:
-    """Return whether the Environment fits its model. The API server may store one that does not; it must not block others."""
+    """Return whether the Environment fits its model.
+
+    The API server may store one that does not; it must not block others.
+    """
     try:
         _ = (environment.spec, environment.status)
     except ModelMismatch:

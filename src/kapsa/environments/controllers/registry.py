@@ -88,7 +88,10 @@ class RegistryController(Controller[Registry]):
     async def _failed(
         self, registry: Registry, ctx: Context[Registry], error: ExternalError
     ) -> Requeue | None:
-        """Report the error. A registry that cannot be reached does not invalidate credentials that were accepted before."""
+        """Report the error.
+
+        A registry that cannot be reached does not invalidate credentials that were accepted before.
+        """
         self.metrics.registry_verifications.labels(error.reason).inc()
         message = f"{error}. {error.hint}" if error.hint else str(error)
         before = registry.status.condition("Ready")

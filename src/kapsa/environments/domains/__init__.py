@@ -1,4 +1,5 @@
-"""Hosts and routes: `choice` picks a host from the pools, `pools` allocates and releases it, `routes` writes the route to it.
+"""Hosts and routes: `choice` picks a host, `pools` allocates it, `routes` writes the route to it.
 
-`routing_rules` are the limits on what a tenant may configure about routing, for routes and for rendered objects alike.
+`routing_rules` are the limits on what a tenant may configure about routing, for routes and for rendered
+objects alike.
 """

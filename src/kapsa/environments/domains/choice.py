@@ -1,7 +1,8 @@
 """The choice of an environment's host from the pools, by pure functions.
 
-The status of the pools is the only record of allocations. If two pools have the same domain, only the older one allocates hosts
-under it. A pool that is being deleted allocates none: another pool takes over its domains, and existing allocations stay.
+The status of the pools is the only record of allocations. If two pools have the same domain, only the older
+one allocates hosts under it. A pool that is being deleted allocates none: another pool takes over its
+domains, and existing allocations stay.
 """
 
 from __future__ import annotations

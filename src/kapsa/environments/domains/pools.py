@@ -1,7 +1,8 @@
 """The allocation of hosts: each environment gets one from a DomainPool, and no two hold the same.
 
-A host is allocated by a write that the API server rejects if the pool has changed since it was read, and released if another pool
-allocated it at the same time. An environment keeps its host until it is deleted, even if the pools change.
+A host is allocated by a write that the API server rejects if the pool has changed since it was read, and
+released if another pool allocated it at the same time. An environment keeps its host until it is deleted,
+even if the pools change.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class DomainPools:
     ) -> HostGrant:
         """Return the host of this environment, the same one each time.
 
-        Raises ExternalError if the host is taken, reserved or outside every domain, or if the pool does not exist.
+        Raises ExternalError if the host is taken, reserved or outside every domain, or if the pool does not
+        exist.
         """
         request = HostRequest.of(environment, project)
         kept = current_choice(ctx.list(DomainPool, namespace=""), request)
@@ -118,7 +120,7 @@ class DomainPools:
         raise ExternalFailure("could not allocate a host: the pools kept changing", reason="PoolBusy")
 
     async def _is_held_alone(self, ctx: Context[Environment], host: str, uid: str) -> bool:
-        """Return whether no other pool with the same domain allocated the host between the read and the write."""
+        """Return whether no other pool allocated the host between the read and the write."""
         pools = await self._read(ctx)
         return not any(
             each.host == host and each.uid != uid for pool in pools for each in pool.status.allocations
@@ -132,7 +134,10 @@ class DomainPools:
         *,
         last_domain: str | None = None,
     ) -> bool:
-        """Write the allocations. Returns False if the pool was changed since it was read, and has to be read again."""
+        """Write the allocations.
+
+        Returns False if the pool was changed since it was read, and has to be read again.
+        """
         status: dict[str, Any] = {
             "allocations": to_wire(allocations),
             "allocated": len(allocations),

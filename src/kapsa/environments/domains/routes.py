@@ -20,7 +20,7 @@ ISSUER_ANNOTATIONS = ("cert-manager.io/cluster-issuer", "cert-manager.io/issuer"
 """The annotations that make cert-manager maintain a Certificate for an Ingress."""
 
 _OURS = ("cert-manager.io/", "acme.cert-manager.io/", "catalyst.dev/", "kubernetes.io/", "applyset.")
-"""Prefixes of annotations that only the operator sets: the issuer and the ingress controller are configured elsewhere."""
+"""Prefixes of annotations that only the operator sets."""
 
 
 class HostRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,8 +103,8 @@ class HostRoute(msgspec.Struct, frozen=True, kw_only=True):
 def check_ingress(ingress: EnvironmentIngress, *, host: str | None, namespace: str) -> None:
     """Check the settings of a tenant for a route.
 
-    `host` is the environment's host; None while it has none, when an annotation may name any host. Raises Refused if the path or
-    an annotation breaks a rule.
+    `host` is the environment's host; None while it has none, when an annotation may name any host. Raises
+    Refused if the path or an annotation breaks a rule.
     """
     if why := path_refusal(ingress.path):
         raise Refused(

@@ -1,4 +1,4 @@
-"""The rules of routing: hosts must be allocated to the environment, and nothing may configure the shared ingress controller."""
+"""The rules of routing: only allocated hosts, and no configuration of the shared ingress controller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["annotation_refusal", "path_refusal", "routing_refusals"]
 _CONFIGURES_ALL = re.compile(
     r"snippet|server-alias|modsecurity|lua-|^config-|auth-url|auth-signin|auth-tls-match-cn|custom-headers|^mirror-|^actions\."
 )
-"""Annotations of ingress controllers that inject configuration, claim another host, or send requests elsewhere."""
+"""Annotations that inject configuration, claim another host, or send requests elsewhere."""
 _BREAKS_OUT = re.compile(r"[;{}\r\n]")
 """Characters that would let a value break out of its line in a controller's configuration."""
 _OF_A_CONTROLLER = re.compile(r"(?:ingress|haproxy|traefik|konghq|nginx|contour|projectcontour)", re.I)

@@ -1,1 +1,1 @@
-"""Images: the credentials for registries (`registry_access`), and the deletion of images nothing runs (`retention`)."""
+"""Images: access to registries (`registry_access`), and the deletion of unused images (`retention`)."""

@@ -1,7 +1,8 @@
 """The images of a deleted environment: kept or deleted by `imageRetention` of their Registry.
 
-They are kept unless it is `delete`. Then an image is deleted with the last environment that runs it or had it built. If a registry
-cannot be reached or deletes nothing, an event reports it; the deletion of the environment does not wait.
+They are kept unless it is `delete`. Then an image is deleted with the last environment that runs it or had it
+built. If a registry cannot be reached or deletes nothing, an event reports it; the deletion of the
+environment does not wait.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class ImageRetention:
         self._images = images
 
     async def run(self, environment: Environment, ctx: Context[Environment]) -> None:
-        """Delete the images that no other environment uses, and record an event for those that could not be deleted."""
+        """Delete the images that no other environment uses, and record events."""
         remembered = environment.status.built_images
         if not remembered:
             return
@@ -66,9 +67,10 @@ class ImageRetention:
 
 
 def _images_of_others(environment: Environment, ctx: Context[Environment]) -> set[str]:
-    """Return the images that other environments of any project run or remember: projects may share an image repository.
+    """Return the images that other environments of any project run or remember.
 
-    Environments that are being deleted do not count; otherwise two deleted together would leave the image to each other.
+    Environments that are being deleted do not count; otherwise two deleted together would leave the image to
+    each other.
     """
     return {
         image

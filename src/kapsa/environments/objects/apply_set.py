@@ -1,7 +1,8 @@
 """The ApplySet of an environment: the objects in its namespace that were rendered from its repository.
 
-It follows kubectl's specification. A ConfigMap in the namespace is the parent, and members have a label with its ID. An object
-with the label that is no longer rendered is pruned. Other tools recognize the owner of the members by the parent:
+It follows kubectl's specification. A ConfigMap in the namespace is the parent, and members have a label with
+its ID. An object with the label that is no longer rendered is pruned. Other tools recognize the owner of the
+members by the parent:
 https://kubernetes.io/docs/reference/labels-annotations-taints/#applyset-kubernetes-io-id
 """
 
@@ -44,7 +45,10 @@ def members(visit: Visit) -> list[Manifest]:
 
 
 def parent(visit: Visit, objects: Iterable[Manifest]) -> Manifest:
-    """Return the parent of an ApplySet with these objects. It must list their kinds before the first one is created."""
+    """Return the parent of an ApplySet with these objects.
+
+    It must list their kinds before the first one is created.
+    """
     kinds = sorted({_group_kind(kind_string(each)) for each in objects})
     manifest = {
         "apiVersion": "v1",

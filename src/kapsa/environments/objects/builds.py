@@ -1,7 +1,8 @@
 """The builds that environments own: one build per image, shared by every environment that needs it.
 
-The environment that starts a build owns it; others that need the same image wait for it. When the owner no longer needs the
-build, ownership moves to another environment that does. If there is none, the build is deleted.
+The environment that starts a build owns it; others that need the same image wait for it. When the owner no
+longer needs the build, ownership moves to another environment that does. If there is none, the build is
+deleted.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _RESULTS = {"succeeded": "succeeded", "running": "cancelled"}
 
 
 def commits_of(stored: StoredObject) -> Iterable[tuple[str, str]]:
-    """Return the index keys of an Environment: the commit it asks for, and the full name once it is resolved."""
+    """Return the index keys of an Environment: its requested commit, and the resolved one."""
     environment = Environment.decode(stored.raw)
     commits = {environment.spec.source.commit_sha.lower(), environment.status.seen_commit}
     return [(stored.namespace, _as_label(commit)) for commit in commits if commit]
@@ -96,8 +97,8 @@ class EnvironmentBuilds:
     ) -> None:
         """Release the environment's builds, except the one named `build`, which it needs.
 
-        A build that another environment needs is handed over; any other is deleted. `commit` is the commit that the needed
-        build is for: a different build of the same commit is obsolete.
+        A build that another environment needs is handed over; any other is deleted. `commit` is the commit
+        that the needed build is for: a different build of the same commit is obsolete.
         """
         for kind, manifest in self._owned(environment, ctx):
             labels = manifest["metadata"]["labels"]

@@ -1,7 +1,8 @@
 """Copies of Secrets and ConfigMaps in an environment's namespace, kept in sync with their sources.
 
-A label of a copy names the kind of its origin; copies that are no longer needed are deleted. The content of a Secret is never
-kept in memory: the cache has metadata only, and the content is read when the source or the copy has changed.
+A label of a copy names the kind of its origin; copies that are no longer needed are deleted. The content of a
+Secret is never kept in memory: the cache has metadata only, and the content is read when the source or the
+copy has changed.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ Content: TypeAlias = Callable[[Manifest], Manifest]
 
 _State: TypeAlias = tuple[str, str]
 _SHORTEST_SECRET = 6
-"""The shortest value to redact: a shorter one, such as a port or a log level, occurs in most texts by chance."""
+"""The shortest value to redact: shorter ones, such as a port, occur in most texts by chance."""
 
 
 def _same(source: Manifest) -> Manifest:
-    """Return the content that a copy shares with its source; whether the source is immutable is not copied."""
+    """Return the content that a copy shares with its source."""
     return {key: source[key] for key in ("type", "data", "binaryData") if key in source}
 
 
@@ -75,7 +76,7 @@ class MissingSourceError(Exception):
 
 
 class Copies:
-    """Makes copies, and remembers their versions so that nothing is read or written until something changes."""
+    """Makes copies, and remembers their versions to skip those that have not changed."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[str, str, str], tuple[_State, _State]] = {}
@@ -83,7 +84,8 @@ class Copies:
     async def keep(self, visit: Visit, copies: Sequence[Copy], origins: Iterable[Origin]) -> None:
         """Make these copies, and delete any others of these origins.
 
-        Raises MissingSourceError if a source does not exist; copies that are no longer needed are deleted all the same.
+        Raises MissingSourceError if a source does not exist; copies that are no longer needed are deleted all
+        the same.
         """
         await self._prune(visit, copies, set(origins))
         for copy in copies:

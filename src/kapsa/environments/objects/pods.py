@@ -34,7 +34,7 @@ class PodProblem(msgspec.Struct, frozen=True):
 async def first_problem(
     client: Client, workload: Mapping[str, Any], *, secrets: Sequence[str] = ()
 ) -> PodProblem:
-    """Return the first problem of a workload's pods, with these secrets redacted; empty if the pods cannot be listed."""
+    """Return the first problem of a workload's pods, with these secrets redacted; empty if there is none."""
     selector = (workload.get("spec") or {}).get("selector") or {}
     labels = selector.get("matchLabels") if "matchLabels" in selector else None
     namespace = workload["metadata"]["namespace"]

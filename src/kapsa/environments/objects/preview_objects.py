@@ -69,7 +69,7 @@ class PreviewObjects(msgspec.Struct, frozen=True):
         }
 
     def network_policy(self) -> dict[str, Any]:
-        """Return the policy: in from this namespace and the ingress controller; out to DNS, this namespace and the internet."""
+        """Return the policy: no access from other tenants, nor to anything else in the cluster."""
         from_outside = [{"protocol": "TCP", "port": port} for port in (APP_PORT, SOLVER_PORT)]
         same_namespace: dict[str, Any] = {"podSelector": {}}
         dns = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]

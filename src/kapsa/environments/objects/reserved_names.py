@@ -1,4 +1,4 @@
-"""Names in an environment's namespace that Kubernetes or the operator itself uses, and that no object of a tenant may have."""
+"""Names in an environment's namespace that are reserved for Kubernetes and the operator."""
 
 from __future__ import annotations
 

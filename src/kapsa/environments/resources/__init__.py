@@ -1,7 +1,7 @@
 """The kinds of the environments operator.
 
-Project and Environment are for developers, DomainPool and Registry for administrators. PreviewEnvironment runs one image for one pull
-request, independent of the others.
+Project and Environment are for developers, DomainPool and Registry for administrators. PreviewEnvironment
+runs one image for one pull request, independent of the others.
 """
 
 from kapsa.environments.resources.domain_pool import (

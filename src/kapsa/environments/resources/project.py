@@ -41,8 +41,10 @@ BranchName = Annotated[
     str,
     Field(min_length=1, max_length=255, pattern=r"^[^-\x00-\x20\x7f~^:?*\[\\][^\x00-\x20\x7f~^:?*\[\\]*$"),
 ]
-"""A git branch. A leading dash would be read as an option, and git itself forbids the other characters. The pattern avoids \\s:
-the API server matches ASCII blanks with it, Python those of all scripts, which git allows."""
+"""A git branch. A leading dash would be read as an option, and git itself forbids the other characters. The
+pattern avoids \\s: the API server matches ASCII blanks with it, Python those of all scripts, which git
+allows.
+"""
 BranchGlob = Annotated[str, Field(min_length=1, max_length=255)]
 Path = Annotated[
     str,
@@ -65,7 +67,7 @@ class Credentials(Part):
     """Credentials for the git server."""
 
     secret_ref: LocalReference
-    """A Secret in the project's namespace: username and password (or token), or ssh-privatekey and known_hosts."""
+    """A Secret in the project's namespace: username and password, or ssh-privatekey and known_hosts."""
 
 
 class ProjectSource(Part):

@@ -1,7 +1,7 @@
 """Webhooks of GitHub and GitLab: a signed push triggers a poll of the repository, and nothing else.
 
-The content of a webhook is never trusted. It names a repository; the projects of that repository get an annotation, which makes
-the leading process poll. A forged webhook costs one poll; a lost one delays the next.
+The content of a webhook is never trusted. It names a repository; the projects of that repository get an
+annotation, which makes the leading process poll. A forged webhook costs one poll; a lost one delays the next.
 """
 
 from __future__ import annotations

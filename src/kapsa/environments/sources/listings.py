@@ -1,7 +1,7 @@
-"""Listings: the branches and pull requests of projects' repositories, with the last listing of each kept in memory.
+"""Listings: the branches and pull requests of projects' repositories, kept in memory.
 
-Only this module lists repositories. Projects poll through it and environments share its result, so that a hundred environments of
-one project cost one request.
+Only this module lists repositories. Projects poll through it and environments share its result, so that a
+hundred environments of one project cost one request.
 """
 
 from __future__ import annotations
@@ -50,10 +50,8 @@ class Listings:
         """Return the last complete listing, if there was one since the operator started."""
         return self._last.get(_identity(project))
 
-    async def containing(
-        self, commit: str, ctx: Context[Any], project: Project
-    ) -> Listing:
-        """Return a listing that contains the commit; if none does, one made since the commit was first requested.
+    async def containing(self, commit: str, ctx: Context[Any], project: Project) -> Listing:
+        """Return a listing that contains the commit, or one made since it was first requested.
 
         Raises ExternalError if there is none.
         """

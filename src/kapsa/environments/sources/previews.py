@@ -1,11 +1,12 @@
-"""Previews: the branches and pull requests that get one, that wait, and that lose theirs. Pure functions of a listing.
+"""Previews: the branches and pull requests that get one, wait, or lose theirs, by pure functions.
 
-A preview is deleted only after two complete listings in a row without its branch, and at most 30 % of a project's previews are
-deleted at once, unless the Project allows more. A listing without the project's own branch comes from a wrong or broken repository,
-and nothing is deleted because of it.
+A preview is deleted only after two complete listings in a row without its branch, and at most 30 % of a
+project's previews are deleted at once, unless the Project allows more. A listing without the project's own
+branch comes from a wrong or broken repository, and nothing is deleted because of it.
 
-Git servers keep listing pull requests that were closed long ago. So a pull request counts as open while a branch of the repository
-is at its commit or, if it comes from a fork, from its first appearance until its TTL expires.
+Git servers keep listing pull requests that were closed long ago. So a pull request counts as open while a
+branch of the repository is at its commit or, if it comes from a fork, from its first appearance until its TTL
+expires.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ def track(
 ) -> Tracking:
     """Return the tracking after a complete listing. `existing` are the names of the previews that exist.
 
-    `again` marks a listing that was tracked before and is evaluated again because the project has changed: its missing branches
-    are already counted.
+    `again` marks a listing that was tracked before and is evaluated again because the project has changed:
+    its missing branches are already counted.
     """
     before = {each.name: each for each in last.tracked}
     highest = max([last.last_pull_request or 0, *refs.pull_requests])
@@ -181,7 +182,7 @@ def _aged(new: TrackedBranch, before: TrackedBranch | None) -> TrackedBranch:
 
 
 def _is_listed(tracked: TrackedBranch, refs: Refs) -> bool:
-    """Return whether the branch still exists but is no longer selected: the project changed, and its preview goes at once."""
+    """Return whether the branch exists but is no longer selected: then its preview goes at once."""
     if tracked.pr_number is not None:
         return tracked.pr_number in refs.pull_requests and not tracked.branch
     return tracked.branch in refs.branches

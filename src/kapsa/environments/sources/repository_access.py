@@ -17,9 +17,7 @@ SECRET = "v1/Secret"  # noqa: S105 - a kind
 class RepositoryAccess:
     """A reader of the Secrets that projects name for git, in the project's own namespace only."""
 
-    async def credentials(
-        self, ctx: Context[Any], project: Project
-    ) -> GitCredentials | None:
+    async def credentials(self, ctx: Context[Any], project: Project) -> GitCredentials | None:
         """Return the credentials of a project; None if it names none.
 
         Raises AuthFailed if the Secret does not exist or holds no credentials.

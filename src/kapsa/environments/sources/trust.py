@@ -1,8 +1,9 @@
 """Trust: the rule that decides whether a commit may see the project's secrets.
 
-A commit on a branch of the repository was pushed by a person with write access. A pull request can come from a fork, that is, from
-anybody: its commit is trusted if the project trusts all, if a branch of the repository is at that commit, or if exactly this commit
-was approved. The next push is a new commit, which is not approved.
+A commit on a branch of the repository was pushed by a person with write access. A pull request can come from
+a fork, that is, from anybody: its commit is trusted if the project trusts all, if a branch of the repository
+is at that commit, or if exactly this commit was approved. The next push is a new commit, which is not
+approved.
 """
 
 from __future__ import annotations

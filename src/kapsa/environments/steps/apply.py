@@ -1,4 +1,4 @@
-"""The apply step: applies the rendered objects, prunes those no longer rendered, and waits until all are healthy."""
+"""The apply step: applies and prunes the rendered objects, and waits until all are healthy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class ApplyStep:
-    """Needs the rendered objects. Writes them and the parent of their ApplySet, and deletes what is no longer rendered."""
+    """Needs the rendered objects. Applies them with their ApplySet, and prunes the rest.
+
+    Writes them and the parent of their ApplySet, and deletes what is no longer rendered.
+    """
 
     name: ClassVar[str] = "apply"
     condition: ClassVar[str] = "DeploymentReady"

@@ -1,9 +1,9 @@
-"""The build step: resolves the digest of this commit's image, and builds the image if the registry does not have it.
+"""The build step: resolves the digest of the commit's image, and builds the image if it is missing.
 
-A build starts only after the registry has answered that the image does not exist; a registry that cannot be reached may have it.
-A build runs in a namespace of its own, outside the environment's quota, once for all environments that need its image. A build
-of a commit that no environment needs any longer is cancelled. The image's tag contains the commit, so an image that a cancelled
-build has pushed is never mistaken for another.
+A build starts only after the registry has answered that the image does not exist; a registry that cannot be
+reached may have it. A build runs in a namespace of its own, outside the environment's quota, once for all
+environments that need its image. A build of a commit that no environment needs any longer is cancelled. The
+image's tag contains the commit, so an image that a cancelled build has pushed is never mistaken for another.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class BuildStep:
             )
         return Done("the rendered objects name their own images", reason="NotRequested")
 
-    # -- the build ---------------------------------------------------------------------------------------------
+    # -- the build -------------------------------------------------------------------------------------------
 
     async def _build(self, visit: Visit, image: ImageReference, name: str) -> Outcome:
         build = visit.project.spec.build

@@ -62,7 +62,10 @@ class NamespaceStep:
 
 
 def identity_labels(visit: Visit) -> dict[str, str]:
-    """Return the labels that identify a namespace to people and selectors. Ownership is decided by the UID alone."""
+    """Return the labels for people and selectors. Ownership is decided by the UID alone.
+
+    Ownership is decided by the UID alone.
+    """
     environment, project = visit.environment, visit.project
     labels = {
         MANAGED_BY: OPERATOR,

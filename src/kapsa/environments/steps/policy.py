@@ -27,7 +27,10 @@ _NODE_LOCAL_DNS = "169.254.20.10/32"
 
 
 class PolicyStep:
-    """Needs the namespace. Writes ResourceQuota, LimitRange, NetworkPolicies and the default ServiceAccount."""
+    """Needs the namespace. Writes the quota, the limits, network policies and the service account.
+
+    Writes ResourceQuota, LimitRange, NetworkPolicies and the default ServiceAccount.
+    """
 
     name: ClassVar[str] = "policy"
     condition: ClassVar[str] = "NamespaceReady"
@@ -58,7 +61,7 @@ def resource_quota(visit: Visit) -> Manifest | None:
 
 
 def limit_range(visit: Visit) -> Manifest:
-    """Return the defaults for containers that set no resources: under a quota they would not be admitted otherwise."""
+    """Return the default resources of containers, without which a quota would not admit them."""
     resources = visit.project.spec.resources
     limits = {}
     for resource, usual in _DEFAULT_LIMITS.items():

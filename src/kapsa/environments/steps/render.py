@@ -57,7 +57,7 @@ class RenderStep:
 
 
 def _refusal(visit: Visit, rendered: Iterable[Manifest]) -> StepFailure | None:
-    """Return the failure for an object that must not be applied: its kind is not pruned, or its name is reserved or repeated."""
+    """Return the failure for an object whose kind is not allowed or whose name is reserved or repeated."""
     seen: set[tuple[str, str]] = set()
     for each in rendered:
         identity = (kind_string(each), each["metadata"]["name"])

@@ -90,7 +90,7 @@ class RouteStep:
         return _accepted(made) or Done(f"{route.host} routes to Service {service}", reason="RouteReady")
 
     async def _certificate(self, visit: Visit) -> tuple[str, tuple[str, str] | None]:
-        """Return the Secret of the certificate (empty for the controller's default one) and the issuer that fills it."""
+        """Return the Secret of the certificate and its issuer; empty for the default certificate."""
         tls = visit.environment.spec.ingress.tls
         is_ingress = visit.settings.route_kind == "Ingress"
         # A fork must not get a private key that is valid for every host of the domain.

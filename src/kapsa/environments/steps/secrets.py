@@ -1,6 +1,7 @@
 """The secrets step: the Secrets and ConfigMaps an environment is trusted with, and no others.
 
-A commit from a fork gets no Secret until that commit is approved. If the approval is withdrawn, the copies are deleted.
+A commit from a fork gets no Secret until that commit is approved. If the approval is withdrawn, the copies
+are deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ __all__ = ["SecretsStep", "env_from", "pull_secret_name"]
 
 
 class SecretsStep:
-    """Needs the namespace and the trust in the commit. Writes copies of Secrets and ConfigMaps, and the pull secret."""
+    """Needs the namespace and the trust. Writes copies of Secrets and ConfigMaps, and the pull secret.
+
+    Writes copies of Secrets and ConfigMaps, and the pull secret.
+    """
 
     name: ClassVar[str] = "secrets"
     condition: ClassVar[str] = "NamespaceReady"
@@ -76,7 +80,7 @@ def pull_secret_name(visit: Visit) -> str:
 
 
 def _refusal(copies: Sequence[Copy]) -> StepFailure | None:
-    """Return the failure for a copy whose name is reserved or used twice; the two would overwrite each other forever."""
+    """Return the failure for a copy whose name is reserved or used twice."""
     targets = Counter((copy.kind, copy.target_name) for copy in copies)
     for copy in copies:
         target = (copy.kind, copy.target_name)

@@ -1,8 +1,8 @@
 """A step on the way to a ready environment, the outcomes it may have, and the order in which steps run.
 
-A step runs again and again on the same state and does only what is left to do. It returns `Done`, `Waiting` (a watch triggers the
-next run) or `StepFailure`. A step that is not done stops the steps after it and leaves the work of earlier steps alone: when a
-build fails, the previous version keeps serving.
+A step runs again and again on the same state and does only what is left to do. It returns `Done`, `Waiting`
+(a watch triggers the next run) or `StepFailure`. A step that is not done stops the steps after it and leaves
+the work of earlier steps alone: when a build fails, the previous version keeps serving.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ async def _run(step: Step, visit: Visit) -> Outcome:
 def is_refusal(error: ApiError) -> bool:
     """Return whether the API server will reject the same object again until it or a policy changes.
 
-    A namespace that is being deleted also rejects objects, but only for a while. An object with unknown fields, or fields of
-    a wrong type, is answered with code 500.
+    A namespace that is being deleted also rejects objects, but only for a while. An object with unknown
+    fields, or fields of a wrong type, is answered with code 500.
     """
     if any(cause.reason == "NamespaceTerminating" for cause in error.causes):
         return False
@@ -154,7 +154,7 @@ def is_refusal(error: ApiError) -> bool:
 
 
 def from_outside(error: ExternalError) -> Waiting | StepFailure:
-    """Return the outcome for an error of a system outside the cluster: waiting if a retry can help, else a failure."""
+    """Return the outcome for an error outside the cluster: waiting if a retry can help, else a failure."""
     if error.retryable:
         return Waiting(message=str(error), reason=error.reason, after=error.retry_after or RETRY_SECONDS / 2)
     return StepFailure(reason=error.reason, message=str(error), hint=error.hint)
@@ -181,6 +181,6 @@ def report(ctx: Context[Environment], step: Step, outcome: Waiting | StepFailure
 
 
 def _safe(text: str, limit: int = _MESSAGE_LIMIT) -> str:
-    """Return the text fit for the status: bounded, printable, and with anything that looks like a secret redacted."""
+    """Return the text for the status: bounded, printable, and with secrets redacted."""
     clean = redact(printable(text))
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"

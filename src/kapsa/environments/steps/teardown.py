@@ -1,4 +1,4 @@
-"""The teardown of an environment: deletes what was created for it, and only that, even if its Project is gone."""
+"""The teardown of an environment: deletes what was created for it, and only that."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Teardown"]
 
 
 class Teardown:
-    """Deletes an environment's builds and namespace, releases its host, and deletes its images if the Registry says so."""
+    """The teardown of builds, the namespace, the host, and images if the Registry deletes them."""
 
     def __init__(
         self, settings: Settings, domains: Domains, builds: EnvironmentBuilds, images: ImageRetention
@@ -39,7 +39,7 @@ class Teardown:
         return None
 
     async def _namespaces(self, environment: Environment, ctx: Context[Environment]) -> Iterable[str]:
-        """Return the namespace in the status and any other with our label: the status may never have been written."""
+        """Return the namespaces in the status and with our label: the status may never have been written."""
         remembered = environment.status.namespace
         selector = {OWNER_UID: environment.metadata.uid}
         listed = await ctx.client.list(NAMESPACE, label_selector=selector)

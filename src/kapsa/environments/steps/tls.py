@@ -1,4 +1,4 @@
-"""The TLS step: waits for the certificate of the environment's host, as reported by cert-manager's Certificate."""
+"""The TLS step: waits for the certificate of the environment's host."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tenancy: the namespaces made for a resource, the Project an Environment belongs to, and the network a tenant may reach."""
+"""Tenancy: the namespaces of resources, the Project of an Environment, and the reachable network."""

@@ -1,7 +1,8 @@
 """Namespaces that are created for a resource: claimed and deleted only if the resource owns them.
 
-A resource owns a namespace if the namespace has a label with its UID and, once the status records a namespace, if the UIDs match. A
-namespace with another owner, or none, is refused: never adopted, never changed, never deleted.
+A resource owns a namespace if the namespace has a label with its UID and, once the status records a
+namespace, if the UIDs match. A namespace with another owner, or none, is refused: never adopted, never
+changed, never deleted.
 """
 
 from __future__ import annotations
@@ -54,15 +55,15 @@ async def claim(
 ) -> ClaimedNamespace:
     """Create or correct the namespace, with these labels and annotations and the marks of its owner.
 
-    The status records it. Raises ForeignNamespaceError if the resource does not own it, and NamespaceChangingError while it is being
-    deleted; the watch on namespaces triggers the next run.
+    The status records it. Raises ForeignNamespaceError if the resource does not own it, and
+    NamespaceChangingError while it is being deleted; the watch on namespaces triggers the next run.
     """
     desired = _manifest(ctx, name, labels, annotations or {})
     remembered: NamespaceStatus | None = ctx.status.namespace
     live = ctx.get(NAMESPACE, name, namespace="", track=True)
     if live is None and remembered is not None and (live := await _live(ctx, name)) is None:
-        # First clear the status, then create the namespace. With both in one run, a crash in between would leave a
-        # namespace that does not match the status.
+        # First clear the status, then create the namespace. With both in one run, a crash in between would
+        # leave a namespace that does not match the status.
         ctx.status.namespace = None
         raise NamespaceChangingError(f"namespace {name} was deleted; creating it again")
     if live is None:
@@ -78,7 +79,10 @@ async def claim(
 
 
 async def release(ctx: Context[Any], name: str) -> str:
-    """Delete the namespace if the resource owns it. Returns what blocks the deletion; empty once it is gone."""
+    """Delete the namespace if the resource owns it.
+
+    Returns what blocks the deletion; empty once it is gone.
+    """
     ctx.track(NAMESPACE, name, namespace="")
     live = await _live(ctx, name)
     if live is None:

@@ -1,4 +1,4 @@
-"""The Project that an Environment belongs to: the one its namespace was created for, whatever the tenant writes."""
+"""The Project of an Environment: the one its namespace was created for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROJECT_MISSING = "ProjectMissing"
 
 
 def project_key(namespace: Mapping[str, Any] | None, environment: Environment) -> Key | None:
-    """Return the key of the Project that owns the environment's namespace, if the environment names the same one."""
+    """Return the key of the Project that owns the namespace, if the environment names the same one."""
     if namespace is None:
         return None
     team, _, name = (namespace["metadata"].get("annotations") or {}).get(OWNER, "").partition("/")

@@ -71,8 +71,8 @@ class SimulatedBuildPods:
     def __init__(self, workloads: SimulatedPods, *, seconds: float = 1.0, one_by_one: bool = True) -> None:
         """Let each build take `seconds`.
 
-        With `one_by_one`, each pod ends only after its image is pushed. That is expensive with hundreds of builds:
-        without it all pods succeed after `seconds`, and no build can fail.
+        With `one_by_one`, each pod ends only after its image is pushed. That is expensive with hundreds of
+        builds: without it all pods succeed after `seconds`, and no build can fail.
         """
         self._workloads = workloads
         self._seconds = seconds
