@@ -13,7 +13,7 @@ from kapsa.schemas.schema import Schema
 
 
 def validate_lists(schema: Schema, obj: dict[str, Any]) -> list[FieldError]:
-    """Report the duplicates in each list of type set or map."""
+    """Return an error for each duplicate in lists of type set or map."""
     errors: list[FieldError] = []
     _walk(schema, obj, "", errors)
     return errors

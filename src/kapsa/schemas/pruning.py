@@ -39,7 +39,7 @@ def _walk(schema: Schema, value: Any, path: str, unknown: list[str] | None) -> N
 
 
 def _walk_preserved(schema: Schema, value: Any, path: str, unknown: list[str] | None) -> None:
-    """Visit a value with x-kubernetes-preserve-unknown-fields: only inside specified fields it is pruned."""
+    """Visit a value with x-kubernetes-preserve-unknown-fields: pruning continues in specified fields only."""
     if type(value) is dict:
         for key, item in value.items():
             child = schema.properties.get(key, schema.additional)

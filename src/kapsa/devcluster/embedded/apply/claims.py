@@ -60,8 +60,7 @@ def _with_self(node: Fields | None) -> Fields:
 def with_named_fields(fields: Fields, shape: Shape | None) -> Fields:
     """Return the set plus the named struct fields on the way to its paths.
 
-    A set has `spec.replicas` but not `spec`. To remove a struct of which nothing is left, its own path is
-    needed.
+    A set has `spec.replicas` but not `spec`. To remove a struct that became empty, its own path is needed.
     """
     result: Fields = {}
     for element, node in fields.items():

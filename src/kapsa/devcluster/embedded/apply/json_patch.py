@@ -15,9 +15,9 @@ from kapsa.devcluster.wire.status_errors import StatusError, bad_request
 __all__ = ["MAXIMUM_OPERATIONS", "json_patch", "merge_patch"]
 
 MAXIMUM_OPERATIONS = 10_000
-"""The most operations that one JSON patch may have."""
+"""The maximum number of operations in one JSON patch."""
 MAXIMUM_COPIED = 3 * 1024 * 1024
-"""The most bytes that the copy operations of one JSON patch may add: each could double the document."""
+"""The maximum of bytes that the copy operations of one JSON patch may add: each could double the document."""
 
 _GO_KINDS = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 MAX_UPDATE_ENTRIES = 10
-"""The most Update entries of an object; older ones are merged, lest random manager names fill it."""
+"""The maximum of Update entries in an object. Older ones are merged, so random names cannot fill it."""
 _ANCIENT = "ancient-changes"
 
 
