@@ -9,7 +9,7 @@ import pytest
 
 from kapsa.runtime import Backoff, Context, CustomResource, Operator, Reads, Requeue, Spec, Status
 from kapsa.runtime.testing import Harness
-from tests.runtime.shop import App, Recorder, app
+from tests.runtime.sample_app import App, Recorder, app
 
 pytestmark = pytest.mark.virtual_time
 
@@ -34,7 +34,7 @@ async def install_without_schema(harness: Harness) -> None:
     await harness.client.replace(crd)
 
 
-async def test_a_nonsense_return_value_is_a_clear_error_and_the_rest_keeps_going(
+async def test_an_invalid_return_value_is_reported_and_other_resources_keep_running(
     harness: Harness, capsys: Printed
 ) -> None:
     async def nonsense(resource: App, ctx: Context[App]) -> Any:
@@ -50,7 +50,7 @@ async def test_a_nonsense_return_value_is_a_clear_error_and_the_rest_keeps_going
     assert "good" in controller.runs
 
 
-async def test_a_resource_that_no_longer_fits_the_model_is_named_and_the_rest_keeps_going(
+async def test_a_resource_that_no_longer_fits_the_model_is_reported_and_others_keep_running(
     harness: Harness,
 ) -> None:
     await install_without_schema(harness)
@@ -74,7 +74,7 @@ async def test_a_resource_that_fits_again_runs_again(harness: Harness) -> None:
     assert controller.runs == ["old"]
 
 
-async def test_another_resource_that_does_not_fit_is_waited_for_not_given_up_on(
+async def test_a_run_that_reads_another_resource_that_does_not_fit_is_retried(
     harness: Harness, capsys: Printed
 ) -> None:
     async def add_up(resource: App, ctx: Context[App]) -> Requeue | None:
@@ -92,7 +92,7 @@ async def test_another_resource_that_does_not_fit_is_waited_for_not_given_up_on(
     assert (await harness.get(App, "sum")).status.ready == 3
 
 
-async def test_a_failure_is_told_with_its_traceback_once_and_then_in_a_line(
+async def test_a_failure_is_logged_with_its_traceback_once_and_then_in_one_line(
     harness: Harness, capsys: Printed
 ) -> None:
     async def divide(resource: App, ctx: Context[App]) -> Requeue | None:
@@ -116,7 +116,7 @@ async def await_what_somebody_else_cancels() -> None:
     await elses
 
 
-async def test_a_reconcile_that_awaits_what_somebody_else_cancelled_fails_and_its_worker_goes_on(
+async def test_a_reconcile_that_awaits_a_cancelled_task_fails_and_its_worker_goes_on(
     harness: Harness, capsys: Printed
 ) -> None:
     async def work(resource: App, ctx: Context[App]) -> Requeue | None:
@@ -140,7 +140,7 @@ async def test_a_reconcile_that_awaits_what_somebody_else_cancelled_fails_and_it
     assert failed in harness.running["operator"].metrics.render().decode()
 
 
-async def test_a_finalize_that_awaits_what_somebody_else_cancelled_is_tried_again(harness: Harness) -> None:
+async def test_a_finalize_that_awaits_a_cancelled_task_is_retried(harness: Harness) -> None:
     class Cleaner(Recorder):
         ends = 0
 
@@ -175,7 +175,7 @@ class PickyController(Recorder):
     resource = Picky
 
 
-async def test_a_model_whose_own_code_fails_is_told_and_the_rest_keeps_going(
+async def test_a_model_whose_own_code_fails_is_logged_and_other_resources_keep_running(
     harness: Harness, capsys: Printed
 ) -> None:
     await harness.install(Picky)
@@ -194,7 +194,7 @@ async def test_a_model_whose_own_code_fails_is_told_and_the_rest_keeps_going(
     assert controller.runs == ["good"]
 
 
-async def test_a_child_that_is_none_of_the_known_forms_is_told_with_what_it_is(
+async def test_a_child_of_an_unsupported_type_is_reported_with_its_type(
     harness: Harness, capsys: Printed
 ) -> None:
     async def nothing(resource: App, ctx: Context[App]) -> Requeue | None:

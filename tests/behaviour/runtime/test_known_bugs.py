@@ -17,7 +17,7 @@ from kapsa.runtime.testing import (
     miss_every_step,
     restart_in_every_past,
 )
-from tests.runtime.shop import App, Recorder, app, config_map
+from tests.runtime.sample_app import App, Recorder, app, config_map
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(300)]
 
@@ -243,14 +243,14 @@ BUGS: dict[str, tuple[Sweep, type[Recorder], type[Recorder], Sequence[Mapping[st
 
 
 @pytest.mark.parametrize("bug", BUGS)
-async def test_a_known_bug_is_found(bug: str) -> None:
+async def test_a_known_bug_is_detected(bug: str) -> None:
     sweep, wrong, _, specs, finding = BUGS[bug]
     report: SweepReport = await sweep(scenario(wrong, *specs))
     assert any(finding in why for why in report.failures.values()), str(report)
 
 
 @pytest.mark.parametrize("bug", BUGS)
-async def test_the_operator_without_the_bug_is_cleared(bug: str) -> None:
+async def test_the_operator_without_the_bug_passes(bug: str) -> None:
     sweep, _, right, specs, _ = BUGS[bug]
     report: SweepReport = await sweep(scenario(right, *specs))
     assert not report.failures, str(report)

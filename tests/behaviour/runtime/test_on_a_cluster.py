@@ -28,7 +28,7 @@ from kapsa.runtime import (
     deny,
 )
 from kapsa.runtime.testing import Harness
-from tests.runtime.shop import App, Recorder, app, config_map
+from tests.runtime.sample_app import App, Recorder, app, config_map
 
 
 class Shop(Recorder):
@@ -84,7 +84,7 @@ def operator(namespace: str, **options: Any) -> Operator:
     return Operator(controllers=[Shop()], name="my-operator", namespaces=[namespace], **options)
 
 
-async def test_a_resource_lives_from_its_making_to_its_clean_up(real: Harness, namespace: str) -> None:
+async def test_a_resource_is_created_reconciled_and_cleaned_up(real: Harness, namespace: str) -> None:
     await real.start(operator(namespace))
     await real.apply(app("web", namespace=namespace, replicas=3))
 
@@ -111,7 +111,7 @@ async def drift_events(real: Harness, namespace: str) -> list[str]:
 
 
 @pytest.mark.parametrize("meanwhile", ["running", "away"])
-async def test_a_change_by_hand_is_put_back_and_the_event_names_who(
+async def test_a_change_by_hand_is_reverted_and_the_event_names_the_manager(
     real: Harness, namespace: str, meanwhile: str
 ) -> None:
     await real.start(operator(namespace), name="first")

@@ -19,7 +19,7 @@ from kapsa.runtime.testing import (
     disturb_every_call,
     disturb_every_watch,
 )
-from tests.runtime.shop import App, Recorder, app, config_map
+from tests.runtime.sample_app import App, Recorder, app, config_map
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(300)]
 
@@ -67,24 +67,26 @@ def accept(report: SweepReport, record_property: Record, least: int) -> None:
     assert report.total >= least
 
 
-async def test_two_crashes_in_a_row_end_like_none(sample: Sample | None, record_property: Record) -> None:
+async def test_two_crashes_in_a_row_do_not_change_the_final_state(
+    sample: Sample | None, record_property: Record
+) -> None:
     report = await crash_at_every_write(shop(), moments=["commit"], pairs=3, sample=sample)
     accept(report, record_property, 30)
 
 
-async def test_a_call_that_goes_wrong_in_any_way_changes_nothing_in_the_end(
+async def test_a_fault_at_any_call_does_not_change_the_final_state(
     sample: Sample | None, record_property: Record
 ) -> None:
     accept(await disturb_every_call(shop(), sample=sample), record_property, 70)
 
 
-async def test_a_watch_that_goes_wrong_at_any_event_changes_nothing_in_the_end(
+async def test_a_fault_at_any_watch_event_does_not_change_the_final_state(
     sample: Sample | None, record_property: Record
 ) -> None:
     accept(await disturb_every_watch(shop(), events=6, sample=sample), record_property, 40)
 
 
-async def test_stale_reads_after_a_restart_delete_nothing_and_take_nothing_back(
+async def test_stale_reads_after_a_restart_delete_and_revert_nothing(
     harness: Harness, faults: FaultPlan
 ) -> None:
     """An API server that lags serves the restarted operator a world of before: it must not act against the present."""
@@ -128,7 +130,7 @@ async def test_states_that_were_never_observed_do_no_harm(harness: Harness) -> N
     assert [each["uid"] for each in child["metadata"]["ownerReferences"]] == [parent.metadata.uid]
 
 
-async def test_tasks_and_memory_of_keys_return_to_where_they_were(harness: Harness) -> None:
+async def test_deleted_resources_leave_no_tasks_and_no_memory(harness: Harness) -> None:
     await harness.install(App)
     run = await harness.start(Operator(controllers=[Shop()]))
     await harness.settle()

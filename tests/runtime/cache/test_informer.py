@@ -25,7 +25,7 @@ from kapsa.runtime import Change, Client, GroupVersionKind, Informer, Key
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import SILENCE_SECONDS, State, WatchScope
 from kapsa.runtime.testing import Harness, InProcessTransport
-from tests.runtime.shop import App, app, config_map
+from tests.runtime.sample_app import App, app, config_map
 
 pytestmark = pytest.mark.virtual_time
 
@@ -112,7 +112,9 @@ async def test_it_lists_by_stream_and_follows_every_change(bench: Bench) -> None
     assert bench.names == ["a", "c"]
 
 
-async def test_a_server_that_streams_no_lists_is_read_in_pages(bench: Bench, faults: FaultPlan) -> None:
+async def test_lists_are_read_in_pages_if_the_server_does_not_stream_them(
+    bench: Bench, faults: FaultPlan
+) -> None:
     faults.add(FaultRule(action=Answer(code=422, reason="Invalid"), verb="watch", resource="configmaps"))
     await bench.make("a", "b")
     await bench.start()
@@ -123,7 +125,7 @@ async def test_a_server_that_streams_no_lists_is_read_in_pages(bench: Bench, fau
     assert bench.names == ["a", "b", "c"]
 
 
-async def test_initial_events_are_never_asked_for_on_a_resumed_watch(bench: Bench, faults: FaultPlan) -> None:
+async def test_initial_events_are_never_requested_on_a_resumed_watch(bench: Bench, faults: FaultPlan) -> None:
     await bench.start()
     await bench.make("a")
     await bench.wait()
@@ -140,7 +142,7 @@ async def test_initial_events_are_never_asked_for_on_a_resumed_watch(bench: Benc
     assert bench.told == ["Added a", "Added b"]
 
 
-async def test_every_watch_asks_for_bookmarks_and_ends_after_5_to_10_minutes(bench: Bench) -> None:
+async def test_every_watch_requests_bookmarks_and_ends_after_5_to_10_minutes(bench: Bench) -> None:
     await bench.start()
     await bench.wait(7200)
     times = [int(query["timeoutSeconds"]) for query in bench.tap.watches]
@@ -150,7 +152,7 @@ async def test_every_watch_asks_for_bookmarks_and_ends_after_5_to_10_minutes(ben
     assert bench.informer.relists == 0
 
 
-async def test_a_watch_that_goes_silent_is_noticed_and_restarted(bench: Bench, faults: FaultPlan) -> None:
+async def test_a_watch_that_goes_silent_is_restarted(bench: Bench, faults: FaultPlan) -> None:
     await bench.start()
     await bench.make("a")
     await bench.wait(90)
@@ -190,7 +192,7 @@ async def test_a_compacted_history_relists(bench: Bench, faults: FaultPlan) -> N
     assert bench.told == ["Added a", "Deleted a", "Added b"]
 
 
-async def test_the_former_state_is_served_until_the_new_list_is_complete(
+async def test_the_previous_state_is_served_until_the_new_list_is_complete(
     bench: Bench, faults: FaultPlan
 ) -> None:
     await bench.make("a", "b")
@@ -204,7 +206,7 @@ async def test_the_former_state_is_served_until_the_new_list_is_complete(
     assert seen == [["a", "b", "c"]], "no handler ever saw half a list"
 
 
-async def test_a_repeated_event_is_told_once(bench: Bench, faults: FaultPlan) -> None:
+async def test_a_repeated_event_is_delivered_once(bench: Bench, faults: FaultPlan) -> None:
     faults.add(FaultRule(action=Duplicate(), verb="watch", resource="configmaps", client="informer", times=0))
     await bench.make("a")
     await bench.start()
@@ -214,7 +216,7 @@ async def test_a_repeated_event_is_told_once(bench: Bench, faults: FaultPlan) ->
     assert bench.told == ["Added a", "Updated a", "Deleted a"]
 
 
-async def test_failures_back_off_between_0_8_and_30_seconds_and_say_why(
+async def test_failures_back_off_between_0_8_and_30_seconds_and_report_the_reason(
     bench: Bench, faults: FaultPlan
 ) -> None:
     rule = faults.add(FaultRule(action=Drop(), verb="watch", resource="configmaps", times=0))
@@ -230,7 +232,7 @@ async def test_failures_back_off_between_0_8_and_30_seconds_and_say_why(
     assert bench.informer.trouble == ""
 
 
-async def test_watches_that_failed_together_come_back_at_different_times(
+async def test_watches_that_failed_together_are_retried_at_different_times(
     harness: Harness, faults: FaultPlan
 ) -> None:
     faults.add(FaultRule(action=Drop(), verb="watch", resource="configmaps", times=0))
@@ -247,7 +249,7 @@ async def test_watches_that_failed_together_come_back_at_different_times(
         await each.informer.stop()
 
 
-async def test_a_kind_that_is_not_served_is_waited_for(harness: Harness) -> None:
+async def test_a_kind_that_is_not_served_is_retried_until_it_is(harness: Harness) -> None:
     scope = WatchScope(App.gvk)
     informer = Informer(harness.connect("informer"), scope, kind=App)
     informer.start()
@@ -281,7 +283,7 @@ async def test_a_failing_handler_stops_neither_the_others_nor_the_watch(
     assert bench.informer.state is State.WATCHING
 
 
-async def test_a_handler_added_later_is_told_what_is_known(bench: Bench) -> None:
+async def test_a_handler_added_later_gets_the_stored_objects(bench: Bench) -> None:
     await bench.make("a")
     await bench.start()
     late: list[Change] = []
@@ -289,7 +291,7 @@ async def test_a_handler_added_later_is_told_what_is_known(bench: Bench) -> None
     assert [(change.event, change.initial) for change in late] == [("Added", True)]
 
 
-async def test_an_object_that_leaves_the_selection_is_deleted_for_us(bench: Bench) -> None:
+async def test_an_object_that_leaves_the_selection_is_deleted_from_the_store(bench: Bench) -> None:
     await bench.make("a")
     await bench.start()
     patch = {"metadata": {"labels": {"test": None}}}
@@ -298,7 +300,7 @@ async def test_an_object_that_leaves_the_selection_is_deleted_for_us(bench: Benc
     assert bench.told == ["Added a", "Deleted a"]
 
 
-async def test_metadata_only_keeps_no_content(harness: Harness) -> None:
+async def test_metadata_only_stores_no_content(harness: Harness) -> None:
     bench = Bench(harness, scope=WatchScope(CONFIG_MAP, "default", labels="test", metadata_only=True))
     await bench.make("a")
     await bench.start()
@@ -309,7 +311,7 @@ async def test_metadata_only_keeps_no_content(harness: Harness) -> None:
     await bench.informer.stop()
 
 
-async def test_metadata_only_keeps_no_content_of_what_we_write_either(harness: Harness) -> None:
+async def test_metadata_only_stores_no_content_of_our_own_writes(harness: Harness) -> None:
     cache = Cache(harness.connect("informer"), namespaces=["default"])
     (informer,) = cache.watch("v1/Secret", metadata_only=True)
     cache.start()
@@ -326,7 +328,7 @@ async def test_metadata_only_keeps_no_content_of_what_we_write_either(harness: H
     await cache.stop()
 
 
-async def test_what_we_wrote_is_not_read_again_when_the_watch_tells_of_it(bench: Bench) -> None:
+async def test_our_own_write_is_not_parsed_again_when_the_watch_delivers_it(bench: Bench) -> None:
     await bench.start()
     made = config_map("a", labels={"test": "1"}, namespace="default")
     raw = await bench.harness.client.apply(made, into=bytes)
@@ -336,9 +338,7 @@ async def test_what_we_wrote_is_not_read_again_when_the_watch_tells_of_it(bench:
     assert bench.informer.store.seen(Key("default", "a")) is written
 
 
-async def test_a_list_that_brings_nothing_new_leaves_every_object_where_it_is(
-    bench: Bench, faults: FaultPlan
-) -> None:
+async def test_a_list_without_changes_keeps_the_stored_objects(bench: Bench, faults: FaultPlan) -> None:
     await bench.make("a", "b")
     await bench.start()
     before = list(bench.informer.store)
@@ -350,7 +350,7 @@ async def test_a_list_that_brings_nothing_new_leaves_every_object_where_it_is(
     assert [new is old for old, new in zip(before, after, strict=True)] == [False, True]
 
 
-async def test_a_write_in_one_of_several_namespaces_is_returned_as_it_is_kept(harness: Harness) -> None:
+async def test_a_write_in_one_of_several_namespaces_is_returned_as_it_is_stored(harness: Harness) -> None:
     cache = Cache(harness.connect("informer"), namespaces=["default", "kube-public"])
     cache.watch("v1/ConfigMap")
     raw = await harness.client.apply(config_map("a", namespace="default"), into=bytes)

@@ -32,7 +32,7 @@ def events(changes: list[Change]) -> list[tuple[str, str]]:
 WEB = Key("default", "web")
 
 
-def test_managed_fields_are_not_kept_but_our_own_ownership_is() -> None:
+def test_managed_fields_are_not_stored_except_our_own() -> None:
     fields: dict[str, Any] = {"f:spec": {"f:image": {}}}
     managed = [
         {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {}}},
@@ -44,7 +44,7 @@ def test_managed_fields_are_not_kept_but_our_own_ownership_is() -> None:
     assert msgspec.json.decode(kept.owned_fields) == fields
 
 
-def test_an_item_of_a_list_gets_the_kind_that_the_list_carries() -> None:
+def test_an_item_of_a_list_gets_the_kind_of_the_list() -> None:
     assert stored().to_dict() | {"metadata": None} == {
         "apiVersion": "example.com/v1",
         "kind": "MyApp",
@@ -53,7 +53,7 @@ def test_an_item_of_a_list_gets_the_kind_that_the_list_carries() -> None:
     }
 
 
-def test_a_transform_drops_what_nobody_reads() -> None:
+def test_a_transform_removes_parts_of_an_object() -> None:
     def without_spec(each: dict[str, Any]) -> dict[str, Any]:
         del each["spec"]
         return each
@@ -62,7 +62,7 @@ def test_a_transform_drops_what_nobody_reads() -> None:
     assert "spec" not in small.to_dict()
 
 
-def test_an_object_whose_transform_fails_is_kept_whole_and_not_taken_for_deleted() -> None:
+def test_an_object_whose_transform_fails_is_stored_whole_and_not_reported_as_deleted() -> None:
     def without_status(each: dict[str, Any]) -> dict[str, Any] | None:
         del each["spec"]
         del each["status"]
@@ -107,7 +107,7 @@ def test_a_late_repetition_does_not_bring_a_deleted_object_back() -> None:
     assert store.get(WEB) is None
 
 
-def test_a_response_that_arrives_after_its_event_takes_no_place() -> None:
+def test_a_response_that_arrives_after_its_event_is_not_stored() -> None:
     store = Store()
     store.upsert(stored(version=5))
     store.remove(stored(version=7))
@@ -115,7 +115,7 @@ def test_a_response_that_arrives_after_its_event_takes_no_place() -> None:
     assert store.get(WEB) is None
 
 
-def test_a_relist_swaps_in_the_whole_list_and_derives_the_deletes() -> None:
+def test_a_relist_replaces_all_objects_and_derives_the_deletes() -> None:
     store = Store()
     for version, name in enumerate(("gone", "changed", "kept", "remade"), start=3):
         store.upsert(stored(name, version))
@@ -132,7 +132,7 @@ def test_a_relist_swaps_in_the_whole_list_and_derives_the_deletes() -> None:
     assert store.get(Key("default", "gone")) is None
 
 
-def test_a_name_that_was_deleted_and_made_again_is_a_delete_and_an_add() -> None:
+def test_a_name_that_was_deleted_and_created_again_is_a_delete_and_an_add() -> None:
     store = Store()
     store.upsert(stored(version=5))
     assert events(store.upsert(stored(version=9, metadata={"uid": "another"}))) == [
@@ -141,7 +141,7 @@ def test_a_name_that_was_deleted_and_made_again_is_a_delete_and_an_add() -> None
     ]
 
 
-def test_a_late_delete_of_the_former_object_does_not_remove_the_new_one() -> None:
+def test_a_late_delete_of_the_old_object_does_not_remove_the_new_one() -> None:
     store = Store()
     store.upsert(stored(version=9, metadata={"uid": "another"}))
     assert store.remove(stored(version=7)) == []
@@ -160,7 +160,7 @@ def test_a_written_object_is_read_back_until_the_watch_has_caught_up() -> None:
     assert store.ahead == 0
 
 
-def test_a_created_object_is_listed_before_the_watch_tells_of_it() -> None:
+def test_a_created_object_is_listed_before_the_watch_delivers_it() -> None:
     store = Store()
     store.note_write(
         stored(
@@ -173,7 +173,7 @@ def test_a_created_object_is_listed_before_the_watch_tells_of_it() -> None:
     assert [each.name for each in store.select(namespace="default")] == ["web"]
 
 
-def test_a_deleted_object_is_gone_at_once_and_stays_gone_until_a_new_one_comes() -> None:
+def test_a_deleted_object_is_gone_at_once_and_stays_gone_until_a_new_one_is_created() -> None:
     store = Store()
     store.upsert(stored(version=5))
     store.note_delete(WEB, "uid-web")
@@ -187,7 +187,7 @@ def test_a_deleted_object_is_gone_at_once_and_stays_gone_until_a_new_one_comes()
     assert store.get(WEB) is not None
 
 
-def test_progress_of_the_watch_retires_our_writes_even_without_their_own_event() -> None:
+def test_progress_of_the_watch_drops_our_writes_even_without_their_event() -> None:
     store = Store()
     store.note_write(stored("a", 8))
     store.note_write(stored("b", 9))
@@ -197,7 +197,7 @@ def test_progress_of_the_watch_retires_our_writes_even_without_their_own_event()
     assert store.ahead == 0
 
 
-def test_what_we_wrote_is_not_read_again_when_the_watch_tells_of_it() -> None:
+def test_our_own_write_is_not_parsed_again_when_the_watch_delivers_it() -> None:
     store = Store()
     store.upsert(stored(version=1))
     assert store.echo(wire(version=3)) is None
@@ -210,7 +210,7 @@ def test_what_we_wrote_is_not_read_again_when_the_watch_tells_of_it() -> None:
     assert store.echo(wire(version=3)) is None
 
 
-def test_a_write_that_changed_nothing_takes_no_place() -> None:
+def test_a_write_that_changed_nothing_is_not_stored() -> None:
     store = Store()
     store.upsert(stored(version=5))
     store.note_write(stored(version=5))
@@ -252,7 +252,7 @@ def test_labels_select_as_on_the_server(selector: Any, names: list[str]) -> None
     assert [each.name for each in store.select(labels=selector)] == names
 
 
-def test_a_selector_that_cannot_be_read_is_named() -> None:
+def test_an_invalid_selector_is_reported() -> None:
     with pytest.raises(ValueError, match="label selector 'app=web,=x' is invalid at '=x'"):
         Store().select(labels="app=web,=x")
 

@@ -11,7 +11,7 @@ from kapsa.devcluster.faults import Drop, FaultPlan, FaultRule
 from kapsa.runtime import Backoff, Context, Operator, Owns, Requeue
 from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.testing import Harness
-from tests.runtime.shop import App, AppStatus, Recorder, Work, app, config_map
+from tests.runtime.sample_app import App, AppStatus, Recorder, Work, app, config_map
 
 pytestmark = pytest.mark.virtual_time
 
@@ -78,7 +78,7 @@ async def test_a_converged_operator_writes_nothing_for_ten_minutes(harness: Harn
     assert [call for call in made if "watch" not in call] == []
 
 
-async def test_a_restarted_operator_finds_everything_in_place_and_writes_nothing(harness: Harness) -> None:
+async def test_a_restarted_operator_writes_nothing_while_nothing_has_changed(harness: Harness) -> None:
     await start(harness, owner(make_child))
     await harness.apply(app("a"), app("b"))
     await harness.settle()
@@ -91,7 +91,7 @@ async def test_a_restarted_operator_finds_everything_in_place_and_writes_nothing
     assert [str(call) for call in harness.writes()[calls:]] == []
 
 
-async def test_a_change_beside_our_fields_causes_no_request(harness: Harness) -> None:
+async def test_a_change_of_fields_that_are_not_ours_causes_no_request(harness: Harness) -> None:
     controller = owner(make_child)
     await start(harness, controller)
     await harness.apply(app("a"))
@@ -104,7 +104,7 @@ async def test_a_change_beside_our_fields_causes_no_request(harness: Harness) ->
     assert (await harness.get("v1/ConfigMap", "a"))["data"] == {"image": "nginx", "more": "1"}
 
 
-async def test_an_owned_object_changed_by_hand_is_put_back_and_the_event_names_who(harness: Harness) -> None:
+async def test_a_child_changed_by_hand_is_reverted_and_the_event_names_the_manager(harness: Harness) -> None:
     await start(harness, owner(make_child))
     await harness.apply(app("a"))
     await harness.settle()
@@ -119,7 +119,7 @@ async def test_an_owned_object_changed_by_hand_is_put_back_and_the_event_names_w
     assert 'controller_drift_total{controller="app",kind="ConfigMap"} 1.0' in metrics
 
 
-async def test_what_was_changed_while_no_operator_ran_is_put_back_and_the_event_names_who(
+async def test_a_change_made_while_no_operator_ran_is_reverted_and_the_event_names_the_manager(
     harness: Harness,
 ) -> None:
     await start(harness, owner(make_child))
@@ -136,7 +136,9 @@ async def test_what_was_changed_while_no_operator_ran_is_put_back_and_the_event_
     assert notes == ["ConfigMap a: kubectl-edit changed .data.image; reverted"]
 
 
-async def test_a_wish_that_changed_with_a_restart_is_no_drift_and_costs_no_read(harness: Harness) -> None:
+async def test_a_desired_state_that_changed_with_a_restart_is_not_drift_and_costs_no_read(
+    harness: Harness,
+) -> None:
     await start(harness, owner(make_child))
     await harness.apply(app("a"))
     await harness.settle()
@@ -153,7 +155,7 @@ async def test_a_wish_that_changed_with_a_restart_is_no_drift_and_costs_no_read(
     assert await harness.events(reason="DriftCorrected") == []
 
 
-async def test_a_changed_wish_is_applied_and_is_no_drift(harness: Harness) -> None:
+async def test_a_changed_desired_state_is_applied_and_is_not_drift(harness: Harness) -> None:
     await start(harness, owner(make_child))
     await harness.apply(app("a"))
     await harness.settle()
@@ -198,7 +200,7 @@ async def test_children_may_be_yaml_or_structs(harness: Harness) -> None:
     assert (await harness.get("v1/ConfigMap", "from-struct"))["data"] == {"b": "2"}
 
 
-async def test_an_object_that_another_controls_is_refused_not_taken(harness: Harness) -> None:
+async def test_an_object_that_another_resource_controls_is_not_taken_over(harness: Harness) -> None:
     boss = await harness.client.create(config_map("boss"), namespace="default")
     uid = boss["metadata"]["uid"]
     other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "boss", "uid": uid, "controller": True}
@@ -214,7 +216,7 @@ async def test_an_object_that_another_controls_is_refused_not_taken(harness: Har
     )
 
 
-async def test_owning_across_namespaces_is_refused_with_a_way_out(harness: Harness) -> None:
+async def test_owning_across_namespaces_is_rejected_with_a_remedy(harness: Harness) -> None:
     errors: list[str] = []
 
     async def elsewhere(resource: App, ctx: Context[App]) -> None:
@@ -275,7 +277,7 @@ async def test_a_delete_never_hits_a_later_object_of_the_same_name(harness: Harn
     assert (await harness.get("v1/ConfigMap", "victim"))["data"] == {"new": "1"}
 
 
-async def test_reading_a_kind_that_nobody_declared_says_what_to_do(harness: Harness) -> None:
+async def test_reading_a_kind_that_is_not_declared_names_the_remedy(harness: Harness) -> None:
     errors: list[str] = []
 
     async def read(resource: App, ctx: Context[App]) -> None:
@@ -291,7 +293,7 @@ async def test_reading_a_kind_that_nobody_declared_says_what_to_do(harness: Harn
     assert "Declare it in the controller's owns, watches or reads" in errors[0]
 
 
-async def test_a_kind_that_is_only_read_wakes_nobody(harness: Harness) -> None:
+async def test_a_change_of_a_kind_that_is_only_read_causes_no_run(harness: Harness) -> None:
     controller = Recorder(reads=["v1/ConfigMap"])
     await start(harness, controller)
     await harness.apply(app("a"))
@@ -339,7 +341,7 @@ async def test_a_transition_time_moves_only_when_the_conditions_status_does(harn
     assert third.last_transition_time > first.last_transition_time
 
 
-async def test_what_a_failed_run_found_is_still_told_but_not_as_observed(harness: Harness) -> None:
+async def test_the_status_of_a_failed_run_is_written_but_not_as_observed(harness: Harness) -> None:
     async def fail(resource: App, ctx: Context[App]) -> None:
         ctx.condition("Ready", False, reason="Broken", message="no luck")
         raise RuntimeError("no")
@@ -351,7 +353,7 @@ async def test_what_a_failed_run_found_is_still_told_but_not_as_observed(harness
     assert (await harness.get(App, "a")).status.observed_generation is None
 
 
-async def test_a_resource_deleted_while_it_runs_is_no_error(harness: Harness) -> None:
+async def test_a_resource_deleted_while_it_runs_is_not_an_error(harness: Harness) -> None:
     async def delete_under_it(resource: App, ctx: Context[App]) -> None:
         await harness.client.delete(App, resource.name, namespace="default")
         ctx.status.ready = 5
@@ -366,7 +368,7 @@ async def test_a_resource_deleted_while_it_runs_is_no_error(harness: Harness) ->
 # -- finalizers ------------------------------------------------------------------------------------------------
 
 
-async def test_the_finalizer_is_there_before_anything_is_made(harness: Harness, faults: FaultPlan) -> None:
+async def test_the_finalizer_is_added_before_anything_is_created(harness: Harness, faults: FaultPlan) -> None:
     await start(harness, Cleaner(make_child, owns=["v1/ConfigMap"]))
     await harness.apply(app("a"))
     await harness.settle()
@@ -375,7 +377,7 @@ async def test_the_finalizer_is_there_before_anything_is_made(harness: Harness, 
     assert (await harness.get(App, "a")).metadata.finalizers == (FINALIZER,)
 
 
-async def test_the_finalizer_goes_only_after_the_clean_up(harness: Harness) -> None:
+async def test_the_finalizer_is_removed_only_after_the_cleanup(harness: Harness) -> None:
     tries = 0
 
     async def clean(resource: App, ctx: Context[App]) -> Requeue | None:
@@ -397,7 +399,7 @@ async def test_the_finalizer_goes_only_after_the_clean_up(harness: Harness) -> N
     assert controller.runs == ["a"], "nothing is reconciled while it goes"
 
 
-async def test_nobody_elses_finalizer_is_ever_removed(harness: Harness) -> None:
+async def test_a_finalizer_of_another_controller_is_never_removed(harness: Harness) -> None:
     async def another_goes(resource: App, ctx: Context[App]) -> None:
         left = {"metadata": {"finalizers": [FINALIZER, "last.example.com/x"]}}
         await harness.client.patch(App, "a", left, namespace="default")
@@ -414,7 +416,7 @@ async def test_nobody_elses_finalizer_is_ever_removed(harness: Harness) -> None:
     assert (await harness.get(App, "a")).metadata.finalizers == ("last.example.com/x",)
 
 
-async def test_a_finalizer_removed_by_someone_else_is_put_back_while_the_resource_lives(
+async def test_a_finalizer_that_was_removed_by_hand_is_added_again_until_the_resource_is_deleted(
     harness: Harness,
 ) -> None:
     await start(harness, Cleaner())
@@ -425,7 +427,7 @@ async def test_a_finalizer_removed_by_someone_else_is_put_back_while_the_resourc
     assert (await harness.get(App, "a")).metadata.finalizers == (FINALIZER,)
 
 
-async def test_a_finalizer_removed_by_someone_else_during_clean_up_is_no_error(harness: Harness) -> None:
+async def test_a_finalizer_that_was_removed_by_hand_during_cleanup_is_not_an_error(harness: Harness) -> None:
     async def robbed(resource: App, ctx: Context[App]) -> None:
         await harness.client.patch(App, "a", {"metadata": {"finalizers": None}}, namespace="default")
 
@@ -442,7 +444,7 @@ async def test_a_finalizer_removed_by_someone_else_during_clean_up_is_no_error(h
     assert 'controller_reconciliations_total{controller="app",result="conflict"} 0.0' in metrics
 
 
-async def test_a_finalizer_of_others_that_goes_meanwhile_does_not_repeat_the_clean_up(
+async def test_another_finalizer_that_is_removed_in_the_meantime_does_not_repeat_the_cleanup(
     harness: Harness,
 ) -> None:
     """Ours stands at another place of the list when it is to be removed."""
@@ -465,7 +467,7 @@ async def test_a_finalizer_of_others_that_goes_meanwhile_does_not_repeat_the_cle
     assert controller.cleaned == ["a"]
 
 
-async def test_a_resource_deleted_before_it_was_ever_seen_is_left_alone(harness: Harness) -> None:
+async def test_a_resource_deleted_before_its_first_run_is_not_touched(harness: Harness) -> None:
     await harness.install(App)
     held = app("a")
     held["metadata"]["finalizers"] = ["other.example.com/x"]
@@ -478,7 +480,7 @@ async def test_a_resource_deleted_before_it_was_ever_seen_is_left_alone(harness:
     assert controller.cleaned == []
 
 
-async def test_a_lost_answer_to_an_apply_leads_to_one_child_all_the_same(
+async def test_a_lost_response_to_an_apply_still_leads_to_one_child(
     harness: Harness, faults: FaultPlan
 ) -> None:
     faults.add(FaultRule(action=Drop(), verb="patch", resource="configmaps", when="after", times=3))
@@ -489,7 +491,7 @@ async def test_a_lost_answer_to_an_apply_leads_to_one_child_all_the_same(
     assert await harness.events(reason="DriftCorrected") == []
 
 
-async def test_children_kept_as_metadata_only_are_applied_without_false_drift(harness: Harness) -> None:
+async def test_children_cached_as_metadata_only_are_applied_without_false_drift(harness: Harness) -> None:
     controller = Recorder(make_child, owns=[Owns("v1/ConfigMap", metadata_only=True)], resync=60.0)
     await start(harness, controller)
     await harness.apply(app("a"))
@@ -501,7 +503,7 @@ async def test_children_kept_as_metadata_only_are_applied_without_false_drift(ha
     assert await harness.events(reason="DriftCorrected") == []
 
 
-async def test_what_was_applied_is_forgotten_with_the_object(harness: Harness) -> None:
+async def test_the_record_of_an_apply_is_dropped_with_the_object(harness: Harness) -> None:
     await start(harness, owner(make_child))
     await harness.apply(*(app(f"a{number}") for number in range(20)))
     await harness.settle()
@@ -526,7 +528,7 @@ async def test_a_resource_that_deletes_itself_is_finalized(harness: Harness) -> 
     assert await harness.get(App, "web") is None
 
 
-async def test_a_controller_that_does_not_declare_to_delete_a_kind_has_no_right_to_and_is_told(
+async def test_a_controller_that_does_not_declare_deletes_has_no_right_to_and_gets_an_error(
     harness: Harness,
 ) -> None:
     caught: list[str] = []

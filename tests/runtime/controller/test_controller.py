@@ -26,7 +26,7 @@ from kapsa.runtime import (
     label_changed,
 )
 from kapsa.runtime.testing import Harness
-from tests.runtime.shop import App, Recorder, app, config_map
+from tests.runtime.sample_app import App, Recorder, app, config_map
 
 pytestmark = pytest.mark.virtual_time
 
@@ -45,7 +45,7 @@ async def test_every_resource_there_is_runs_at_start(harness: Harness) -> None:
     assert sorted(controller.runs) == ["a", "b"]
 
 
-async def test_a_persons_change_overtakes_the_list_at_start(harness: Harness) -> None:
+async def test_a_change_overtakes_the_list_at_start(harness: Harness) -> None:
     async def slowly(resource: App, ctx: Context[App]) -> None:
         await asyncio.sleep(1)
 
@@ -59,7 +59,7 @@ async def test_a_persons_change_overtakes_the_list_at_start(harness: Harness) ->
     assert "listed-39" in controller.runs[:9], controller.runs
 
 
-async def test_a_change_runs_the_resource_and_rest_runs_nothing(harness: Harness) -> None:
+async def test_a_change_runs_the_resource_and_nothing_runs_without_one(harness: Harness) -> None:
     controller = Recorder()
     await start(harness, controller)
     await harness.apply(app("a"))
@@ -130,7 +130,7 @@ async def test_one_resource_never_has_two_runs_at_a_time_and_others_do(harness: 
     assert max(together) == 3
 
 
-async def test_its_own_status_write_is_no_reason_to_run_again(harness: Harness) -> None:
+async def test_its_own_status_write_causes_no_run(harness: Harness) -> None:
     async def count(resource: App, ctx: Context[App]) -> None:
         ctx.status.ready = resource.status.ready + 1
 
@@ -142,7 +142,7 @@ async def test_its_own_status_write_is_no_reason_to_run_again(harness: Harness) 
     assert (await harness.get(App, "a")).status.ready == 1
 
 
-async def test_a_key_that_always_fails_backs_off_beside_keys_that_work(harness: Harness) -> None:
+async def test_a_key_that_always_fails_backs_off_while_others_run(harness: Harness) -> None:
     async def fail_for_bad(resource: App, ctx: Context[App]) -> None:
         if resource.name == "bad":
             raise RuntimeError("no")
@@ -178,7 +178,7 @@ async def test_success_starts_the_back_off_from_the_beginning(harness: Harness) 
     assert len(controller.runs) == 2, "at once, and five seconds later"
 
 
-async def test_a_reconcile_that_hangs_is_cancelled_and_holds_up_nobody(harness: Harness) -> None:
+async def test_a_reconcile_that_hangs_is_cancelled_and_delays_no_other(harness: Harness) -> None:
     async def hang_for_bad(resource: App, ctx: Context[App]) -> None:
         if resource.name == "bad":
             await asyncio.Event().wait()
@@ -211,7 +211,7 @@ async def test_one_controllers_failure_never_stops_another(harness: Harness) -> 
     assert good.runs == ["a", "b"]
 
 
-async def test_requeue_comes_back_after_its_time_and_an_event_earlier(harness: Harness) -> None:
+async def test_a_requeue_runs_after_its_time_and_earlier_on_an_event(harness: Harness) -> None:
     moments: list[float] = []
 
     async def come_back(resource: App, ctx: Context[App]) -> Requeue:
@@ -297,7 +297,7 @@ async def test_a_watch_maps_the_old_and_the_new_object(harness: Harness) -> None
     assert sorted(controller.runs) == ["a", "b"]
 
 
-async def test_a_watch_can_look_for_whom_an_object_concerns(harness: Harness) -> None:
+async def test_a_map_can_look_up_resources_in_the_cache(harness: Harness) -> None:
     def users(changed: StoredObject, cache: Cache) -> list[Key]:
         return [each.key for each in cache.by_index(App, "image", changed.name)]
 
@@ -314,7 +314,7 @@ async def test_a_watch_can_look_for_whom_an_object_concerns(harness: Harness) ->
     assert sorted(controller.runs) == ["a", "c"]
 
 
-async def test_a_map_made_in_a_loop_is_not_handed_the_cache(harness: Harness) -> None:
+async def test_a_map_made_in_a_loop_does_not_get_the_cache(harness: Harness) -> None:
     watches: list[Watch] = []
     for kind, name in (("v1/ConfigMap", "a"), ("v1/Secret", "b")):
 
@@ -332,7 +332,7 @@ async def test_a_map_made_in_a_loop_is_not_handed_the_cache(harness: Harness) ->
     assert controller.runs == ["a"]
 
 
-async def test_an_index_that_cannot_read_one_object_still_finds_the_others(harness: Harness) -> None:
+async def test_an_index_that_fails_for_one_object_still_lists_the_others(harness: Harness) -> None:
     found: list[str] = []
 
     async def look(resource: App, ctx: Context[App]) -> None:
@@ -347,7 +347,9 @@ async def test_an_index_that_cannot_read_one_object_still_finds_the_others(harne
     assert found == ["a", "c"]
 
 
-async def test_an_optional_kind_is_not_waited_for_and_is_seen_once_it_is_served(harness: Harness) -> None:
+async def test_a_controller_does_not_wait_for_an_optional_kind_and_watches_it_once_it_is_served(
+    harness: Harness,
+) -> None:
     late: Any = "example.com/v1/Late"
     watch = Watch(late, map=lambda stored: [(stored.namespace, "web")], optional=True)
     controller = Recorder(watches=[watch])
@@ -369,7 +371,7 @@ async def test_an_optional_kind_is_not_waited_for_and_is_seen_once_it_is_served(
     assert controller.runs == ["web", "web"]
 
 
-async def test_predicates_decide_which_changes_matter(harness: Harness) -> None:
+async def test_predicates_decide_which_changes_cause_a_run(harness: Harness) -> None:
     asked: list[Change] = []
 
     def curious(change: Change) -> bool:
@@ -411,7 +413,7 @@ async def test_a_label_predicate_on_children(harness: Harness) -> None:
     assert controller.runs == ["a"]
 
 
-async def test_only_resources_with_the_declared_labels_are_seen(harness: Harness) -> None:
+async def test_only_resources_with_the_declared_labels_run(harness: Harness) -> None:
     controller = Recorder(labels={"team": "red"})
     await start(harness, controller)
     await harness.apply(app("a", labels={"team": "red"}), app("b", labels={"team": "blue"}))
@@ -437,7 +439,7 @@ async def test_a_watch_can_be_narrowed_to_a_field(harness: Harness) -> None:
     assert controller.runs == ["a"]
 
 
-async def test_only_the_declared_namespaces_are_seen(harness: Harness) -> None:
+async def test_only_the_declared_namespaces_are_watched(harness: Harness) -> None:
     for name in ("shop", "bank"):
         await harness.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     controller = Recorder()
@@ -447,7 +449,7 @@ async def test_only_the_declared_namespaces_are_seen(harness: Harness) -> None:
     assert sorted(controller.runs) == ["a", "c"]
 
 
-async def test_a_resync_runs_everything_again(harness: Harness) -> None:
+async def test_a_resync_runs_all_resources_again(harness: Harness) -> None:
     controller = Recorder(resync=600.0)
     await start(harness, controller)
     await harness.apply(app("a"), app("b"))
@@ -491,7 +493,7 @@ async def test_a_status_made_from_an_old_spec_never_overwrites_a_newer_one(harne
     assert (await harness.get(App, "a")).status.ready == 2
 
 
-def test_a_controller_without_a_kind_says_so() -> None:
+def test_a_controller_without_a_kind_is_rejected() -> None:
     class Nothing(Controller[Any]):
         pass
 
@@ -499,7 +501,7 @@ def test_a_controller_without_a_kind_says_so() -> None:
         Nothing()
 
 
-def test_a_requeue_in_the_past_is_refused() -> None:
+def test_a_negative_requeue_is_rejected() -> None:
     with pytest.raises(ValueError, match="must not be negative"):
         Requeue(after=-1)
 
@@ -518,7 +520,7 @@ async def test_a_controller_of_a_built_in_kind_gets_dicts(harness: Harness) -> N
     assert "default" in seen
 
 
-async def test_a_controller_of_labelled_resources_sees_no_others_whoever_else_watches_them(
+async def test_a_controller_of_labelled_resources_runs_no_others_that_another_controller_watches(
     harness: Harness,
 ) -> None:
     class Everything(Recorder):

@@ -19,7 +19,7 @@ from kapsa.runtime import (
     Watch,
     generation_changed,
 )
-from tests.runtime.shop import App
+from tests.runtime.sample_app import App
 
 
 class Good(Controller[App]):
@@ -78,7 +78,7 @@ def declared(**attributes: Any) -> Good:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_could_not_work_is_refused_at_once(controller: Any, message: str) -> None:
+def test_a_declaration_that_cannot_work_is_rejected_at_once(controller: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         Operator(controllers=[controller])
 
@@ -99,7 +99,7 @@ def test_a_misspelt_attribute_is_not_ignored(attributes: dict[str, Any], message
         type("Bad", (Good,), attributes)
 
 
-def test_attributes_of_ones_own_are_nobodys_business() -> None:
+def test_attributes_of_the_users_own_are_allowed() -> None:
     attributes = {"image": "nginx", "owner": "me", "_own": (), "reconcile_volume": Good.reconcile}
     assert Operator(controllers=[type("Fine", (Good,), attributes)()]).controllers
 
@@ -134,7 +134,7 @@ def test_a_field_without_a_type_is_not_ignored() -> None:
             replicas = 1
 
 
-def test_a_decorated_reconcile_is_as_good_as_any() -> None:
+def test_a_decorated_reconcile_is_accepted() -> None:
     @functools.wraps(Good.reconcile)
     def traced(self: Good, resource: App, ctx: Context[App]) -> Any:
         return Good.reconcile(self, resource, ctx)

@@ -10,7 +10,7 @@ from kapsa.devcluster.faults import Answer, Delay, FaultPlan, FaultRule
 from kapsa.runtime import Context, Operator
 from kapsa.runtime.controller.events import BUFFER, BURST, SERIES_SECONDS, EventRecorder, ObjectReference
 from kapsa.runtime.testing import Harness
-from tests.runtime.shop import App, Recorder, app
+from tests.runtime.sample_app import App, Recorder, app
 
 pytestmark = pytest.mark.virtual_time
 
@@ -40,7 +40,7 @@ async def repeat(events: EventRecorder, harness: Harness, *, times: int, every: 
         await harness.clock.sleep(every)
 
 
-async def test_an_event_tells_who_did_what_to_which_object(harness: Harness) -> None:
+async def test_an_event_has_its_reporter_action_and_object(harness: Harness) -> None:
     await harness.install(App)
 
     async def tell(resource: App, ctx: Context[App]) -> None:
@@ -75,7 +75,7 @@ async def test_repetitions_become_one_series(harness: Harness, faults: FaultPlan
 
 
 @pytest.mark.parametrize("pause", [0.0, 1.0])
-async def test_a_series_that_stops_repeating_gets_its_whole_count_and_is_then_left_alone(
+async def test_a_series_that_stops_repeating_gets_its_final_count_and_is_not_written_again(
     pause: float, harness: Harness, faults: FaultPlan
 ) -> None:
     events = recorder(harness)
@@ -103,7 +103,7 @@ async def test_a_series_that_goes_on_is_written_every_six_minutes(
     await events.stop()
 
 
-async def test_stopping_writes_what_was_counted_last(harness: Harness, faults: FaultPlan) -> None:
+async def test_stopping_writes_the_final_counts(harness: Harness, faults: FaultPlan) -> None:
     events = recorder(harness)
     await repeat(events, harness, times=50, every=1)
     await events.stop()
@@ -133,7 +133,7 @@ async def test_a_crash_writes_nothing_more(harness: Harness, faults: FaultPlan) 
     assert faults.count(resource="events", verb="patch") == 1
 
 
-async def test_an_event_may_name_a_second_object(harness: Harness) -> None:
+async def test_an_event_can_refer_to_a_second_object(harness: Harness) -> None:
     await harness.install(App)
     pod = ObjectReference(api_version="v1", kind="Pod", name="web-0", namespace="default", uid="u-7")
 
@@ -208,7 +208,7 @@ async def test_an_event_of_a_cluster_scoped_object_goes_to_the_default_namespace
     await events.stop()
 
 
-async def test_a_type_that_does_not_exist_is_refused(harness: Harness) -> None:
+async def test_an_unknown_event_type_is_rejected(harness: Harness) -> None:
     events = recorder(harness)
     with pytest.raises(ValueError, match="Normal or Warning, got 'Error'"):
         events.event(WEB, "Error", "Failed", "no")

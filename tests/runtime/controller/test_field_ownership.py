@@ -58,7 +58,7 @@ def live(**changes: Any) -> dict[str, Any]:
     return found
 
 
-def test_what_we_applied_holds_whatever_the_server_and_others_add() -> None:
+def test_applied_fields_hold_when_the_server_and_other_managers_add_theirs() -> None:
     assert holds(FIELDS, deployment(), live())
 
 
@@ -67,13 +67,13 @@ def test_a_changed_field_of_ours_does_not_hold(changes: dict[str, Any]) -> None:
     assert not holds(FIELDS, deployment(), live(**changes))
 
 
-def test_a_field_we_own_and_no_longer_want_does_not_hold() -> None:
+def test_a_field_that_we_own_and_no_longer_desire_does_not_hold() -> None:
     desired = deployment()
     del desired["spec"]["replicas"]
     assert not holds(FIELDS, desired, live())
 
 
-def test_a_field_we_want_and_do_not_own_does_not_hold() -> None:
+def test_a_field_that_we_desire_and_do_not_own_does_not_hold() -> None:
     desired = deployment()
     desired["spec"]["paused"] = True
     changed = live()
@@ -81,7 +81,7 @@ def test_a_field_we_want_and_do_not_own_does_not_hold() -> None:
     assert not holds(FIELDS, desired, changed)
 
 
-def test_the_projection_sees_our_fields_only() -> None:
+def test_the_projection_contains_only_our_fields() -> None:
     before, after = live(), live()
     after["status"] = {"readyReplicas": 0}
     after["spec"]["template"]["spec"]["containers"][0]["image"] = "another-proxy"
@@ -89,14 +89,14 @@ def test_the_projection_sees_our_fields_only() -> None:
     assert digest(projection(FIELDS, before)) != digest(projection(FIELDS, live(replicas=5)))
 
 
-def test_drifted_fields_are_named_as_people_write_them() -> None:
+def test_drifted_fields_are_reported_as_field_paths() -> None:
     drifted = list(drifted_paths(FIELDS, deployment(), live(replicas=5, image="nginx:evil")))
     assert ".spec.replicas" in drifted
     assert ".spec.template.spec.containers[name=web].image" in drifted
     assert len(drifted) == 2
 
 
-def test_the_manager_that_holds_a_drifted_field_is_named() -> None:
+def test_the_manager_that_owns_a_drifted_field_is_reported() -> None:
     managed = [
         {"manager": "us", "operation": "Apply", "fieldsV1": FIELDS},
         {"manager": "kube-controller-manager", "subresource": "status", "fieldsV1": {"f:status": {}}},
@@ -106,7 +106,7 @@ def test_the_manager_that_holds_a_drifted_field_is_named() -> None:
     assert managers_of(managed, [".spec.replicas"], ours="us") == {"kubectl-edit": [".spec.replicas"]}
 
 
-def test_whoever_scaled_is_named_too() -> None:
+def test_a_manager_that_scaled_is_reported_too() -> None:
     managed = [
         {"manager": "kubectl", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
         {"manager": "controller", "subresource": "status", "fieldsV1": {"f:status": {"f:replicas": {}}}},
@@ -114,7 +114,7 @@ def test_whoever_scaled_is_named_too() -> None:
     assert managers_of(managed, [".spec.replicas"], ours="us") == {"kubectl": [".spec.replicas"]}
 
 
-def test_a_removed_field_is_asked_of_whoever_wrote_last() -> None:
+def test_a_removed_field_is_attributed_to_the_manager_of_the_last_write() -> None:
     managed = [
         {"manager": "old", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:paused": {}}}},
         {"manager": "kubectl-edit", "time": "2026-01-02T00:00:00Z", "fieldsV1": {"f:spec": {"f:paused": {}}}},
@@ -122,7 +122,7 @@ def test_a_removed_field_is_asked_of_whoever_wrote_last() -> None:
     assert managers_of(managed, [".spec.replicas"], ours="us") == {"kubectl-edit": [".spec.replicas"]}
 
 
-def test_an_empty_map_or_list_that_the_server_does_not_keep_holds() -> None:
+def test_an_empty_map_or_list_that_the_server_does_not_store_holds() -> None:
     desired = {"metadata": {"name": "a", "annotations": {}}, "spec": {"replicas": 1, "args": []}}
     live = {"metadata": {"name": "a"}, "spec": {"replicas": 1}}
     recorded = {"f:metadata": {"f:annotations": {}}, "f:spec": {"f:replicas": {}, "f:args": {}}}

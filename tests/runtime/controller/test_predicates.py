@@ -59,17 +59,17 @@ def change(**metadata: Any) -> Change:
         (lambda change: change.new.generation > change.old.generation, {"generation": 2}, True),
     ],
 )
-def test_a_predicate_lets_through_what_it_is_about(
+def test_a_predicate_is_true_for_its_changes_only(
     predicate: Predicate, metadata: dict[str, Any], matters: bool
 ) -> None:
     assert predicate(change(**metadata)) is matters
 
 
-def test_what_changed_nothing_is_no_new_version() -> None:
+def test_a_change_without_a_new_version_is_not_a_version_change() -> None:
     assert not resource_version_changed(Change(stored(), stored()))
 
 
 @pytest.mark.parametrize("predicate", [generation_changed, label_changed("a"), annotation_changed("a")])
-def test_what_appears_or_disappears_always_matters(predicate: Predicate) -> None:
+def test_predicates_are_true_for_objects_that_appear_or_disappear(predicate: Predicate) -> None:
     assert predicate(Change(None, stored()))
     assert predicate(Change(stored(), None))

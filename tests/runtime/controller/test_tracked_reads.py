@@ -9,7 +9,7 @@ import pytest
 
 from kapsa.runtime import Context, Controller, Operator, Requeue, TerminalError, Watch, generation_changed
 from kapsa.runtime.testing import Harness
-from tests.runtime.shop import App, Recorder, app, config_map
+from tests.runtime.sample_app import App, Recorder, app, config_map
 
 pytestmark = pytest.mark.virtual_time
 

@@ -214,12 +214,12 @@ def test_the_default_back_off_goes_from_5_milliseconds_to_1000_seconds() -> None
     [{"initial": 0}, {"initial": 10, "max": 5}, {"multiplier": 0.5}],
     ids=["zero", "above max", "shrinking"],
 )
-def test_a_back_off_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
+def test_an_invalid_back_off_is_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="back-off must have"):
         Backoff(**wrong)
 
 
-async def test_a_change_made_by_a_person_overtakes_the_start_up_list() -> None:
+async def test_a_change_overtakes_the_start_up_list() -> None:
     queue, _ = queue_by_hand()
     for number in range(100):
         queue.add(f"listed-{number}", Reason("Added"), priority=Priority.BACKGROUND)
@@ -227,7 +227,7 @@ async def test_a_change_made_by_a_person_overtakes_the_start_up_list() -> None:
     assert (await take(queue)).key == "edited"
 
 
-async def test_a_waiting_key_moves_ahead_when_somebody_changes_it() -> None:
+async def test_a_waiting_key_moves_ahead_when_its_resource_changes() -> None:
     queue, _ = queue_by_hand()
     queue.add("first", Reason("Added"), priority=Priority.BACKGROUND)
     queue.add("second", Reason("Added"), priority=Priority.BACKGROUND)
@@ -236,7 +236,7 @@ async def test_a_waiting_key_moves_ahead_when_somebody_changes_it() -> None:
     assert len(queue) == 0
 
 
-async def test_waiting_raises_priority_so_that_nothing_starves() -> None:
+async def test_waiting_raises_priority_so_that_no_key_starves() -> None:
     queue, hand = queue_by_hand()
     queue.add("patient", Reason("Added"), priority=Priority.BACKGROUND)
     for _ in range(100):
@@ -257,7 +257,7 @@ async def test_a_cancelled_worker_passes_its_wake_up_on() -> None:
     assert (await asyncio.wait_for(second, 1)).key == "a"
 
 
-async def test_shutting_down_wakes_every_worker_and_hands_out_nothing_more() -> None:
+async def test_shutting_down_wakes_every_worker_and_hands_out_no_more_keys() -> None:
     queue, _ = queue_by_hand()
     workers = [asyncio.ensure_future(queue.get()) for _ in range(3)]
     await asyncio.sleep(0)

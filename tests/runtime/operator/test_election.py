@@ -12,7 +12,7 @@ from kapsa.devcluster.faults import Delay, Drop, FaultPlan, FaultRule
 from kapsa.runtime import Context, LeaderElection, Operator
 from kapsa.runtime.errors import ClientError, WriteRefused
 from kapsa.runtime.testing import Harness
-from tests.runtime.shop import App, Recorder, app, config_map
+from tests.runtime.sample_app import App, Recorder, app, config_map
 
 pytestmark = pytest.mark.virtual_time
 

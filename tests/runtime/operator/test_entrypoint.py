@@ -18,7 +18,7 @@ from kapsa.runtime import Client, Operator
 from kapsa.runtime.operator.entrypoint import OperatorNotFoundError, load_operator, main
 from kapsa.runtime.testing import Harness
 from tests.eventually import eventually
-from tests.runtime.shop import Recorder
+from tests.runtime.sample_app import Recorder
 
 PROGRAM = '''
 import asyncio

@@ -17,7 +17,7 @@ from kapsa.runtime.generate.audit import Audit
 from kapsa.runtime.generate.rbac import Grant, grants, rule_for
 from kapsa.runtime.operator.access_review import missing_rules
 from kapsa.runtime.testing import Harness, InProcessTransport
-from tests.runtime.shop import App, Recorder, app, config_map
+from tests.runtime.sample_app import App, Recorder, app, config_map
 
 pytestmark = pytest.mark.virtual_time
 

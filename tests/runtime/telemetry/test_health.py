@@ -23,7 +23,7 @@ from kapsa.runtime.telemetry.loop_watch import LoopWatch
 from kapsa.runtime.telemetry.metrics import Metrics
 from kapsa.runtime.testing import Harness, InProcessTransport
 from tests.eventually import eventually
-from tests.runtime.shop import App, Recorder, app
+from tests.runtime.sample_app import App, Recorder, app
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from kapsa.runtime import Backoff, Context, Operator
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.testing import Harness
-from tests.runtime.shop import App, Recorder, app, config_map
+from tests.runtime.sample_app import App, Recorder, app, config_map
 
 pytestmark = pytest.mark.virtual_time
 

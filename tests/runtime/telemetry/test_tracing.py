@@ -15,7 +15,7 @@ from opentelemetry.trace import StatusCode
 from kapsa.runtime import Context, Operator, Requeue
 from kapsa.runtime.telemetry.tracing import Tracing, configure
 from kapsa.runtime.testing import Harness
-from tests.runtime.shop import App, Recorder, app, config_map
+from tests.runtime.sample_app import App, Recorder, app, config_map
 
 pytestmark = pytest.mark.virtual_time
 

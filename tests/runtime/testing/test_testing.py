@@ -10,7 +10,7 @@ from kapsa.devcluster.faults import FaultPlan
 from kapsa.runtime import Context, Operator, Owns, Requeue
 from kapsa.runtime.generate.audit import MissingRights
 from kapsa.runtime.testing import Harness, NotSettledError, Scenario, crash_at_every_write
-from tests.runtime.shop import App, Recorder, app, config_map
+from tests.runtime.sample_app import App, Recorder, app, config_map
 
 pytestmark = pytest.mark.virtual_time
 

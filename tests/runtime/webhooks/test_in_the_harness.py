@@ -26,7 +26,7 @@ from kapsa.runtime import (
 from kapsa.runtime.errors import ApiError, Forbidden, InternalError
 from kapsa.runtime.testing import Harness
 from kapsa.runtime.webhooks.certificates import Lifetimes
-from tests.runtime.shop import App, Recorder, app
+from tests.runtime.sample_app import App, Recorder, app
 
 pytestmark = pytest.mark.virtual_time
 

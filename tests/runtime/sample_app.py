@@ -1,4 +1,4 @@
-"""A small shop of kinds and controllers for the runtime's tests."""
+"""A sample kind and a controller that records its runs, for the tests of the runtime."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class App(CustomResource[AppSpec, AppStatus], group="example.com", version="v1")
 def app(
     name: str = "web", *, namespace: str = "default", labels: dict[str, str] | None = None, **spec: Any
 ) -> dict[str, Any]:
-    """An App as a person writes it."""
+    """Return the manifest of an App."""
     metadata: dict[str, Any] = {"name": name, "namespace": namespace}
     if labels is not None:
         metadata["labels"] = labels
