@@ -169,7 +169,12 @@ async def test_a_failed_upgrade_is_rolled_back(helm: Helm) -> None:
 
 async def test_an_object_of_somebody_else_is_refused_until_it_is_taken(helm: Helm) -> None:
     metadata = {"name": "web", "namespace": helm.namespace}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"clusterIP": "None"}}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"clusterIP": "None", "selector": {"a": "b"}},
+    }
     await helm.client.create(service)
     refusal = await helm.run("install", "web", helm.chart, fails=True)
     assert "invalid ownership metadata" in refusal

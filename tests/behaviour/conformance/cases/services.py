@@ -8,6 +8,30 @@ CASES = [
     case(
         "a headless service gets its defaults", post(SERVICES, service(clusterIP="None", selector={"a": "b"}))
     ),
+    *(
+        case(
+            f"a headless service without a selector {what}",
+            post(SERVICES, service(clusterIP="None", **before)),
+            merge(f"{SERVICES}/one", {"spec": after}),
+        )
+        for what, before, after in (
+            ("that gets one is rejected", {}, {"selector": {"a": "b"}}),
+            ("that gets a port is kept", {}, {"ports": [{"port": 81}]}),
+            (
+                "that gets one with a single stack",
+                {},
+                {"selector": {"a": "b"}, "ipFamilyPolicy": "SingleStack"},
+            ),
+            (
+                "that gets one with a single stack and family",
+                {},
+                {"selector": {"a": "b"}, "ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]},
+            ),
+        )
+    ),
+    case("a dual-stack service is rejected", post(SERVICES, service(ipFamilyPolicy="RequireDualStack"))),
+    case("a dual-stack service is preferred", post(SERVICES, service(ipFamilyPolicy="PreferDualStack"))),
+    case("an IPv6 service is rejected", post(SERVICES, service(ipFamilies=["IPv6"]))),
     case("a service gets an address", post(SERVICES, service())),
     case("a node port service gets a port", post(SERVICES, service(type="NodePort"))),
     case(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Any
 
 from kapsa.devcluster.embedded.strategies.generic.addresses import AddressError
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.network.ip_families import set_ip_families
 from kapsa.devcluster.embedded.strategies.network.service_validation import validate_service
 from kapsa.devcluster.wire.status_errors import StatusError, internal
 from kapsa.devcluster.wire.status_errors import invalid as invalid_object
@@ -176,14 +176,8 @@ class ServiceStrategy(BuiltInStrategy):
             ) from None
         spec["clusterIP"] = ip
         spec["clusterIPs"] = spec.get("clusterIPs") or [ip]
-        family = "IPv4" if ip == _NO_IP else f"IPv{ip_address(ip).version}"
-        spec["ipFamilies"] = spec.get("ipFamilies") or [family]
-        headless = ip == _NO_IP and not spec.get("selector")
-        spec["ipFamilyPolicy"] = spec.get("ipFamilyPolicy") or (
-            "RequireDualStack" if headless else "SingleStack"
-        )
-        if headless and spec["ipFamilyPolicy"] == "RequireDualStack":
-            spec["ipFamilies"] = ["IPv4", "IPv6"]
+        if errors := set_ip_families(spec, (old or {}).get("spec")):
+            raise self._invalid(obj, *errors)
 
     def _allocate_ports(self, obj: Object, old: Object | None) -> None:
         own = frozenset(
@@ -234,5 +228,5 @@ class ServiceStrategy(BuiltInStrategy):
             return ['spec.externalName is ignored when spec.type is not "ExternalName"']
         return []
 
-    def _invalid(self, obj: Object, error: FieldError) -> StatusError:
-        return invalid_object(self.info, obj["metadata"]["name"], [error])
+    def _invalid(self, obj: Object, *errors: FieldError) -> StatusError:
+        return invalid_object(self.info, obj["metadata"]["name"], list(errors))
