@@ -1,1 +1,1 @@
-"""Admission: plugins and webhooks that may change or refuse a write."""
+"""Admission: plugins and webhooks that may change or reject a write."""

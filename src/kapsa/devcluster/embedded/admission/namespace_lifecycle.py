@@ -1,4 +1,4 @@
-"""Admission by the state of the namespace: nothing is created in one that is missing or ending."""
+"""Admission by the state of the namespace: rejects creates in one that is missing or terminating."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _IMMORTAL = ("default", "kube-system", "kube-public")
 
 
 class NamespaceLifecycle:
-    """The admission plugin of the same name."""
+    """The NamespaceLifecycle plugin of the real server."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -40,7 +40,7 @@ class NamespaceLifecycle:
         stored = self._collection.get(write.namespace)
         if stored is None:
             raise errors.not_found(self._namespaces, write.namespace)
-        # A cheap look first: hardly any namespace is ending, and this is on every create's way.
+        # Without decoding: each create passes here, and few namespaces are terminating.
         if b'"deletionTimestamp":"' not in stored.body:
             return
         namespace = decode(stored)

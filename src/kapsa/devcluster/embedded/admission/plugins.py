@@ -1,4 +1,4 @@
-"""Built-in admission that looks at other objects: service accounts of pods, the default class of claims."""
+"""Built-in admission that depends on other objects: service accounts of pods, the default class of claims."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 class _Plugin:
-    """Admission that only has to do with new objects."""
+    """Admission that only changes new objects."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -34,7 +34,7 @@ class _Plugin:
 
 
 class ServiceAccounts(_Plugin):
-    """A pod's account must exist, and its token is mounted where clients look for it."""
+    """Requires a pod's service account to exist, and mounts its token."""
 
     async def mutate(self, write: WriteRequest, obj: Object, old: Object | None) -> Object:
         if old is not None or write.subresource or (write.info.group, write.info.resource) != ("", "pods"):
@@ -43,7 +43,7 @@ class ServiceAccounts(_Plugin):
         stored = self._backend.store.collection("", "serviceaccounts").get(f"{write.namespace}/{name}")
         account = None if stored is None else decode(stored)
         if account is None and name != _DEFAULT_ACCOUNT:
-            # The default account is given to every namespace by a controller, which may be late or switched off.
+            # A controller creates the default account of each namespace; it may be late or disabled.
             why = f'error looking up service account {write.namespace}/{name}: serviceaccount "{name}" not found'
             raise errors.forbidden(write.info, write.name, why)
         if (
@@ -89,7 +89,7 @@ def _token_volume(name: str) -> Object:
 
 
 class DefaultStorageClass(_Plugin):
-    """A claim that names no class gets the default one, when there is one."""
+    """Sets the default class on a claim without one."""
 
     async def mutate(self, write: WriteRequest, obj: Object, old: Object | None) -> Object:
         is_claim = (write.info.group, write.info.resource) == ("", "persistentvolumeclaims")

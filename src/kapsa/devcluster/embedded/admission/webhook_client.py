@@ -1,4 +1,4 @@
-"""How the server reaches webhooks: over HTTPS, or by a handler in this process that a test put in their place."""
+"""The client for webhooks: over HTTPS, or through a handler in this process."""
 
 from __future__ import annotations
 
@@ -12,35 +12,30 @@ from typing import Any
 __all__ = ["CallError", "WebhookClient", "WebhookHandler"]
 
 WebhookHandler = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
-"""Takes the path (with its query) and the body of a POST; gives status and body of the answer."""
+"""Takes the path (with its query) and the body of a POST; returns the status and body of the response."""
 
 
 class CallError(Exception):
-    """A webhook that did not answer as it should; the text is what the real server says of it."""
+    """A failed call of a webhook, with the message of the real server."""
 
 
 class WebhookClient:
-    """Posts to webhooks by their `clientConfig`."""
+    """Calls webhooks at the address of their `clientConfig`."""
 
     def __init__(self) -> None:
         self._routes: dict[str, WebhookHandler | str] = {}
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     def route(self, target: str, to: WebhookHandler | str) -> None:
-        """Send calls elsewhere.
+        """Redirect calls for `target`, a Service (`namespace/name`) or the start of a URL (`https://host:port`).
 
-        There is no network behind the Services of a devcluster, and no socket at all on virtual time.
-
-        :param target: a Service as `namespace/name`, or the beginning of a URL (`https://host:port`).
-        :param to: a handler in this process, or the base URL where the webhook really listens.
+        They go to a handler in this process, or to the base URL where the webhook listens: a devcluster has no network
+        behind its Services, and on virtual time no sockets.
         """
         self._routes[target] = to
 
     async def post(self, config: dict[str, Any], body: bytes, *, timeout: float) -> dict[str, Any]:
-        """Call a webhook and decode its answer.
-
-        :raises CallError: when it cannot be reached, takes too long, or answers with something else.
-        """
+        """Call a webhook and decode its response. Raises CallError when it fails, times out or returns garbage."""
         base, path, key = _address(config)
         path = f"{path}?timeout={int(timeout)}s"
         shown = f'Post "{base}{path}"'
@@ -79,7 +74,7 @@ class WebhookClient:
 
 
 def _address(config: dict[str, Any]) -> tuple[str, str, str]:
-    """Base URL, path, and the key a route would have."""
+    """Return the base URL, the path, and the key of a route."""
     service = config.get("service")
     if service is not None:
         host = f"{service['name']}.{service['namespace']}.svc"
@@ -93,7 +88,7 @@ def _address(config: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _describe(error: OSError) -> str:
-    """A connection error in Go's words, where it is one of the common ones."""
+    """Return the message of a connection error, for common ones in Go's words."""
     if isinstance(error, ssl.SSLCertVerificationError) or isinstance(
         error.__cause__, ssl.SSLCertVerificationError
     ):

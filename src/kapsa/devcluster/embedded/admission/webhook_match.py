@@ -1,4 +1,4 @@
-"""Which webhooks a request concerns, and what they are told of it."""
+"""The webhooks that match a request, and the AdmissionReviews they get."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Invocation", "ReviewedRequest", "in_version", "invocation_of"]
 
 Object = dict[str, Any]
 
-# Webhooks can never be asked about themselves: a broken one could not be removed.
+# Webhooks are never called for their own configurations: a broken one could not be removed.
 _EXEMPT = frozenset({"mutatingwebhookconfigurations", "validatingwebhookconfigurations"})
 
 
@@ -37,138 +37,140 @@ class ReviewedRequest(msgspec.Struct, kw_only=True):
 
 
 class Invocation(msgspec.Struct, kw_only=True):
-    """One webhook that must be asked, in the version it wants to be asked in."""
+    """One call of a webhook, in a version that its rules match."""
 
     webhook: Object
     info: ResourceInfo
     object: Object | None
     old: Object | None
 
-    def review(self, asked: ReviewedRequest, uid: str) -> Object:
-        """The AdmissionReview to send."""
+    def review(self, reviewed: ReviewedRequest, uid: str) -> Object:
+        """Return the AdmissionReview to send."""
         versions = self.webhook.get("admissionReviewVersions") or ["v1"]
         version = next((v for v in versions if v in ("v1", "v1beta1")), "v1")
         request: Object = {
             "uid": uid,
             "kind": _kind(self.info),
             "resource": _resource(self.info),
-            "requestKind": _kind(asked.info),
-            "requestResource": _resource(asked.info),
+            "requestKind": _kind(reviewed.info),
+            "requestResource": _resource(reviewed.info),
         }
-        if asked.subresource:
-            request["subResource"] = request["requestSubResource"] = asked.subresource
-        if asked.name:
-            request["name"] = asked.name
+        if reviewed.subresource:
+            request["subResource"] = request["requestSubResource"] = reviewed.subresource
+        if reviewed.name:
+            request["name"] = reviewed.name
         namespace = (
-            asked.name if asked.info.resource == "namespaces" and not asked.info.group else asked.namespace
+            reviewed.name
+            if reviewed.info.resource == "namespaces" and not reviewed.info.group
+            else reviewed.namespace
         )
         if namespace:
             request["namespace"] = namespace
         request.update(
-            operation=asked.operation,
-            userInfo=_user(asked.user),
+            operation=reviewed.operation,
+            userInfo=_user(reviewed.user),
             object=self.object,
             oldObject=self.old,
-            dryRun=asked.dry_run,
-            options=asked.options,
+            dryRun=reviewed.dry_run,
+            options=reviewed.options,
         )
         return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": request}
 
 
-async def invocation_of(backend: Backend, asked: ReviewedRequest, webhook: Object) -> Invocation | None:
-    """The call a webhook is due for this request; None when it does not concern it.
+async def invocation_of(backend: Backend, reviewed: ReviewedRequest, webhook: Object) -> Invocation | None:
+    """Return the call of a webhook for a request; None when it does not match.
 
-    :raises ApiError: when a match condition cannot be evaluated and the webhook must not be skipped, or the object
-        cannot be converted to the version that the webhook wants.
+    Raises StatusError when a match condition fails and the webhook must not be skipped, or when the object cannot be
+    converted to the webhook's version.
     """
-    info = asked.info
+    info = reviewed.info
     if info.group == "admissionregistration.k8s.io" and info.resource in _EXEMPT:
         return None
-    if not _namespace_selected(backend, asked, webhook) or not _object_selected(asked, webhook):
+    if not _namespace_selected(backend, reviewed, webhook) or not _object_selected(reviewed, webhook):
         return None
-    target = _matching_version(backend, asked, webhook)
+    target = _matching_version(backend, reviewed, webhook)
     if target is None:
         return None
     invocation = Invocation(
         webhook=webhook,
         info=target,
-        object=await in_version(asked.info, target, asked.object),
-        old=await in_version(asked.info, target, asked.old),
+        object=await in_version(reviewed.info, target, reviewed.object),
+        old=await in_version(reviewed.info, target, reviewed.old),
     )
-    return invocation if _conditions_hold(asked, invocation) else None
+    return invocation if _conditions_hold(reviewed, invocation) else None
 
 
-# -- rules ----------------------------------------------------------------------------------------------------
+# Rules
 
 
-def _matching_version(backend: Backend, asked: ReviewedRequest, webhook: Object) -> ResourceInfo | None:
+def _matching_version(backend: Backend, reviewed: ReviewedRequest, webhook: Object) -> ResourceInfo | None:
     rules = webhook.get("rules") or ()
-    if any(_rule_matches(rule, asked, asked.info) for rule in rules):
-        return asked.info
+    if any(_rule_matches(rule, reviewed, reviewed.info) for rule in rules):
+        return reviewed.info
     if webhook.get("matchPolicy", "Equivalent") != "Equivalent":
         return None
-    for other in backend.registry.versions_of(asked.info.group, asked.info.resource):
-        if other is not asked.info and any(_rule_matches(rule, asked, other) for rule in rules):
+    for other in backend.registry.versions_of(reviewed.info.group, reviewed.info.resource):
+        if other is not reviewed.info and any(_rule_matches(rule, reviewed, other) for rule in rules):
             return other
     return None
 
 
-def _rule_matches(rule: Object, asked: ReviewedRequest, info: ResourceInfo) -> bool:
+def _rule_matches(rule: Object, reviewed: ReviewedRequest, info: ResourceInfo) -> bool:
     scope = rule.get("scope") or "*"
     namespaced = info.namespaced
     return (
-        _listed(rule.get("operations"), asked.operation)
+        _listed(rule.get("operations"), reviewed.operation)
         and _listed(rule.get("apiGroups"), info.group)
         and _listed(rule.get("apiVersions"), info.version)
         and any(
-            _resource_matches(entry, info.resource, asked.subresource)
+            _resource_matches(entry, info.resource, reviewed.subresource)
             for entry in rule.get("resources") or ()
         )
         and (scope == "*" or (scope == "Namespaced") == namespaced)
     )
 
 
-def _listed(values: list[str] | None, wanted: str) -> bool:
-    return values is not None and ("*" in values or wanted in values)
+def _listed(values: list[str] | None, value: str) -> bool:
+    return values is not None and ("*" in values or value in values)
 
 
 def _resource_matches(entry: str, resource: str, subresource: str) -> bool:
-    wanted, _, below = entry.partition("/")
-    if wanted not in ("*", resource):
+    name, _, below = entry.partition("/")
+    if name not in ("*", resource):
         return False
     if entry == "*/*":
         return True
     return below in ("*", subresource) if "/" in entry else not subresource
 
 
-# -- selectors ------------------------------------------------------------------------------------------------
+# Selectors
 
 
-def _namespace_selected(backend: Backend, asked: ReviewedRequest, webhook: Object) -> bool:
+def _namespace_selected(backend: Backend, reviewed: ReviewedRequest, webhook: Object) -> bool:
     selector = webhook.get("namespaceSelector")
     if not selector:
         return True
-    if (asked.info.group, asked.info.resource) == ("", "namespaces"):
-        subject = asked.object or asked.old or {}
+    if (reviewed.info.group, reviewed.info.resource) == ("", "namespaces"):
+        subject = reviewed.object or reviewed.old or {}
         return matches(selector, (subject.get("metadata") or {}).get("labels") or {})
-    if not asked.info.namespaced:
+    if not reviewed.info.namespaced:
         return True
-    stored = backend.store.collection("", "namespaces").get(asked.namespace)
+    stored = backend.store.collection("", "namespaces").get(reviewed.namespace)
     return stored is not None and matches(selector, stored.labels)
 
 
-def _object_selected(asked: ReviewedRequest, webhook: Object) -> bool:
+def _object_selected(reviewed: ReviewedRequest, webhook: Object) -> bool:
     selector = webhook.get("objectSelector")
     if not selector:
         return True
-    subjects = [subject for subject in (asked.object, asked.old) if subject is not None]
+    subjects = [subject for subject in (reviewed.object, reviewed.old) if subject is not None]
     return any(matches(selector, (s.get("metadata") or {}).get("labels") or {}) for s in subjects)
 
 
-# -- match conditions -----------------------------------------------------------------------------------------
+# Match conditions
 
 
-def _conditions_hold(asked: ReviewedRequest, invocation: Invocation) -> bool:
+def _conditions_hold(reviewed: ReviewedRequest, invocation: Invocation) -> bool:
     webhook = invocation.webhook
     conditions = webhook.get("matchConditions") or ()
     if not conditions:
@@ -176,20 +178,20 @@ def _conditions_hold(asked: ReviewedRequest, invocation: Invocation) -> bool:
     variables = {
         "object": invocation.object,
         "oldObject": invocation.old,
-        "request": invocation.review(asked, "")["request"],
+        "request": invocation.review(reviewed, "")["request"],
     }
-    troubles = []
+    problems = []
     for condition in conditions:
         try:
             if not _evaluate(condition["expression"], variables):
                 return False
         except (ValueError, TypeError, RuntimeError) as error:
-            troubles.append(f"expression '{condition['expression']}' resulted in error: {error}")
-    if not troubles:
+            problems.append(f"expression '{condition['expression']}' resulted in error: {error}")
+    if not problems:
         return True
     if webhook.get("failurePolicy") == "Ignore":
         return False
-    raise forbidden(asked.info, asked.name, ", ".join(troubles))
+    raise forbidden(reviewed.info, reviewed.name, ", ".join(problems))
 
 
 def _evaluate(expression: str, variables: Object) -> bool:
@@ -197,15 +199,15 @@ def _evaluate(expression: str, variables: Object) -> bool:
     return bool(program.evaluate(variables))
 
 
-# -- forms ----------------------------------------------------------------------------------------------------
+# Forms
 
 
 async def in_version(source: ResourceInfo, target: ResourceInfo, obj: Object | None) -> Object | None:
-    """A copy of an object of one version, in another one of the same resource."""
+    """Return a copy of an object of one version in another version of the same resource."""
     if obj is None:
         return None
     copied: Object = msgspec.json.decode(msgspec.json.encode(obj))
-    # Of two versions that a webhook converts between, one is not the stored one: that has the converter.
+    # At least one of the two versions is not the stored one, and has the converter.
     converter = source.converter or target.converter
     if target is not source and converter is not None:
         copied = {"kind": source.kind, **_without_type(copied), "apiVersion": source.api_version}

@@ -35,10 +35,7 @@ _VALIDATING = (_GROUP, "validatingwebhookconfigurations")
 
 
 class WebhookAdmission:
-    """Asks the webhooks that are configured in the cluster.
-
-    Without a configuration a write costs two look-ups more, no decoding.
-    """
+    """Calls the webhooks that are configured in the cluster. Without any, a write costs two lookups."""
 
     def __init__(self, backend: Backend, client: WebhookClient | None = None) -> None:
         self._backend = backend
@@ -46,17 +43,17 @@ class WebhookAdmission:
         self._webhooks: dict[tuple[str, str], list[Object]] = {}
         backend.store.listeners.append(self._follow)
 
-    # -- what the write path calls ------------------------------------------------------------------------
+    # Called by the write path
 
     async def mutate(self, write: WriteRequest, obj: Object, old: Object | None) -> Object:
         webhooks = self._configured(_MUTATING)
         if not webhooks:
             return obj
-        asked = _asked(write, obj, old)
+        reviewed = _reviewed(write, obj, old)
         called: dict[str, Invocation] = {}
         reinvocable: set[str] = set()
         for webhook in webhooks:
-            changed = await self._call_mutating(asked, webhook, called, write.warnings)
+            changed = await self._call_mutating(reviewed, webhook, called, write.warnings)
             if changed:
                 reinvocable |= {
                     uid
@@ -65,20 +62,20 @@ class WebhookAdmission:
                 }
         for webhook in webhooks:
             if _identity(webhook) in reinvocable:
-                await self._call_mutating(asked, webhook, called, write.warnings)
-        assert asked.object is not None
-        return asked.object
+                await self._call_mutating(reviewed, webhook, called, write.warnings)
+        assert reviewed.object is not None
+        return reviewed.object
 
     async def validate(self, write: WriteRequest, obj: Object, old: Object | None) -> None:
         webhooks = self._configured(_VALIDATING)
         if webhooks:
-            await self._validate(_asked(write, obj, old), webhooks, write.warnings)
+            await self._validate(_reviewed(write, obj, old), webhooks, write.warnings)
 
     async def validate_deletion(self, deletion: DeleteRequest, obj: Object) -> None:
         mutating, validating = self._configured(_MUTATING), self._configured(_VALIDATING)
         if not mutating and not validating:
             return
-        asked = ReviewedRequest(
+        reviewed = ReviewedRequest(
             info=deletion.info,
             operation="DELETE",
             namespace=deletion.namespace,
@@ -89,57 +86,57 @@ class WebhookAdmission:
             old=obj,
         )
         for webhook in mutating:
-            await self._call_mutating(asked, webhook, {}, deletion.warnings)
-        await self._validate(asked, validating, deletion.warnings)
+            await self._call_mutating(reviewed, webhook, {}, deletion.warnings)
+        await self._validate(reviewed, validating, deletion.warnings)
 
-    # -- the two phases -----------------------------------------------------------------------------------
+    # The two phases
 
     async def _call_mutating(
-        self, asked: ReviewedRequest, webhook: Object, called: dict[str, Invocation], warnings: list[str]
+        self, reviewed: ReviewedRequest, webhook: Object, called: dict[str, Invocation], warnings: list[str]
     ) -> bool:
-        """Ask one webhook and apply its patch; whether the object is another one now."""
-        invocation = await invocation_of(self._backend, asked, webhook)
+        """Call one webhook and apply its patch. Return whether the object changed."""
+        invocation = await invocation_of(self._backend, reviewed, webhook)
         if invocation is None:
             return False
         called[_identity(webhook)] = invocation
-        response = await self._call(asked, invocation, warnings)
+        response = await self._call(reviewed, invocation, warnings)
         patch = None if response is None else response.get("patch")
         if not patch:
             return False
         operations = _decode_patch(webhook, patch)
         if not operations:
             return False
-        if asked.object is None:
+        if reviewed.object is None:
             what = "attempted to modify the object, which is not supported for this operation"
             raise internal(f'admission webhook "{webhook["name"]}" {what}')
-        before = json.dumps(asked.object, sort_keys=True)
+        before = json.dumps(reviewed.object, sort_keys=True)
         try:
             patched = json_patch(invocation.object or {}, operations)
         except StatusError as error:
             raise internal(str(error.__cause__ or error.message)) from None
-        asked.object = await _read_back(invocation.info, asked.info, patched)
-        return json.dumps(asked.object, sort_keys=True) != before
+        reviewed.object = await _read_back(invocation.info, reviewed.info, patched)
+        return json.dumps(reviewed.object, sort_keys=True) != before
 
-    async def _validate(self, asked: ReviewedRequest, webhooks: list[Object], warnings: list[str]) -> None:
-        found = [await invocation_of(self._backend, asked, webhook) for webhook in webhooks]
-        invocations = [invocation for invocation in found if invocation is not None]
-        calls = [self._call(asked, invocation, warnings) for invocation in invocations]
+    async def _validate(self, reviewed: ReviewedRequest, webhooks: list[Object], warnings: list[str]) -> None:
+        matches = [await invocation_of(self._backend, reviewed, webhook) for webhook in webhooks]
+        invocations = [invocation for invocation in matches if invocation is not None]
+        calls = [self._call(reviewed, invocation, warnings) for invocation in invocations]
         results = await asyncio.gather(*calls, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
     async def _call(
-        self, asked: ReviewedRequest, invocation: Invocation, warnings: list[str]
+        self, reviewed: ReviewedRequest, invocation: Invocation, warnings: list[str]
     ) -> Object | None:
-        """The response of an allowed request; None when the webhook failed and may be ignored.
+        """Return the response of a webhook that allows the request; None if it failed and may be ignored.
 
-        :raises StatusError: when it denies the request, or fails and must not.
+        Raises StatusError when it denies the request, or fails and must not be ignored.
         """
         webhook = invocation.webhook
         name = webhook["name"]
         uid = self._backend.new_uid()
-        review = invocation.review(asked, uid)
+        review = invocation.review(reviewed, uid)
         try:
             answer = await self._post(webhook, review)
             response = _verified(answer, uid, review["apiVersion"], mutating="reinvocationPolicy" in webhook)
@@ -166,18 +163,18 @@ class WebhookAdmission:
         self._webhooks.pop(collection.key, None)
 
     def _configured(self, key: tuple[str, str]) -> list[Object]:
-        known = self._webhooks.get(key)
-        if known is None:
+        configured = self._webhooks.get(key)
+        if configured is None:
             collection = self._backend.store.collection(*key)
-            known = self._webhooks[key] = [
+            configured = self._webhooks[key] = [
                 {**webhook, "configuration": stored.name}
                 for stored in collection.current()
                 for webhook in decode(stored).get("webhooks") or ()
             ]
-        return known
+        return configured
 
 
-def _asked(write: WriteRequest, obj: Object, old: Object | None) -> ReviewedRequest:
+def _reviewed(write: WriteRequest, obj: Object, old: Object | None) -> ReviewedRequest:
     creates = old is None
     kind = "CreateOptions" if creates else write.method.options_kind
     options: Object = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
@@ -218,11 +215,11 @@ def _if_needed(invocation: Invocation) -> bool:
     return bool(invocation.webhook.get("reinvocationPolicy") == "IfNeeded")
 
 
-async def _read_back(told: ResourceInfo, info: ResourceInfo, patched: Any) -> Object:
-    """What a webhook made of the object it was told of, as the server reads it: unknown fields gone, defaults filled."""
+async def _read_back(source: ResourceInfo, info: ResourceInfo, patched: Any) -> Object:
+    """Decode a patched object from the webhook's version: without unknown fields, with defaults."""
     if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
         raise internal("the patched object is no longer an object")
-    obj = await in_version(told, info, patched)
+    obj = await in_version(source, info, patched)
     assert obj is not None
     if info.schema is not None:
         prune(info.schema, obj)
@@ -231,7 +228,7 @@ async def _read_back(told: ResourceInfo, info: ResourceInfo, patched: Any) -> Ob
 
 
 def _verified(answer: Object, uid: str, version: str, *, mutating: bool) -> Object:
-    """The response of a review, checked as the real server checks it."""
+    """Return the response of a review, checked as the real server does. Raises CallError."""
 
     def broken(why: str) -> CallError:
         return CallError(f"received invalid webhook response: {why}")

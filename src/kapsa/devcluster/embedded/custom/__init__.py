@@ -1,1 +1,1 @@
-"""Custom resources: CustomResourceDefinitions and what they make the server serve."""
+"""Custom resources: CustomResourceDefinitions become served resources, in all their versions."""

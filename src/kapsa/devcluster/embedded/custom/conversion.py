@@ -1,7 +1,7 @@
-"""Custom resources in several versions: by name alone, or by asking the definition's conversion webhook.
+"""Conversion between the versions of a custom resource, by pruning or by the definition's conversion webhook.
 
-A version other than the stored one has a converter. Reading is synchronous everywhere else in the server, so what
-a webhook must convert is prepared first (`prepare`) and kept by revision; `read` then only looks it up.
+A version other than the stored one has a converter. Reads are synchronous, so `prepare` calls the webhook in advance
+and keeps the result by revision, where `read` looks it up.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Object = dict[str, Any]
 _REVIEW = "apiextensions.k8s.io/v1"
 _TIMEOUT = 30.0
 _KEPT = 20_000
-"""How many converted objects are kept; older ones are asked for again."""
+"""Number of converted objects that are kept; older ones are converted again."""
 _MAY_CHANGE = ("labels", "annotations")
 
 
 def converter_of(
     info: ResourceInfo, client: WebhookClient, new_uid: Callable[[], str]
 ) -> PruningConverter | None:
-    """The converter between a served version and the stored one; None when only their names differ."""
+    """Return the converter between a served version and the stored one; None if only their names differ."""
     if info.definition is None:
         return None
     conversion = info.definition["spec"].get("conversion") or {}
     is_stored = info.version == info.storage_version
     if conversion.get("strategy") == "Webhook":
-        # Objects may still be stored in a version that was the storage version before.
+        # Objects may still be stored in an earlier storage version.
         earlier = len((info.definition.get("status") or {}).get("storedVersions") or ()) > 1
         if is_stored and not earlier:
             return None
@@ -50,31 +50,31 @@ def converter_of(
 
 
 class PruningConverter:
-    """The strategy None: versions differ by name, and by the fields their schemas have."""
+    """The strategy None: versions differ in their name and in the fields of their schemas."""
 
     def __init__(self, info: ResourceInfo) -> None:
         self.info = info
 
     async def prepare(self, objects: Iterable[Stored]) -> None:
-        """Make sure that these objects can be read."""
+        """Do nothing: each object can be read."""
 
     def read(self, stored: Stored) -> Object:
-        """A stored object in this version, as a copy of its own."""
+        """Return a copy of a stored object in this version."""
         obj = decode(stored)
         obj["apiVersion"] = self.info.api_version
         return prune(self.info.schema, obj)
 
     async def to_storage(self, obj: Object) -> Object:
-        """An object of this version in the stored one."""
+        """Convert an object of this version to the stored one."""
         return {**obj, "apiVersion": self.info.storage_api_version}
 
     async def convert(self, obj: Object, target: ResourceInfo) -> Object:
-        """An object of any version of the definition in another one."""
+        """Convert an object of any version of the definition to another version."""
         return prune(target.schema, {**obj, "apiVersion": target.api_version})
 
 
 class _WebhookConverter(PruningConverter):
-    """The strategy Webhook: the definition's own service converts."""
+    """The strategy Webhook: the definition's webhook converts."""
 
     def __init__(
         self, info: ResourceInfo, config: Object, client: WebhookClient, new_uid: Callable[[], str]
@@ -83,26 +83,28 @@ class _WebhookConverter(PruningConverter):
         self._config = config
         self._client = client
         self._new_uid = new_uid
-        self._known: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._converted: OrderedDict[tuple[str, int], bytes] = OrderedDict()
 
     async def prepare(self, objects: Iterable[Stored]) -> None:
-        wanted = [stored for stored in objects if (stored.uid, stored.revision) not in self._known]
-        if not wanted:
+        missing = [stored for stored in objects if (stored.uid, stored.revision) not in self._converted]
+        if not missing:
             return
         target = self.info.api_version
-        found = [decode(stored) for stored in wanted]
-        others = [obj for obj in found if obj["apiVersion"] != target]
+        decoded = [decode(stored) for stored in missing]
+        others = [obj for obj in decoded if obj["apiVersion"] != target]
         converted = iter(await self._convert(others, target) if others else ())
-        for stored, obj in zip(wanted, found, strict=True):
+        for stored, obj in zip(missing, decoded, strict=True):
             shown = obj if obj["apiVersion"] == target else prune(self.info.schema, next(converted))
-            self._known[stored.uid, stored.revision] = msgspec.json.encode(shown)
-        while len(self._known) > max(_KEPT, len(wanted)):
-            self._known.popitem(last=False)
+            self._converted[stored.uid, stored.revision] = msgspec.json.encode(shown)
+        while len(self._converted) > max(_KEPT, len(missing)):
+            self._converted.popitem(last=False)
 
     def read(self, stored: Stored) -> Object:
-        body = self._known.get((stored.uid, stored.revision))
+        body = self._converted.get((stored.uid, stored.revision))
         if body is None:
-            raise RuntimeError(f"{stored.key} at revision {stored.revision} was read before it was converted")
+            raise RuntimeError(
+                f"{stored.key} at revision {stored.revision} was read before `prepare` converted it"
+            )
         obj: Object = msgspec.json.decode(body)
         return obj
 
@@ -139,7 +141,7 @@ class _WebhookConverter(PruningConverter):
 
 
 def _converted(answer: Object, uid: str) -> list[Object]:
-    """The converted objects of a review's answer."""
+    """Return the converted objects of a webhook's response. Raises CallError for an invalid one."""
     kind = f"{answer.get('apiVersion', '')}, Kind={answer.get('kind', '')}"
     if kind != f"{_REVIEW}, Kind=ConversionReview":
         raise CallError(f"expected webhook response of {_REVIEW}, Kind=ConversionReview, got {kind}")
@@ -152,12 +154,12 @@ def _converted(answer: Object, uid: str) -> list[Object]:
     if result.get("status") != "Success":
         text = result.get("message")
         raise CallError(text or f"response.result.status was '{result.get('status', '')}', not 'Success'")
-    found: list[Object] = response.get("convertedObjects") or []
-    return found
+    converted: list[Object] = response.get("convertedObjects") or []
+    return converted
 
 
 def _accepted(before: Object, after: Object, target: str, about: str, index: int) -> Object:
-    """A converted object with the metadata it had: a webhook may change its labels and annotations only."""
+    """Return a converted object with its former metadata: a webhook may only change labels and annotations."""
     wrong = f"{about} returned invalid converted object at index {index}"
     if after.get("apiVersion") != target:
         text = f"{wrong}: invalid groupVersion (expected {target}, received {after.get('apiVersion')})"

@@ -1,4 +1,4 @@
-"""Custom resources: definitions become served resources, live, and take their objects along when they go.
+"""Custom resources: a definition becomes a served resource, and its deletion deletes the objects.
 
 What the real server does in several controllers (naming, establishing, finalizing) happens here right after a
 CustomResourceDefinition is stored and before its write is answered, so a definition is served at once.
@@ -41,7 +41,7 @@ _VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "updat
 
 
 def resources_of(crd: CRD) -> list[ResourceInfo]:
-    """The resources a definition serves: one for each served version."""
+    """Return the resources of a definition, one for each served version."""
     spec = crd["spec"]
     return [_resource(crd, version) for version in spec["versions"] if version.get("served")]
 
@@ -65,7 +65,7 @@ def _resource(crd: CRD, version: CRD) -> ResourceInfo:
         categories=tuple(names.get("categories") or ()),
         verbs=_VERBS,
         subresources=subresources,
-        storage_version=next(found["name"] for found in spec["versions"] if found.get("storage")),
+        storage_version=next(each["name"] for each in spec["versions"] if each.get("storage")),
         is_custom=True,
         list_kind=names.get("listKind", ""),
         definition=crd,
@@ -75,7 +75,7 @@ def _resource(crd: CRD, version: CRD) -> ResourceInfo:
 
 
 def _deprecation(spec: CRD, version: CRD) -> str:
-    """The warning that the definition gives, or else one that names the newest version to use instead."""
+    """Return the definition's warning, by default one that names the newest version to use instead."""
     if version.get("deprecationWarning") is not None:
         return str(version["deprecationWarning"])
     group, kind, name = spec["group"], spec["names"]["kind"], version["name"]
@@ -86,7 +86,7 @@ def _deprecation(spec: CRD, version: CRD) -> str:
 
 
 class _Served(msgspec.Struct):
-    """A definition as it is served now."""
+    """A definition as it is currently served."""
 
     spec: CRD
     names: CRD
@@ -95,7 +95,7 @@ class _Served(msgspec.Struct):
 
 
 class CustomResources:
-    """Follows the definitions in the store and keeps the registry as they say."""
+    """Keeps the registry in line with the definitions in the store."""
 
     def __init__(self, backend: Backend, client: WebhookClient | None = None) -> None:
         self._backend = backend
@@ -110,12 +110,12 @@ class CustomResources:
         self.settle()
 
     def settle(self) -> None:
-        """Do what the changes so far ask for. The server calls it before it answers a write."""
+        """Carry out the pending work. The server calls it before it replies to a write."""
         while self._pending:
             self._pending.popleft()()
 
     def _later(self, work: Callable[[], None]) -> None:
-        """Listeners must not write; what is to be written waits for `settle`, or for the loop's next turn."""
+        """Defer work to `settle` or to the next iteration of the loop, since listeners must not write."""
         self._pending.append(work)
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop().call_soon(self.settle)
@@ -132,7 +132,7 @@ class CustomResources:
             self._later(partial(self._finish_termination, collection))
 
     def _follow(self, name: str) -> None:
-        """Take a definition a step further; each step stores it anew and so leads back here."""
+        """Take the next step for a definition. A step stores it, which leads here again."""
         stored = self._collection.get(name)
         if stored is None:
             return
@@ -145,12 +145,12 @@ class CustomResources:
             self._terminate(crd, stored)
 
     def _accept_names(self, crd: CRD, stored: Stored) -> bool:
-        others = [decode(found) for found in self._collection.current("") if found.name != stored.name]
+        others = [decode(each) for each in self._collection.current("") if each.name != stored.name]
         changed = accept_names(crd, others, self._backend.now())
         if changed is None:
             return False
         self._write_status(changed, stored)
-        self._reconsider_names(crd["spec"]["group"], besides=stored.name)
+        self._reconsider_names(crd["spec"]["group"], except_for=stored.name)
         return True
 
     def _establish(self, crd: CRD, stored: Stored) -> bool:
@@ -161,10 +161,10 @@ class CustomResources:
         self._write_status(crd, stored)
         return True
 
-    def _reconsider_names(self, group: str, besides: str = "") -> None:
-        """A name has come free or been taken: definitions of the group may be accepted now, or no longer."""
+    def _reconsider_names(self, group: str, except_for: str = "") -> None:
+        """Check the other definitions of a group again after a name was taken or released."""
         for stored in list(self._collection.current("")):
-            if stored.name != besides and decode(stored)["spec"]["group"] == group:
+            if stored.name != except_for and decode(stored)["spec"]["group"] == group:
                 self._later(partial(self._follow, stored.name))
 
     def _write_status(self, crd: CRD, stored: Stored) -> None:
@@ -206,10 +206,9 @@ class CustomResources:
             self._renew_objects(resources)
 
     def _renew_objects(self, resources: list[ResourceInfo]) -> None:
-        """Stored objects are read with the schema of today: its defaults appear, what it dropped is gone.
+        """Apply a changed schema to the stored objects: set its defaults, drop its unknown fields.
 
-        The real server does so on every read; here it happens once, when the schema changes, and like there
-        without a new revision and without an event.
+        The real server does so on each read. Here it happens once, also without a new revision or an event.
         """
         for info in resources:
             if info.version != info.storage_version or info.schema is None:
@@ -219,7 +218,7 @@ class CustomResources:
             for stored in list(collection.current("")):
                 obj = decode(stored)
                 if by_webhook and obj["apiVersion"] != info.api_version:
-                    continue  # stored in an earlier version: it is converted when it is read
+                    continue  # stored in an earlier version, which is converted on reads
                 obj = apply_defaults(info.schema, prune(info.schema, obj))
                 collection.rewrite(stored_form(info, obj, stored.revision))
 
@@ -228,10 +227,10 @@ class CustomResources:
         for info in served.resources if served is not None else ():
             self._backend.registry.remove(info.group, info.version, info.resource)
 
-    # Going
+    # Terminating
 
     def _terminate(self, crd: CRD, stored: Stored) -> None:
-        """Delete the objects of a definition that is being deleted; it goes with the last of them."""
+        """Delete the objects of a terminating definition, and the definition with the last object."""
         if CLEANUP not in (crd["metadata"].get("finalizers") or ()):
             return
         served = self._served.get(stored.name)
@@ -247,8 +246,8 @@ class CustomResources:
                 self._write_status(crd, stored)
                 return
             objects = self._objects(served)
-            for found in objects:
-                self._delete_object(served.resources[0], found)
+            for obj in objects:
+                self._delete_object(served.resources[0], obj)
             if objects:
                 return
         self._release(crd, stored)
@@ -291,4 +290,4 @@ def _reason(crd: CRD, type_: str) -> str:
 
 def _find(crd: CRD, type_: str) -> dict[str, str]:
     conditions = (crd.get("status") or {}).get("conditions") or []
-    return next((found for found in conditions if found["type"] == type_), {})
+    return next((each for each in conditions if each["type"] == type_), {})

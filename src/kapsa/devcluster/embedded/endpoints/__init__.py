@@ -1,1 +1,1 @@
-"""Endpoints: what a request names, its options, and the verb it turns out to be."""
+"""Endpoints: route a request about a resource or a subresource to its verb."""

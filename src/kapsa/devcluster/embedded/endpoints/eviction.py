@@ -1,4 +1,4 @@
-"""Eviction: whether a pod's disruption budget lets it go."""
+"""Eviction: checks and updates a pod's disruption budget."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Object = dict[str, Any]
 
 
 def take_from_budget(backend: Backend, pod: Object) -> None:
-    """Count this eviction against the pod's budget.
+    """Count an eviction against the pod's budget.
 
-    :raises ApiError: 429 when the budget allows no disruption now, 500 when several budgets claim the pod.
+    Raises StatusError 429 when the budget allows no disruption, 500 when several budgets select the pod.
     """
     meta = pod["metadata"]
     info = backend.registry.get("policy", "v1", "poddisruptionbudgets")

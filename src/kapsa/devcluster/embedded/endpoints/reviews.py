@@ -1,4 +1,4 @@
-"""Reviews: questions a client posts and gets answered, of which nothing is stored."""
+"""Reviews: access, subject and token reviews, which are answered and never stored."""
 
 from __future__ import annotations
 
@@ -30,13 +30,10 @@ def review(
     namespace: str,
     manager: str,
 ) -> Object:
-    """The review with its status filled in.
-
-    :raises ApiError: 400 or 422 for a question that cannot be answered.
-    """
+    """Return a review with its status. Raises StatusError 400 or 422 for an invalid one."""
     status = REVIEWS[info.group, info.resource](policy, user, obj, namespace)
     if info.resource == "selfsubjectrulesreviews":
-        # Unlike the others, this one gives back nothing of the question.
+        # Unlike the other reviews, this one does not return its spec.
         return {
             "kind": info.kind,
             "apiVersion": info.api_version,
@@ -62,17 +59,17 @@ def _access(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespa
     spec = obj.get("spec") or {}
     _check_attributes(spec)
     if not spec.get("user") and not spec.get("groups"):
-        raise _refused(
+        raise _rejected(
             field_errors.invalid("spec.user", "", "at least one of user or group must be specified")
         )
     return _allowed(policy, _subject(spec), spec)
 
 
 def _local_access(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
-    wanted = ((obj.get("spec") or {}).get("resourceAttributes") or {}).get("namespace", "")
-    if wanted != namespace:
+    requested = ((obj.get("spec") or {}).get("resourceAttributes") or {}).get("namespace", "")
+    if requested != namespace:
         detail = "must match metadata.namespace"
-        raise _refused(field_errors.invalid("spec.resourceAttributes.namespace", wanted, detail))
+        raise _rejected(field_errors.invalid("spec.resourceAttributes.namespace", requested, detail))
     return _access(policy, user, obj, namespace)
 
 
@@ -90,21 +87,21 @@ def _check_attributes(spec: Object) -> None:
     if resource is not None and path is not None:
         shown = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
         detail = "cannot be specified in combination with resourceAttributes"
-        raise _refused(field_errors.invalid("spec.nonResourceAttributes", shown, detail))
+        raise _rejected(field_errors.invalid("spec.nonResourceAttributes", shown, detail))
     if resource is None and path is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        raise _refused(field_errors.invalid("spec.resourceAttributes", None, detail))
+        raise _rejected(field_errors.invalid("spec.resourceAttributes", None, detail))
 
 
 class _NoKind(msgspec.Struct, frozen=True):
-    """The real server names no kind when it refuses a review."""
+    """The kind of an error about a review, which the real server leaves empty."""
 
     group: str = "authorization.k8s.io"
     resource: str = ""
     kind: str = ""
 
 
-def _refused(problem: field_errors.FieldError) -> errors.StatusError:
+def _rejected(problem: field_errors.FieldError) -> errors.StatusError:
     return errors.invalid(_NoKind(), "", [problem])
 
 
@@ -150,7 +147,7 @@ def _self_subject(policy: AccessPolicy | None, user: RequestUser, obj: Object, n
 def _token(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
     if not (obj.get("spec") or {}).get("token"):
         raise errors.bad_request("token is required for TokenReview in authentication")
-    # The devcluster issues no tokens, so it knows none.
+    # The devcluster issues no tokens, so none is valid.
     return {"user": {}, "error": "invalid bearer token"}
 
 

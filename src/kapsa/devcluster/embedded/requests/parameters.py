@@ -1,4 +1,4 @@
-"""Query parameters as typed options."""
+"""Parameters of requests, from the query or from the body of a DELETE, as typed values."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class WriteMethod(Enum):
 
 
 class WriteParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Create, update and patch options."""
+    """Parameters of a create, an update or a patch."""
 
     dry_run: bool = False
     manager: str = "unknown"
@@ -64,7 +64,7 @@ class WriteParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """List and watch options."""
+    """Parameters of a list or a watch."""
 
     label_selector: str = ""
     field_selector: str = ""
@@ -79,14 +79,14 @@ class ListParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
-    """What must be true of the object for it to be deleted."""
+    """The uid and revision that an object must have to be deleted."""
 
     uid: str | None = None
     resource_version: str | None = None
 
 
 class DeleteParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """metav1.DeleteOptions."""
+    """Parameters of a deletion: metav1.DeleteOptions."""
 
     grace_period_seconds: int | None = None
     preconditions: Preconditions | None = None
@@ -95,10 +95,7 @@ class DeleteParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     dry_run: list[str] | None = None
 
     def validate(self) -> None:
-        """Refuse options that contradict each other.
-
-        :raises ApiError: 422, as the real server does.
-        """
+        """Raise StatusError 422 for values that are unknown or contradict each other."""
         problems = []
         if self.orphan_dependents is not None and self.propagation_policy is not None:
             detail = "orphanDependents and deletionPropagation cannot be both set"
@@ -118,7 +115,7 @@ class DeleteParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class _OptionsKind(msgspec.Struct, frozen=True):
-    """Stands for the options' kind in an Invalid error."""
+    """The kind that an Invalid error names for parameters."""
 
     kind: str
     group: str = "meta.k8s.io"
@@ -177,20 +174,20 @@ def _manager_errors(manager: str) -> list[field_errors.FieldError]:
 
 
 def manager_of(user_agent: str) -> str:
-    """The field manager of a client that names none: its user agent up to the first slash."""
+    """Return the field manager of a client that sets none: its user agent up to the first slash."""
     printable = "".join(character for character in user_agent.partition("/")[0] if character.isprintable())
     return printable.encode()[:MAXIMUM_MANAGER_LENGTH].decode(errors="ignore") or "unknown"
 
 
 def list_parameters(query: str, *, watch: bool = False) -> ListParameters:
-    """Options of list, watch and deletecollection."""
+    """Return the parameters of a list, a watch or a deletecollection. Raises StatusError 400 or 422."""
     if not query and not watch:
-        return _NO_OPTIONS
+        return _DEFAULTS
     values = parse_query(query)
 
     def first(name: str) -> str:
-        found = values.get(name)
-        return found[0] if found else ""
+        given_values = values.get(name)
+        return given_values[0] if given_values else ""
 
     timeout = first("timeoutSeconds")
     initial = first("sendInitialEvents")
@@ -213,13 +210,13 @@ def list_parameters(query: str, *, watch: bool = False) -> ListParameters:
 
 
 def _with_initial_events(options: ListParameters) -> ListParameters:
-    """A watch from nowhere begins with what exists, and says so, whether it was asked to or not."""
+    """Set that a watch without a revision starts with the existing objects."""
     if options.resource_version not in ("", "0"):
         return options
     return msgspec.structs.replace(options, send_initial_events=True, resource_version_match="NotOlderThan")
 
 
-_NO_OPTIONS = ListParameters()
+_DEFAULTS = ListParameters()
 
 
 def _validate(options: ListParameters) -> None:
@@ -281,7 +278,7 @@ def _match_errors(options: ListParameters, match: str) -> list[field_errors.Fiel
 def _integer(text: str) -> int:
     if not _INTEGER.fullmatch(text):
         raise _unparsable(text, "invalid syntax")
-    # Longer ones are not even read: Python refuses numbers of thousands of digits.
+    # Python does not convert numbers of thousands of digits.
     if len(text) > _LONGEST_INTEGER or not -(1 << 63) <= int(text) < 1 << 63:
         raise _unparsable(text, "value out of range")
     return int(text)
@@ -292,7 +289,7 @@ def _unparsable(text: str, problem: str) -> StatusError:
 
 
 def delete_parameters(query: str) -> DeleteParameters:
-    """Return the parameters of a deletion without a body. Raises StatusError 400 for a period that is not a number."""
+    """Return the parameters of a deletion without a body. Raises StatusError 400 for a malformed period."""
     values = parse_query(query)
     grace = values.get("gracePeriodSeconds", [""])[0]
     orphan = values.get("orphanDependents", [""])[0]

@@ -1,4 +1,4 @@
-"""Deletion: grace, finalizers, preconditions, propagation; what it means to be gone."""
+"""Deletion: preconditions, grace periods, finalizers, propagation, removal."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
 
 async def delete(backend: Backend, deletion: DeleteRequest) -> tuple[Stored, bool]:
-    """Begin (or finish) the deletion of an object: its state now, and whether it is gone.
+    """Begin or finish the deletion of an object. Return its state, and whether it was removed.
 
-    :raises ApiError: as the real server's delete would.
+    Raises StatusError as the real server's delete would.
     """
     info, name = deletion.info, deletion.name
     collection = backend.collection(info)
@@ -41,26 +41,26 @@ async def delete(backend: Backend, deletion: DeleteRequest) -> tuple[Stored, boo
             return advance(backend, deletion, obj, live)
 
 
-def _check_preconditions(info: ResourceInfo, obj: Object, wanted: Preconditions | None) -> None:
-    if wanted is None:
+def _check_preconditions(info: ResourceInfo, obj: Object, required: Preconditions | None) -> None:
+    if required is None:
         return
     meta = obj["metadata"]
-    if wanted.uid is not None and wanted.uid != meta["uid"]:
+    if required.uid is not None and required.uid != meta["uid"]:
         why = (
-            f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({meta['uid']}). "
+            f"the UID in the precondition ({required.uid}) does not match the UID in record ({meta['uid']}). "
             "The object might have been deleted and then recreated"
         )
         raise errors.conflict(info, meta["name"], why, kind=info.kind)
-    if wanted.resource_version is not None and wanted.resource_version != meta["resourceVersion"]:
+    if required.resource_version is not None and required.resource_version != meta["resourceVersion"]:
         why = (
-            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the ResourceVersion "
+            f"the ResourceVersion in the precondition ({required.resource_version}) does not match the ResourceVersion "
             f"in record ({meta['resourceVersion']}). The object might have been modified"
         )
         raise errors.conflict(info, meta["name"], why, kind=info.kind)
 
 
 def advance(backend: Backend, deletion: DeleteRequest, obj: Object, live: Stored) -> tuple[Stored, bool]:
-    """Take one step towards the end: mark the object, or remove it."""
+    """Mark an object as being deleted, or remove it if nothing holds it back."""
     meta = obj["metadata"]
     strategy = backend.strategy(deletion.info)
     if not meta.get("deletionTimestamp") and strategy.defer_deletion(obj, backend.now()):
@@ -86,7 +86,7 @@ def advance(backend: Backend, deletion: DeleteRequest, obj: Object, live: Stored
 
 
 def _grace(backend: Backend, deletion: DeleteRequest, obj: Object) -> tuple[int | None, bool]:
-    """Seconds the object is given (None: its kind knows no grace), and whether it is ending already."""
+    """Return the grace period in seconds (None: not a graceful kind), and whether it is already running."""
     meta = obj["metadata"]
     requested = deletion.parameters.grace_period_seconds
     if requested is not None and requested < 0:
@@ -109,7 +109,7 @@ def _grace(backend: Backend, deletion: DeleteRequest, obj: Object) -> tuple[int 
 
 
 def _shorten(backend: Backend, meta: Object, current: int, requested: int) -> int:
-    """Move the end of a graceful deletion closer, never into the past."""
+    """Shorten a running grace period, never into the past."""
     ends = datetime.fromisoformat(meta["deletionTimestamp"]) + timedelta(seconds=requested - current)
     now = backend.clock.now()
     if ends < now:
@@ -120,7 +120,7 @@ def _shorten(backend: Backend, meta: Object, current: int, requested: int) -> in
 
 
 def _finalizers(backend: Backend, deletion: DeleteRequest, obj: Object) -> list[str]:
-    """The object's finalizers, with those of the propagation policy put in or taken out."""
+    """Return the finalizers with those of the propagation policy added or removed."""
     existing = obj["metadata"].get("finalizers") or []
     policy = _policy(backend, deletion, existing, obj)
     kept = [finalizer for finalizer in existing if finalizer not in (ORPHAN, FOREGROUND)]
@@ -148,7 +148,7 @@ def _policy(backend: Backend, deletion: DeleteRequest, existing: list[str], obj:
 
 
 def _mark(backend: Backend, obj: Object) -> None:
-    """Set the deletion timestamp of an object that waits for finalizers only."""
+    """Set the deletion timestamp of an object that only waits for finalizers."""
     meta = obj["metadata"]
     now = backend.now()
     if not meta.get("deletionTimestamp") and meta.get("generation"):
@@ -167,7 +167,7 @@ def _store(backend: Backend, deletion: DeleteRequest, obj: Object, live: Stored)
 
 
 def finish_if_released(backend: Backend, info: ResourceInfo, obj: Object, live: Stored) -> bool:
-    """Remove an object whose deletion waited for nothing but the finalizers this update takes away."""
+    """Remove an object if the finalizers that an update removes were the last obstacle. Return whether it did."""
     meta = obj["metadata"]
     if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
         return False

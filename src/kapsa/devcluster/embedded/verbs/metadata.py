@@ -1,4 +1,4 @@
-"""Object metadata: its canonical order, what a create and an update may set, and its validation."""
+"""Object metadata: the fields that only the system sets, and validation."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _STANDARD_FINALIZERS = (_ORPHAN, _FOREGROUND, "kubernetes")
 
 
 def is_deleted(obj: Object) -> bool:
-    """Whether deletion of the object has begun."""
+    """Return whether the deletion of an object has begun."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def check_namespace(info: ResourceInfo, obj: Object, namespace: str) -> None:
-    """Fill the object's namespace from the request, or refuse another one."""
+    """Set the object's namespace from the request. Raises StatusError 400 when it names another."""
     metadata = obj["metadata"]
     given = metadata.get("namespace") or ""
     expected = namespace if info.namespaced else ""
@@ -52,7 +52,7 @@ def check_namespace(info: ResourceInfo, obj: Object, namespace: str) -> None:
         if expected:
             metadata["namespace"] = expected
     elif not info.namespaced:
-        # The real server ignores the namespace of an object that has none.
+        # The real server ignores the namespace of a cluster-scoped object.
         metadata.pop("namespace")
     elif given != expected:
         raise bad_request(
@@ -61,18 +61,18 @@ def check_namespace(info: ResourceInfo, obj: Object, namespace: str) -> None:
 
 
 def wipe_system_fields(obj: Object) -> None:
-    """Forget what a client says of fields that the system alone sets on a new object."""
+    """Drop the fields of a new object that only the system sets."""
     for field in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         obj["metadata"].pop(field, None)
 
 
 def initialize(obj: Object, *, uid: str, now: str) -> None:
-    """Set what the system alone sets on a new object."""
+    """Set the uid and creation time of a new object."""
     obj["metadata"] |= {"uid": uid, "creationTimestamp": now}
 
 
 def keep_system_fields(obj: Object, old: Object) -> None:
-    """Carry over what an update can never change."""
+    """Restore the fields that an update never changes."""
     metadata, before = obj["metadata"], old["metadata"]
     metadata.pop("selfLink", None)
     if not metadata.get("uid"):
@@ -92,7 +92,7 @@ def keep_system_fields(obj: Object, old: Object) -> None:
 
 
 def validate(info: ResourceInfo, obj: Object, validator: names.NameValidator) -> list[FieldError]:
-    """What is wrong with the metadata of an object."""
+    """Return the problems of an object's metadata."""
     metadata = obj["metadata"]
     errors: list[FieldError] = []
     generate_name, name = metadata.get("generateName"), metadata.get("name")
@@ -119,7 +119,7 @@ def validate(info: ResourceInfo, obj: Object, validator: names.NameValidator) ->
 
 
 def validate_change(info: ResourceInfo, obj: Object, old: Object) -> list[FieldError]:
-    """What is wrong with the metadata of an update: checked for every kind, and once more by the kind itself."""
+    """Return the problems of an update's metadata, twice as the real server: for every kind, and by the kind."""
     common = validate(info, obj, names.path_segment)
     change = _validate_update(obj, old)
     return [*common, *change, *change, *([] if info.is_custom else common)]
@@ -206,7 +206,7 @@ def _finalizer_names(finalizers: list[str]) -> list[FieldError]:
 
 
 def _validate_update(obj: Object, old: Object) -> list[FieldError]:
-    """What an update may not do to metadata."""
+    """Return the changes of metadata that an update must not make."""
     metadata, before = obj["metadata"], old["metadata"]
     errors = []
     if before.get("deletionTimestamp"):

@@ -1,4 +1,4 @@
-"""LIST: which revision is read, which page of it, and the token that continues it."""
+"""List: the revision to read, the page of it, and the token for the next page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _LONGEST_REVISION = 19
-"""Digits of a number that surely fits 64 bits."""
+"""Digits of a number that always fits into 64 bits."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class Page(msgspec.Struct, frozen=True):
     remaining: int | None = None
 
     def metadata(self) -> dict[str, Any]:
-        """The list's ``metadata``."""
+        """Return the `metadata` of the list."""
         metadata: dict[str, Any] = {"resourceVersion": str(self.revision)}
         if self.continue_token:
             metadata["continue"] = self.continue_token
@@ -51,70 +51,74 @@ class Page(msgspec.Struct, frozen=True):
 def read_page(
     store: ObjectStore,
     collection: Collection,
-    chosen: Selection,
-    options: ListParameters,
+    selection: Selection,
+    parameters: ListParameters,
     *,
     frozen: int | None = None,
 ) -> Page:
-    """The page a list request asks for.
+    """Return the page that a list requests; `frozen` replaces the newest revision while reads are stale.
 
-    :param frozen: a revision that stands for the newest one, when reads are made stale on purpose.
+    Raises StatusError 400 for an invalid token or revision, 410 for a compacted one, 504 for a future one.
     """
     current = store.revision if frozen is None else frozen
-    if options.continue_token:
-        token = decode_token(options.continue_token)
-        if options.resource_version not in ("", "0"):
+    if parameters.continue_token:
+        token = decode_token(parameters.continue_token)
+        if parameters.resource_version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        after = chosen.prefix + token.start
+        after = selection.prefix + token.start
         if token.rv < 0:
-            return _page(collection.at(current, chosen.prefix, after), current, chosen, options.limit)
+            return _page(
+                collection.at(current, selection.prefix, after), current, selection, parameters.limit
+            )
         try:
-            return _page(collection.at(token.rv, chosen.prefix, after), token.rv, chosen, options.limit)
+            return _page(
+                collection.at(token.rv, selection.prefix, after), token.rv, selection, parameters.limit
+            )
         except CompactedError:
             raise expired_token(token) from None
         except FutureRevisionError as error:
             raise too_large_revision(error) from None
-    revision = _revision(options, current)
+    revision = _revision(parameters, current)
     try:
         if revision == store.revision:
-            objects = collection.current(chosen.prefix)
+            objects = collection.current(selection.prefix)
         else:
-            objects = collection.at(revision, chosen.prefix)
+            objects = collection.at(revision, selection.prefix)
     except CompactedError:
         raise expired_list() from None
     except FutureRevisionError as error:
         raise too_large_revision(error) from None
-    return _page(objects, revision, chosen, options.limit)
+    return _page(objects, revision, selection, parameters.limit)
 
 
-def _revision(options: ListParameters, current: int) -> int:
-    """The revision to read at: exact where one is asked for, the newest one otherwise."""
-    if options.resource_version in ("", "0"):
+def _revision(parameters: ListParameters, current: int) -> int:
+    """Return the revision to read: an exact one if requested, otherwise the newest."""
+    if parameters.resource_version in ("", "0"):
         return current
-    wanted = parse_revision(options.resource_version)
-    exact = options.resource_version_match == "Exact" or (
-        not options.resource_version_match and options.limit > 0
+    requested = parse_revision(parameters.resource_version)
+    exact = parameters.resource_version_match == "Exact" or (
+        not parameters.resource_version_match and parameters.limit > 0
     )
     if exact:
-        return wanted
-    if wanted > current:
-        raise too_large_revision(FutureRevisionError(wanted, current))
+        return requested
+    if requested > current:
+        raise too_large_revision(FutureRevisionError(requested, current))
     return current
 
 
-def _page(objects: list[Stored], revision: int, chosen: Selection, limit: int) -> Page:
-    matching = chosen.filter(objects)
+def _page(objects: list[Stored], revision: int, selection: Selection, limit: int) -> Page:
+    matching = selection.filter(objects)
     if limit <= 0 or len(matching) <= limit:
         return Page(matching, revision)
     items = matching[:limit]
-    token = encode_token(revision, items[-1].key[len(chosen.prefix) :] + "\0")
-    # With a selector the real server does not know how many of the rest would match.
-    remaining = len(objects) - limit if chosen.is_everything else None
+    token = encode_token(revision, items[-1].key[len(selection.prefix) :] + "\0")
+    # With a selector, the real server does not count the remaining matches.
+    remaining = len(objects) - limit if selection.is_everything else None
     return Page(items, revision, token, remaining)
 
 
 def parse_revision(text: str) -> int:
-    """A resourceVersion of a request as a number."""
+    """Parse the resourceVersion of a request. Raises StatusError 400."""
     if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_REVISION:
         problem = "value out of range" if text.isdigit() else "invalid syntax"
         raise bad_request(
@@ -125,7 +129,7 @@ def parse_revision(text: str) -> int:
 
 
 def too_large_revision(error: FutureRevisionError) -> StatusError:
-    """What a client is told that asks for a revision which has not happened yet."""
+    """Return the error for a revision that the store has not reached."""
     return gateway_timeout(
         f"Too large resource version: {error.requested}, current: {error.current}",
         retry_after=1,

@@ -1,4 +1,4 @@
-"""PATCH bodies: each media type as a function from the live object to the wanted one."""
+"""Patches: each media type as a function from the live object to the requested one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Patch(msgspec.Struct, frozen=True):
     media_type: str
     body: bytes
     content: Any = None
-    """The patch itself. None for an apply, which is decoded once the object exists or is known to be new."""
+    """The patch itself. None for an apply, which is decoded later, when the live object has been read."""
     strict_problems: list[str] = []
     """Unknown and duplicate fields of the patch."""
 
@@ -124,7 +124,7 @@ def transform_of(patch: Patch, write: WriteRequest, backend: Backend) -> Transfo
 
 
 def scale_change_of(media_type: str, request: Request) -> Callable[[Object], Any]:
-    """What a patch that is no apply does to a Scale."""
+    """Return the function that applies a JSON or merge patch to a Scale."""
     if media_type == JSON:
         operations = bodies.decode_patch(request.body)
         return lambda scale: json_patch.json_patch(scale, operations)
@@ -133,7 +133,7 @@ def scale_change_of(media_type: str, request: Request) -> Callable[[Object], Any
 
 
 def scale_applying(request: Request, write: WriteRequest, backend: Backend) -> Transform:
-    """An apply of a Scale: its replicas are applied to the object behind it."""
+    """Return the function that applies the replicas of an applied Scale to its object."""
     info = write.info
 
     def transform(live: Object | None) -> Object:
@@ -145,7 +145,7 @@ def scale_applying(request: Request, write: WriteRequest, backend: Backend) -> T
         empty = {"apiVersion": info.api_version, "kind": info.kind, "metadata": metadata}
         result = _apply(live, with_replicas(info, empty, scale), write, backend)
         if info.is_custom:
-            # The real server can tell of conflicts, but not turn a Scale into a custom resource again.
+            # The real server detects conflicts, but cannot convert the Scale back into a custom resource.
             raise apply.failed(
                 f"failed to convert new object (/{write.name}; autoscaling/v1, Kind=Scale) to proper version: "
                 "request to convert CR to an invalid group/version: autoscaling/v1"
@@ -156,7 +156,7 @@ def scale_applying(request: Request, write: WriteRequest, backend: Backend) -> T
 
 
 def _restoring(content: Any, write: WriteRequest) -> Transform:
-    """Apply a strategic merge patch. The apiVersion and kind of the result are not checked."""
+    """Return the function that applies a strategic merge patch, without a check of the result's type."""
 
     def transform(live: Object | None) -> Object:
         if live is None:
@@ -188,19 +188,19 @@ def _patching(change: Callable[[Object], Any], write: WriteRequest, backend: Bac
 
 
 def _check_type(patched: Object, write: WriteRequest, backend: Backend) -> None:
-    """A patch may not turn the object into another kind; the result is first read as what it says it is."""
+    """Raise StatusError when a patch changes the type; the result is first decoded as the new type."""
     info = write.info
     api_version, kind = patched.get("apiVersion") or info.api_version, patched.get("kind") or info.kind
     if (api_version, kind) != (info.api_version, info.kind):
-        known = bodies.builtin_kind(api_version, kind, backend.registry)
-        if known is None:
+        builtin = bodies.builtin_kind(api_version, kind, backend.registry)
+        if builtin is None:
             raise cannot_decode(write, patched, bodies.unknown_kind(api_version, kind))
         if kind != info.kind:
             try:
-                check_types(known.schema or Schema(), patched, known)
+                check_types(builtin.schema or Schema(), patched, builtin)
             except DecodingError as error:
                 raise cannot_decode(write, patched, str(error)) from None
-            raise cannot_decode(write, patched, bodies.unknown_conversion(known, info))
+            raise cannot_decode(write, patched, bodies.unknown_conversion(builtin, info))
     patched["apiVersion"], patched["kind"] = info.api_version, info.kind
 
 

@@ -1,4 +1,4 @@
-"""Fields an endpoint takes from the live object whatever a request says, so that nobody owns them through it."""
+"""Fields that an endpoint resets to the live object's: a write through it never owns them."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _STATUS_KEEPS_METADATA = frozenset(
         ("storagemigration.k8s.io", "storageversionmigrations"),
     }
 )
-"""Built-in kinds whose status endpoint leaves metadata alone, as that of every custom resource does."""
+"""Built-in kinds whose status endpoint resets metadata, as that of every custom resource does."""
 
 
 def reset_fields(info: ResourceInfo, subresource: str) -> Fields:
-    """What a write through this endpoint cannot set."""
+    """Return the fields that a write through an endpoint cannot set."""
     special = _SPECIAL.get((info.group, info.resource, subresource))
     if special is not None:
         return special

@@ -1,4 +1,4 @@
-"""WATCH: a position in a collection's window, turned into a stream of events."""
+"""Watch: the changes of a collection from a position on, as a stream of events. The only watch loop of the engine."""
 
 from __future__ import annotations
 
@@ -26,33 +26,31 @@ _LONGEST_REVISION = 19
 _END_OF_LIST = "k8s.io/initial-events-end"
 
 View = Callable[[Stored], bytes]
-"""How one object is written for this client."""
+"""Encodes an object for one client."""
 
 
 class WatchStream:
-    """One client's watch: iterate over it for encoded events, several at a time when it lags."""
+    """One client's watch. Its events come encoded, several at a time when the client lags."""
 
     def __init__(
         self,
         store: ObjectStore,
         collection: Collection,
-        chosen: Selection,
-        options: ListParameters,
+        selection: Selection,
+        parameters: ListParameters,
         *,
         bookmark: Callable[[int, dict[str, str]], bytes],
         view: View | None = None,
         prepare: Callable[[Iterable[Stored]], Awaitable[None]] | None = None,
-        frame: Callable[[str, bytes], bytes] | None = None,
         timeout: float,
     ) -> None:
         self._store = store
         self._collection = collection
-        self._chosen = chosen
-        self._options = options
+        self._selection = selection
+        self._parameters = parameters
         self._bookmark = bookmark
         self._view = view
         self._prepare = prepare
-        self._frame = frame or encode_event
         self._timeout = timeout
         self._position = 0
         self._initial: list[Stored] = []
@@ -60,16 +58,13 @@ class WatchStream:
         self._waiter: asyncio.Future[None] | None = None
 
     def open(self) -> None:
-        """Take the starting position.
-
-        :raises CompactedError: when it lies before the window.
-        """
-        options = self._options
-        revision = options.resource_version
+        """Set the starting position. Raises CompactedError when it is before the window."""
+        parameters = self._parameters
+        revision = parameters.resource_version
         start = watch_revision(revision)
         newest = revision in ("", "0")
-        if options.send_initial_events or (options.send_initial_events is None and newest):
-            self._initial = self._chosen.filter(self._collection.current(self._chosen.prefix))
+        if parameters.send_initial_events or (parameters.send_initial_events is None and newest):
+            self._initial = self._selection.filter(self._collection.current(self._selection.prefix))
             self._position = self._collection.end
             self._list_revision = self._store.revision
         elif newest:
@@ -78,12 +73,12 @@ class WatchStream:
             self._position = self._collection.position_after(start)
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Encoded events until the time is up, the client goes, or the watcher falls out of the window."""
+        """Yield encoded events until the timeout, or an error when the watcher falls out of the window."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
-        bookmarks = self._options.allow_bookmarks
+        bookmarks = self._parameters.allow_bookmarks
         next_bookmark = loop.time() + BOOKMARK_SECONDS
-        if self._initial or self._options.send_initial_events:
+        if self._initial or self._parameters.send_initial_events:
             if self._prepare is not None:
                 await self._prepare(self._initial)
             yield self._initial_events()
@@ -108,7 +103,7 @@ class WatchStream:
                     return
                 if bookmarks and now >= next_bookmark:
                     next_bookmark = now + BOOKMARK_SECONDS
-                    yield self._frame("BOOKMARK", self._bookmark(self._store.revision, {}))
+                    yield encode_event("BOOKMARK", self._bookmark(self._store.revision, {}))
                     continue
                 wake_at = min(deadline, next_bookmark) if bookmarks else deadline
                 if timer is None or timer.when() != wake_at:
@@ -134,21 +129,21 @@ class WatchStream:
     def _initial_events(self) -> bytes:
         frames = [self._event("ADDED", stored) for stored in self._initial]
         self._initial = []
-        if self._options.send_initial_events and self._options.allow_bookmarks:
+        if self._parameters.send_initial_events and self._parameters.allow_bookmarks:
             end = self._bookmark(self._list_revision, {_END_OF_LIST: "true"})
-            frames.append(self._frame("BOOKMARK", end))
+            frames.append(encode_event("BOOKMARK", end))
         return b"".join(frames)
 
     def _event(self, kind: str, stored: Stored) -> bytes:
         body = stored.body if self._view is None else self._view(stored)
-        return self._frame(kind, body)
+        return encode_event(kind, body)
 
     def _encode_changes(self, changes: list[StoreChange]) -> bytes:
-        chosen = self._chosen
-        if chosen.is_everything and self._view is None:
-            if not chosen.prefix:
+        selection = self._selection
+        if selection.is_everything and self._view is None:
+            if not selection.prefix:
                 return b"".join([change.frame or _shared_frame(change) for change in changes])
-            prefix = chosen.prefix
+            prefix = selection.prefix
             return b"".join(
                 [
                     change.frame or _shared_frame(change)
@@ -159,10 +154,10 @@ class WatchStream:
         return b"".join([self._selected(change) for change in changes])
 
     def _selected(self, change: StoreChange) -> bytes:
-        """The event as this selection sees it: entering it is ADDED, leaving it is DELETED."""
-        chosen = self._chosen
-        before = change.previous is not None and chosen.matches(change.previous)
-        after = change.type != "DELETED" and chosen.matches(change.object)
+        """Encode a change for this selection: an object that enters it is ADDED, one that leaves it DELETED."""
+        selection = self._selection
+        before = change.previous is not None and selection.matches(change.previous)
+        after = change.type != "DELETED" and selection.matches(change.object)
         if after:
             return self._event("MODIFIED" if before else "ADDED", change.object)
         if not before:
@@ -174,7 +169,7 @@ class WatchStream:
 
 
 def watch_revision(text: str) -> int:
-    """The revision a watch starts after; the real server's words for one that is none."""
+    """Return the revision a watch starts after. Raises StatusError 500, as the real server does, for an invalid one."""
     if not text:
         return 0
     if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_REVISION:
@@ -191,4 +186,5 @@ def _shared_frame(change: StoreChange) -> bytes:
 
 
 def too_old(error: CompactedError) -> StatusError:
+    """Return the error for a watch from a compacted revision."""
     return expired(f"too old resource version: {error.requested} ({error.oldest})")
