@@ -324,7 +324,9 @@ def _variable(module: Any, name: str) -> tuple[str, str]:
     for statement, following in zip(body, [*body[1:], None], strict=True):
         if _assigned_name(statement) == name and (docstring := _text_of(following)):
             value = getattr(statement, "value", None)
-            return f"{name} = {ast.unparse(value)}" if value is not None else name, docstring
+            # As the source has it: ruff formats this page, too.
+            written = ast.get_source_segment(inspect.getsource(module), value) if value is not None else None
+            return f"{name} = {written}" if written else name, docstring
     raise Undocumented(f"{module.__name__}.{name} has no docstring")
 
 
