@@ -173,7 +173,7 @@ async def test_an_object_of_somebody_else_is_refused_until_it_is_taken(helm: Hel
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": metadata,
-        "spec": {"clusterIP": "None", "selector": {"a": "b"}},
+        "spec": {"clusterIP": "None", "selector": {"app": "web"}},
     }
     await helm.client.create(service)
     refusal = await helm.run("install", "web", helm.chart, fails=True)
