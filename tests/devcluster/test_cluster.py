@@ -1,4 +1,4 @@
-"""The devcluster as a thing with a beginning and an end."""
+"""The start, the stop and the properties of a devcluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 import yaml
 
-from kapsa.devcluster import DevCluster, VirtualClock
+from kapsa.devcluster import DevCluster, ObjectChange, Request, VirtualClock
 from kapsa.devcluster.clock import run_on_virtual_time
 from tests.devcluster.embedded.api import Api
 
@@ -31,7 +31,7 @@ async def test_a_cluster_has_a_url_and_a_kubeconfig_file_while_it_runs():
             await http.get(url)
 
 
-async def test_a_cluster_can_speak_https_with_an_authority_of_its_own():
+async def test_a_cluster_can_serve_https_with_its_own_authority():
     async with DevCluster(tls=True, controllers=False) as cluster:
         assert cluster.url.startswith("https://")
         authority = cluster.kubeconfig_data["clusters"][0]["cluster"]["certificate-authority-data"]
@@ -55,7 +55,7 @@ async def test_a_stopped_cluster_leaves_no_task():
     assert asyncio.all_tasks() == before
 
 
-async def test_a_cluster_without_a_socket_says_so_when_asked_for_its_url():
+async def test_the_url_of_a_cluster_without_a_socket_raises():
     async with DevCluster(http=False) as cluster:
         with pytest.raises(RuntimeError, match="http=False"):
             _ = cluster.url
@@ -64,7 +64,7 @@ async def test_a_cluster_without_a_socket_says_so_when_asked_for_its_url():
         assert (await Api(cluster.server).get("/api/v1/namespaces/default")).status == 200
 
 
-def test_an_unknown_engine_is_refused():
+def test_an_unknown_engine_is_rejected():
     with pytest.raises(ValueError, match="must be 'embedded' or 'real'"):
         DevCluster(engine="imaginary")
 
@@ -74,14 +74,30 @@ def test_a_cluster_that_is_not_started_has_no_server():
         _ = DevCluster().server
 
 
-async def test_many_clusters_live_side_by_side():
+async def test_many_clusters_run_at_the_same_time():
     async with DevCluster() as one, DevCluster() as two:
         assert one.url != two.url
         await Api(one.server).configmap("only-here")
         assert (await Api(two.server).get("/api/v1/namespaces/default/configmaps/only-here")).status == 404
 
 
-def test_objects_carry_the_time_of_the_clusters_clock():
+async def test_a_test_observes_an_embedded_cluster_without_a_socket():
+    async with DevCluster(http=False, controllers=False) as cluster:
+        changes: list[ObjectChange] = []
+        cluster.on_change(changes.append)
+        revision, count = cluster.revision, cluster.count_changes(ignore={"namespaces"})
+        await Api(cluster.server).configmap("one", a="1")
+        assert cluster.revision == revision + 1
+        assert cluster.count_changes(ignore={"namespaces"}) == count + 1
+        assert cluster.count_changes(ignore={"namespaces", "configmaps"}) == count
+        assert changes == [ObjectChange("ADDED", "configmaps", "default/one")]
+        [stored] = [each for each in cluster.objects() if each.resource == "configmaps"]
+        assert (stored.key, stored.object["data"]) == ("default/one", {"a": "1"})
+        reply = await cluster.handle(Request(method="GET", path="/api/v1/namespaces/default/configmaps/one"))
+        assert reply.status == 200
+
+
+def test_objects_have_the_time_of_the_clusters_clock():
     async def main() -> str:
         async with DevCluster(clock=VirtualClock(), http=False, controllers=False) as cluster:
             await asyncio.sleep(3600)

@@ -1,4 +1,4 @@
-"""HTTP as bytes: heads, bodies and chunks, however they are cut; and what is refused."""
+"""HTTP as bytes: heads, bodies and chunks in pieces of any size, and malformed ones."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def head(first: str = "GET / HTTP/1.1", *lines: str) -> bytes:
     return "\r\n".join([first, "Host: x", *lines]).encode()
 
 
-def test_a_head_is_read():
-    found = parse_head(head("POST /a/b?c=d&e HTTP/1.1", "X-One: 1", "x-one:  2 ", "Content-Length: 5"))
-    assert (found.method, found.path, found.query, found.length) == ("POST", "/a/b", "c=d&e", 5)
-    assert found.headers["x-one"] == "1, 2"
-    assert found.keeps_alive
+def test_a_head_is_parsed():
+    parsed = parse_head(head("POST /a/b?c=d&e HTTP/1.1", "X-One: 1", "x-one:  2 ", "Content-Length: 5"))
+    assert (parsed.method, parsed.path, parsed.query, parsed.length) == ("POST", "/a/b", "c=d&e", 5)
+    assert parsed.headers["x-one"] == "1, 2"
+    assert parsed.keeps_alive
 
 
-def test_an_absolute_target_loses_its_host():
+def test_the_host_of_an_absolute_target_is_dropped():
     assert parse_head(head("GET http://h:1/p?q HTTP/1.1")).path == "/p"
 
 
@@ -36,7 +36,7 @@ def test_an_absolute_target_loses_its_host():
         ("GET / HTTP/1.0", ("Connection: Keep-Alive",), True),
     ],
 )
-def test_a_connection_lives_on_as_its_version_and_header_say(
+def test_version_and_header_decide_whether_a_connection_stays_open(
     first: str, lines: tuple[str, ...], keeps_alive: bool
 ):
     assert parse_head(head(first, *lines)).keeps_alive is keeps_alive
@@ -66,29 +66,29 @@ def test_a_connection_lives_on_as_its_version_and_header_say(
         (head("GET / HTTP/1.1", "transfer-encoding: gzip, chunked"), 501),
     ],
 )
-def test_what_is_no_head_is_refused(data: bytes, status: int):
+def test_a_malformed_head_is_rejected(data: bytes, status: int):
     with pytest.raises(WireError) as error:
         parse_head(data)
     assert error.value.status == status
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_break_the_parser(data: bytes):
+def test_any_bytes_are_parsed_or_rejected(data: bytes):
     with contextlib.suppress(WireError):
         assert parse_head(data).path
 
 
-def cut(data: bytes, places: list[int]) -> list[bytes]:
-    marks = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
+def split(data: bytes, positions: list[int]) -> list[bytes]:
+    marks = sorted({position % (len(data) + 1) for position in positions} | {0, len(data)})
     return [data[start:end] for start, end in itertools.pairwise(marks)]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=50), max_size=6), st.lists(st.integers(0, 400)), st.binary())
-def test_chunks_are_put_together_however_they_are_cut(pieces: list[bytes], places: list[int], after: bytes):
+def test_chunks_are_joined_wherever_they_are_split(pieces: list[bytes], positions: list[int], after: bytes):
     body = Body(-1, limit=1_000_000)
     sent = b"".join(map(chunk, pieces)) + chunk(b"")
     rest = b""
-    for part in cut(sent + after, places):
+    for part in split(sent + after, positions):
         rest += body.feed(part)
     assert body.done
     assert body.value == b"".join(pieces)
@@ -96,10 +96,10 @@ def test_chunks_are_put_together_however_they_are_cut(pieces: list[bytes], place
 
 
 @given(st.binary(max_size=100), st.lists(st.integers(0, 200)), st.binary(max_size=20))
-def test_a_body_of_a_known_length_takes_just_its_own(data: bytes, places: list[int], after: bytes):
+def test_a_body_with_a_length_takes_only_its_bytes(data: bytes, positions: list[int], after: bytes):
     body = Body(len(data), limit=1000)
     rest = b""
-    for part in cut(data + after, places):
+    for part in split(data + after, positions):
         rest += body.feed(part)
     assert body.done
     assert (body.value, rest) == (data, after)
@@ -108,19 +108,19 @@ def test_a_body_of_a_known_length_takes_just_its_own(data: bytes, places: list[i
 @pytest.mark.parametrize(
     "sent", [b"x\r\n", b"5\n", b"3\r\nabcd\r\n", b"\r\n\r\n", b"5" * 2000, b"-1\r\n", b"100000000\r\n"]
 )
-def test_malformed_chunks_are_refused(sent: bytes):
+def test_malformed_chunks_are_rejected(sent: bytes):
     with pytest.raises(WireError):
         Body(-1, limit=100).feed(sent)
 
 
-def test_trailers_are_read_past():
+def test_trailers_are_skipped():
     body = Body(-1, limit=100)
     assert body.feed(b"1\r\na\r\n0\r\nx-sum: 5\r\n\r\nnext") == b"next"
     assert (body.done, body.value) == (True, b"a")
 
 
 @pytest.mark.parametrize("length", [50, -1])
-def test_too_long_a_body_is_taken_to_its_end_and_not_kept(length: int):
+def test_a_body_over_its_limit_is_read_and_dropped(length: int):
     body = Body(length, limit=10)
     sent = b"x" * 50 if length > 0 else chunk(b"x" * 50) + chunk(b"")
     assert body.feed(sent + b"next") == b"next"
@@ -128,13 +128,13 @@ def test_too_long_a_body_is_taken_to_its_end_and_not_kept(length: int):
 
 
 @pytest.mark.parametrize("length", [10_000, -1])
-def test_a_body_far_beyond_its_limit_is_cut_off(length: int):
+def test_a_body_far_over_its_limit_is_rejected(length: int):
     body = Body(length, limit=10)
     with pytest.raises(WireError) as error:
         body.feed(b"x" * 200 if length > 0 else chunk(b"x" * 200))
     assert error.value.status == 413
 
 
-def test_a_header_cannot_break_out_of_its_line():
+def test_a_header_value_cannot_add_lines():
     sent = response_head(200, [("warning", "a\r\nset-cookie: b")])
     assert sent == b"HTTP/1.1 200 OK\r\nwarning: a  set-cookie: b\r\n\r\n"

@@ -1,4 +1,4 @@
-"""The HTTP door: sockets, streams, compression, limits, and clients that go away."""
+"""The HTTP listener: sockets, streams, compression, limits, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ async def http(cluster: DevCluster) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def test_requests_and_replies_go_over_a_socket(http: aiohttp.ClientSession):
+async def test_requests_are_served_on_a_socket(http: aiohttp.ClientSession):
     async with http.post(CONFIGMAPS, json=configmap("one", a="1")) as created:
         assert created.status == 201
         assert created.headers["content-type"] == "application/json"
         body = await created.json()
-    async with http.get(f"{CONFIGMAPS}/one") as found:
-        assert await found.json() == body
+    async with http.get(f"{CONFIGMAPS}/one") as existing:
+        assert await existing.json() == body
     async with http.get(f"{CONFIGMAPS}/two") as missing:
         assert missing.status == 404
         assert (await missing.json())["reason"] == "NotFound"
 
 
-async def test_a_watch_streams_lines_as_they_happen(http: aiohttp.ClientSession):
+async def test_a_watch_delivers_lines_at_once(http: aiohttp.ClientSession):
     async with http.get(CONFIGMAPS, params={"watch": "true"}) as stream:
         assert stream.headers["transfer-encoding"] == "chunked"
         for name in ("a", "b"):
@@ -57,7 +57,7 @@ async def test_a_watch_ends_cleanly_at_its_timeout(http: aiohttp.ClientSession):
         assert await stream.content.read() == b""
 
 
-async def test_long_replies_are_compressed_for_those_who_want_it(
+async def test_long_replies_are_compressed_for_clients_that_accept_it(
     http: aiohttp.ClientSession, cluster: DevCluster
 ):
     for number in range(3):
@@ -75,7 +75,7 @@ async def test_long_replies_are_compressed_for_those_who_want_it(
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_a_body_over_three_megabytes_is_refused(http: aiohttp.ClientSession, chunked: bool):
+async def test_a_body_over_three_megabytes_is_rejected(http: aiohttp.ClientSession, chunked: bool):
     huge = json.dumps(configmap("huge", a="x" * (3 * 1024 * 1024))).encode()
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -94,7 +94,7 @@ async def test_a_body_over_three_megabytes_is_refused(http: aiohttp.ClientSessio
         assert alive.status == 200
 
 
-async def test_each_warning_has_a_header_of_its_own(http: aiohttp.ClientSession):
+async def test_each_warning_has_its_own_header(http: aiohttp.ClientSession):
     body = {**configmap("one"), "bogus": 1, "worse": 2}
     async with http.post(CONFIGMAPS, json=body) as created:
         assert created.headers.getall("warning") == [
@@ -103,7 +103,7 @@ async def test_each_warning_has_a_header_of_its_own(http: aiohttp.ClientSession)
         ]
 
 
-async def test_a_client_that_goes_away_leaves_nothing_behind(
+async def test_a_client_that_disconnects_leaves_no_task_and_no_waiter(
     cluster: DevCluster, http: aiohttp.ClientSession
 ):
     async with http.get("/livez"):
@@ -120,9 +120,7 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(
     await eventually(left, lambda seen: seen <= (0, before), "the watches' end", seconds=10)
 
 
-async def test_nonsense_on_the_wire_does_not_stop_the_server(
-    cluster: DevCluster, http: aiohttp.ClientSession
-):
+async def test_garbage_on_the_wire_does_not_stop_the_server(cluster: DevCluster, http: aiohttp.ClientSession):
     host, port = cluster.url.removeprefix("http://").split(":")
     for nonsense in (
         b"\x00\x01\x02\r\n\r\n",
