@@ -1,4 +1,4 @@
-"""A reconcile or a stored resource that is wrong: what is told of it, and that the rest keeps going."""
+"""Faulty reconciles and invalid resources: what is logged, and that other resources keep running."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ pytestmark = pytest.mark.virtual_time
 Printed = pytest.CaptureFixture[str]
 
 
-def told(capsys: Printed) -> str:
-    return "".join(capsys.readouterr())  # where logs go is the process's choice
+def logged_by(capsys: Printed) -> str:
+    """Return what was printed, to either stream: the process chooses where logs go."""
+    return "".join(capsys.readouterr())
 
 
 async def start(harness: Harness, controller: Recorder) -> None:
@@ -26,7 +27,7 @@ async def start(harness: Harness, controller: Recorder) -> None:
 
 
 async def install_without_schema(harness: Harness) -> None:
-    """The kind as an older version had it, which allowed anything."""
+    """Install the kind with the schema of an older version, which allows any spec."""
     await harness.install(App)
     crd = await harness.client.get("apiextensions.k8s.io/v1/CustomResourceDefinition", "apps.example.com")
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -37,14 +38,14 @@ async def install_without_schema(harness: Harness) -> None:
 async def test_an_invalid_return_value_is_reported_and_other_resources_keep_running(
     harness: Harness, capsys: Printed
 ) -> None:
-    async def nonsense(resource: App, ctx: Context[App]) -> Any:
+    async def return_a_dict(resource: App, ctx: Context[App]) -> Any:
         return {"requeue": True} if resource.name == "bad" else None
 
-    controller = Recorder(nonsense)
+    controller = Recorder(return_a_dict)
     await start(harness, controller)
     await harness.apply(app("bad"), app("good"))
     await harness.clock.sleep(1)
-    logged = told(capsys)
+    logged = logged_by(capsys)
     assert "Recorder.reconcile returned {'requeue': True}: return None" in logged
     assert "Traceback" not in logged
     assert "good" in controller.runs
@@ -86,7 +87,7 @@ async def test_a_run_that_reads_another_resource_that_does_not_fit_is_retried(
     await harness.apply(app("sum"), app("old", replicas="many"))
     await harness.start(Operator(controllers=[Recorder(add_up, reads=[Reads(App)])]))
     await harness.clock.sleep(10)
-    assert "App default/old does not fit its model: spec.replicas" in told(capsys)
+    assert "App default/old does not fit its model: spec.replicas" in logged_by(capsys)
     await harness.apply(app("old", replicas=2))
     await harness.clock.sleep(1100)  # more than the longest back-off: nothing else runs the sum
     assert (await harness.get(App, "sum")).status.ready == 3
@@ -101,19 +102,19 @@ async def test_a_failure_is_logged_with_its_traceback_once_and_then_in_one_line(
     await start(harness, Recorder(divide))
     await harness.apply(app("bad"))
     await harness.clock.sleep(30)
-    logged = told(capsys)
+    logged = logged_by(capsys)
     assert logged.count("Traceback") == 1
     assert "in divide" in logged
     assert "reconciler.py" not in logged
-    assert "run.py" not in logged
+    assert "_runner.py" not in logged
     assert "ZeroDivisionError: integer division or modulo by zero" in logged
     assert "reconcile failed again" in logged
 
 
-async def await_what_somebody_else_cancels() -> None:
-    elses = asyncio.create_task(asyncio.sleep(3600))
-    asyncio.get_running_loop().call_soon(elses.cancel)
-    await elses
+async def await_a_cancelled_task() -> None:
+    task = asyncio.create_task(asyncio.sleep(3600))
+    asyncio.get_running_loop().call_soon(task.cancel)
+    await task
 
 
 async def test_a_reconcile_that_awaits_a_cancelled_task_fails_and_its_worker_goes_on(
@@ -122,7 +123,7 @@ async def test_a_reconcile_that_awaits_a_cancelled_task_fails_and_its_worker_goe
     async def work(resource: App, ctx: Context[App]) -> Requeue | None:
         ctx.status.ready = resource.spec.replicas
         if resource.name == "bad":
-            await await_what_somebody_else_cancels()
+            await await_a_cancelled_task()
         return None
 
     controller = Recorder(work, max_concurrent_reconciles=1, retry_backoff=Backoff(initial=5, max=300))
@@ -132,10 +133,10 @@ async def test_a_reconcile_that_awaits_a_cancelled_task_fails_and_its_worker_goe
     await harness.apply(app("good"))
     await harness.clock.sleep(20)
     assert controller.runs == ["bad", "good", "bad", "bad"], "after 0, 5 and 15 seconds"
-    assert (await harness.get(App, "bad")).status.ready == 1, "what it found before it failed is told"
-    logged = told(capsys)
+    assert (await harness.get(App, "bad")).status.ready == 1, "the status set before the failure is written"
+    logged = logged_by(capsys)
     assert "RuntimeError: something it awaited was cancelled, but not by the operator" in logged
-    assert "in await_what_somebody_else_cancels" in logged
+    assert "in await_a_cancelled_task" in logged
     failed = 'controller_reconciliations_total{controller="app",result="error"} 3.0'
     assert failed in harness.running["operator"].metrics.render().decode()
 
@@ -147,7 +148,7 @@ async def test_a_finalize_that_awaits_a_cancelled_task_is_retried(harness: Harne
         async def finalize(self, resource: App, ctx: Context[App]) -> Requeue | None:
             self.ends += 1
             if self.ends == 1:
-                await await_what_somebody_else_cancels()
+                await await_a_cancelled_task()
             return None
 
     controller = Cleaner(max_concurrent_reconciles=1)
@@ -168,7 +169,7 @@ class PickySpec(Spec):
 
 
 class Picky(CustomResource[PickySpec, Status], group="example.com", version="v1"):
-    """A kind whose model's own code fails with what no decoder expects."""
+    """A kind whose model raises an unexpected exception."""
 
 
 class PickyController(Recorder):
@@ -190,7 +191,7 @@ async def test_a_model_whose_own_code_fails_is_logged_and_other_resources_keep_r
         }
         await harness.apply(picky)
         await harness.clock.sleep(1)
-    assert "KeyError: 'blue'" in told(capsys)
+    assert "KeyError: 'blue'" in logged_by(capsys)
     assert controller.runs == ["good"]
 
 
@@ -204,4 +205,4 @@ async def test_a_child_of_an_unsupported_type_is_reported_with_its_type(
     await start(harness, Recorder(nothing))
     await harness.apply(app("bad"))
     await harness.clock.sleep(1)
-    assert "child must be a dict, YAML text, a resource or a struct, got NoneType" in told(capsys)
+    assert "child must be a dict, YAML text, a resource or a struct, got NoneType" in logged_by(capsys)

@@ -1,4 +1,4 @@
-"""Bugs that operators are known for, made on purpose: the sweeps must find each, and clear the operator without it."""
+"""Typical bugs of operators: the sweeps must detect each, and pass the operator without it."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ STATEFUL_SET = "apps/v1/StatefulSet"
 
 
 def scenario(controller: type[Recorder], *specs: Mapping[str, Any]) -> Scenario:
-    """Ask for an app, then change it to each further spec. `labels` go to its metadata."""
+    """Return a scenario that creates an app, then changes it to each further spec. `labels` go to its metadata."""
 
     async def prepare(harness: Harness) -> None:
         await harness.install(App)
 
-    def ask_for(spec: Mapping[str, Any]) -> Any:
+    def apply(spec: Mapping[str, Any]) -> Any:
         return lambda harness: harness.apply(app("web", **spec))
 
     return Scenario(
         operator=lambda: Operator(controllers=[controller()]),
         prepare=prepare,
-        steps=[ask_for(spec) for spec in specs],
-        ignore=["controllerrevisions"],  # a history: it tells the way, not the state
+        steps=[apply(spec) for spec in specs],
+        ignore=["controllerrevisions"],  # a history of the steps, not part of the state
     )
 
 
@@ -84,7 +84,7 @@ class KeepsVolume(Recorder):
 
 
 class DeletesLiveVolume(KeepsVolume):
-    """By its name alone, whichever volume has that by now."""
+    """Deletes by name alone, so possibly a newer volume."""
 
     async def remove(self, resource: App, ctx: Context[App]) -> None:
         await ctx.client.delete(CLAIM, resource.name, namespace="default", missing_ok=True)
@@ -102,7 +102,7 @@ class Scales(Recorder):
 
 
 class ScalesDown(Recorder):
-    """Asks the server for the number it has in mind, whatever it last knew to be there."""
+    """Scales to the number of an outdated spec, without comparing with the current state."""
 
     owns = (STATEFUL_SET,)
 
@@ -129,12 +129,12 @@ class Reloads(Recorder):
 
 
 class NeverReloads(Reloads):
-    """Pods keep the config that they started with: its digest is worked out once."""
+    """Computes the digest of the config once, so pods keep the config that they started with."""
 
     def digest(self, resource: App, ctx: Context[App]) -> str:
-        there = ctx.get(STATEFUL_SET, resource.name)
-        if there is not None:
-            return str(there["spec"]["template"]["metadata"]["annotations"]["config"])
+        current = ctx.get(STATEFUL_SET, resource.name)
+        if current is not None:
+            return str(current["spec"]["template"]["metadata"]["annotations"]["config"])
         return super().digest(resource, ctx)
 
 
@@ -150,11 +150,11 @@ class Labels(Recorder):
 
 
 class NeverUnlabels(Labels):
-    """Merges what is asked for into what is there."""
+    """Merges the desired labels into the current ones."""
 
     async def reconcile(self, resource: App, ctx: Context[App]) -> Requeue | None:
-        there = ctx.get("v1/ConfigMap", resource.name)
-        labels = {} if there is None else there["metadata"].get("labels", {})
+        current = ctx.get("v1/ConfigMap", resource.name)
+        labels = {} if current is None else current["metadata"].get("labels", {})
         await ctx.apply(config_map(resource.name, labels={**labels, **resource.metadata.labels}))
         return None
 
@@ -172,7 +172,7 @@ class UpdatesBoth(Recorder):
 
 
 class ForgetsOneChild(Recorder):
-    """Creates both, but when the first is there already it updates that one only."""
+    """Creates both, but updates only the first if it exists already."""
 
     owns = ("v1/ConfigMap",)
 

@@ -1,4 +1,4 @@
-"""An operator on a cluster as it is, in real time, on either engine: what virtual time showed holds here too."""
+"""An operator on a cluster in real time, on both engines."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Shop(Recorder):
 
 @pytest.fixture
 async def real(cluster: DevCluster) -> AsyncIterator[Harness]:
-    """A harness in real time, in a namespace of its own since the real cluster is shared."""
+    """A harness in real time. Tests use their own namespace, since the real cluster is shared."""
     harness = Harness(cluster)
     await harness.install(App)
     await eventually(lambda: served(harness))
@@ -65,18 +65,18 @@ async def namespace(real: Harness) -> str:
 
 
 async def served(harness: Harness) -> bool:
-    """Whether the kind can be listed; an error says that it cannot yet."""
+    """Return True once the kind can be listed. Raises ClientError until then."""
     await harness.client.list(App)
     return True
 
 
-async def eventually(look: Callable[[], Awaitable[Any]]) -> Any:
-    """What `look` finds, once it finds something."""
+async def eventually(read: Callable[[], Awaitable[Any]]) -> Any:
+    """Return the first result of `read` that is true."""
     async with asyncio.timeout(40):
         while True:
             with contextlib.suppress(ClientError):
-                if found := await look():
-                    return found
+                if result := await read():
+                    return result
             await asyncio.sleep(0.1)
 
 
@@ -89,8 +89,8 @@ async def test_a_resource_is_created_reconciled_and_cleaned_up(real: Harness, na
     await real.apply(app("web", namespace=namespace, replicas=3))
 
     async def is_ready() -> Any:
-        found = await real.get(App, "web", namespace=namespace)
-        return found if found.status.is_true("Ready") else None
+        resource = await real.get(App, "web", namespace=namespace)
+        return resource if resource.status.is_true("Ready") else None
 
     ready = await eventually(is_ready)
     assert (ready.status.ready, ready.status.observed_generation) == (3, 1)
@@ -123,8 +123,8 @@ async def test_a_change_by_hand_is_reverted_and_the_event_names_the_manager(
     await real.client.patch("v1/ConfigMap", "web", patch, namespace=namespace, field_manager="kubectl-edit")
     if meanwhile == "away":
         await real.start(operator(namespace), name="second")
-    told = await eventually(lambda: drift_events(real, namespace))
-    assert told == ["ConfigMap web: kubectl-edit changed .data.image; reverted"]
+    notes = await eventually(lambda: drift_events(real, namespace))
+    assert notes == ["ConfigMap web: kubectl-edit changed .data.image; reverted"]
     assert (await real.get("v1/ConfigMap", "web", namespace=namespace))["data"] == {"image": "nginx"}
 
 

@@ -1,4 +1,4 @@
-"""Sweeps: one operator, disturbed at every write, call and event, always ends as if nothing had happened."""
+"""Sweeps: an operator disturbed at every write, call and event ends in the same state as an undisturbed one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(300)]
 
 
 class Shop(Recorder):
-    """Children, a delete, a status and a clean-up: one of each kind of write."""
+    """A controller with one of each kind of write: children, a delete, a status, a cleanup."""
 
     owns = (Owns("v1/ConfigMap", deletes=True),)
 
@@ -89,7 +89,7 @@ async def test_a_fault_at_any_watch_event_does_not_change_the_final_state(
 async def test_stale_reads_after_a_restart_delete_and_revert_nothing(
     harness: Harness, faults: FaultPlan
 ) -> None:
-    """An API server that lags serves the restarted operator a world of before: it must not act against the present."""
+    """An API server that lags serves an old state to a restarted operator, which must not overwrite the current one."""
     await harness.install(App)
     await harness.apply(app("web", image="old", replicas=0))
     await harness.start(Operator(controllers=[Shop()]))
@@ -103,7 +103,7 @@ async def test_stale_reads_after_a_restart_delete_and_revert_nothing(
     await harness.start(Operator(controllers=[Shop()]))
     await harness.clock.sleep(120)
     still = await harness.get("v1/ConfigMap", "web-extra")
-    assert still["metadata"]["uid"] == extra["metadata"]["uid"], "nothing of the present was deleted"
+    assert still["metadata"]["uid"] == extra["metadata"]["uid"], "the current object was not deleted"
     assert (await harness.get(App, "web")).status.observed_generation == 2, "never decreasing"
     faults.thaw()
     await harness.settle()
@@ -112,7 +112,7 @@ async def test_stale_reads_after_a_restart_delete_and_revert_nothing(
 
 
 async def test_states_that_were_never_observed_do_no_harm(harness: Harness) -> None:
-    """The resource is deleted and made again, and its child with it, faster than anybody looks."""
+    """The resource and its child are deleted and created again faster than the operator observes."""
     await harness.install(App)
     await harness.start(Operator(controllers=[Shop()]))
     await harness.apply(app("web"))
@@ -147,4 +147,4 @@ async def test_deleted_resources_leave_no_tasks_and_no_memory(harness: Harness) 
     leftovers: list[Any] = [reconciler.queue.delayed, list(reconciler.queue.in_flight), len(reconciler.queue)]
     assert leftovers == [{}, [], 0]
     assert all(informer.store.ahead == 0 for informer in reconciler.informers)
-    assert len(reconciler.services.applier) <= 30, "the traces that clean-up leaves on purpose"
+    assert len(reconciler.services.applier) <= 30, "the objects that the cleanup leaves on purpose"

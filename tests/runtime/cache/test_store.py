@@ -1,4 +1,4 @@
-"""The store's promises: small, never back in time, own writes visible at once, indexes, selectors."""
+"""The store: small, never back in time, own writes visible at once, indexes, selectors."""
 
 import gc
 import tracemalloc
@@ -78,8 +78,8 @@ def test_an_object_whose_transform_fails_is_stored_whole_and_not_reported_as_del
         assert [each.to_dict().get("spec") for each in store] == [{"image": "nginx"}] * 3 + [None]
         assert store.replace([parse(wire("a", 1)), *list(store)[1:]], "5") == []
         assert events(store.remove(parse(wire("a", 6)))) == [("Deleted", "a")]
-    told = [(line["event"], line["kind"], line["object"], line["error"]) for line in logs]
-    assert told == [
+    logged = [(line["event"], line["kind"], line["object"], line["error"]) for line in logs]
+    assert logged == [
         ("transform failed; the whole object is stored", "Secret", "default/a", "'status'"),
         (
             "transform failed; the whole object is stored",
@@ -94,7 +94,7 @@ def test_the_cache_never_goes_back_in_time() -> None:
     store = Store()
     store.upsert(stored(version=5))
     assert store.upsert(stored(version=4)) == []
-    assert store.upsert(stored(version=5)) == [], "a duplicate is no change"
+    assert store.upsert(stored(version=5)) == [], "a duplicate is not a change"
     assert store.get(WEB) == stored(version=5)
     assert events(store.upsert(stored(version=6))) == [("Updated", "web")]
 

@@ -1,4 +1,4 @@
-"""What a reconcile may rely on: applying without needless requests, drift, status, finalizers, cached reads."""
+"""The context of a reconcile: applying without needless requests, drift, status, finalizers, cached reads."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_converged_operator_writes_nothing_for_ten_minutes(harness: Harn
     await harness.clock.sleep(60)
     calls, runs = len(harness.calls), len(controller.runs)
     await harness.clock.sleep(600)
-    assert len(controller.runs) - runs == 120, "it was asked often enough"
+    assert len(controller.runs) - runs == 120, "it ran that often"
     made = [str(call) for call in harness.calls[calls:]]
     assert [call for call in made if "watch" not in call] == []
 
@@ -143,7 +143,7 @@ async def test_a_desired_state_that_changed_with_a_restart_is_not_drift_and_cost
     await harness.apply(app("a"))
     await harness.settle()
     await harness.stop()
-    await harness.client.patch("v1/ConfigMap", "a", {"data": {"beside": "1"}}, namespace="default")
+    await harness.client.patch("v1/ConfigMap", "a", {"data": {"extra": "1"}}, namespace="default")
     await harness.apply(app("a", image="httpd"))
     before = len(harness.calls)
     await start(harness, owner(make_child))
@@ -151,7 +151,7 @@ async def test_a_desired_state_that_changed_with_a_restart_is_not_drift_and_cost
     made = [(made.call.verb, made.call.resource) for made in harness.calls[before:]]
     assert ("patch", "configmaps") in made
     assert ("get", "configmaps") not in made
-    assert (await harness.get("v1/ConfigMap", "a"))["data"] == {"image": "httpd", "beside": "1"}
+    assert (await harness.get("v1/ConfigMap", "a"))["data"] == {"image": "httpd", "extra": "1"}
     assert await harness.events(reason="DriftCorrected") == []
 
 
@@ -253,7 +253,7 @@ async def test_a_reconcile_reads_its_own_writes_from_the_cache_deletes_included(
         seen.append(
             [each["metadata"]["name"] for each in ctx.list("v1/ConfigMap", labels="!other")].count("a")
         )
-        assert not await ctx.delete("v1/ConfigMap", "a"), "there is nothing left to delete"
+        assert not await ctx.delete("v1/ConfigMap", "a"), "it is deleted already"
 
     await start(harness, owner(write_and_read))
     await harness.apply(app("a"))
@@ -263,12 +263,12 @@ async def test_a_reconcile_reads_its_own_writes_from_the_cache_deletes_included(
 
 async def test_a_delete_never_hits_a_later_object_of_the_same_name(harness: Harness) -> None:
     async def delete_what_was_read(resource: App, ctx: Context[App]) -> None:
-        found = ctx.get("v1/ConfigMap", "victim")
-        if found is None or found["data"] != {"old": "1"}:
+        read = ctx.get("v1/ConfigMap", "victim")
+        if read is None or read["data"] != {"old": "1"}:
             return
         await harness.client.delete("v1/ConfigMap", "victim", namespace="default")
         await harness.client.create(config_map("victim", data={"new": "1"}), namespace="default")
-        assert not await ctx.delete(found)
+        assert not await ctx.delete(read)
 
     await harness.client.create(config_map("victim", data={"old": "1"}), namespace="default")
     await start(harness, owner(delete_what_was_read))
@@ -396,7 +396,7 @@ async def test_the_finalizer_is_removed_only_after_the_cleanup(harness: Harness)
     await harness.settle()
     assert tries == 3
     assert await harness.get(App, "a") is None
-    assert controller.runs == ["a"], "nothing is reconciled while it goes"
+    assert controller.runs == ["a"], "it is not reconciled while it is being deleted"
 
 
 async def test_a_finalizer_of_another_controller_is_never_removed(harness: Harness) -> None:
@@ -447,7 +447,7 @@ async def test_a_finalizer_that_was_removed_by_hand_during_cleanup_is_not_an_err
 async def test_another_finalizer_that_is_removed_in_the_meantime_does_not_repeat_the_cleanup(
     harness: Harness,
 ) -> None:
-    """Ours stands at another place of the list when it is to be removed."""
+    """Our finalizer has moved to another position in the list when it is removed."""
 
     async def others_finish(resource: App, ctx: Context[App]) -> None:
         patch = [{"op": "remove", "path": "/metadata/finalizers/0"}]

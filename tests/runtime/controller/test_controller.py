@@ -1,4 +1,4 @@
-"""What a controller promises: when it runs, how often, and what its answers mean."""
+"""Controllers: when resources run, how often, and what follows from the result."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_an_event_during_reconcile_causes_exactly_one_more_run(harness: Ha
 
 
 async def test_a_childs_event_during_reconcile_causes_exactly_one_more_run(harness: Harness) -> None:
-    """Here no conflict about the resource itself would lead to a second run."""
+    """No conflict on the resource itself can cause the second run here."""
     seen: list[Any] = []
 
     async def slowly(resource: App, ctx: Context[App]) -> None:
@@ -190,7 +190,7 @@ async def test_a_reconcile_that_hangs_is_cancelled_and_delays_no_other(harness: 
     await harness.clock.sleep(30)
     assert (await harness.get(App, "good")).status.ready == 1
     await harness.clock.sleep(40)
-    assert controller.runs.count("bad") == 2, "cancelled after a minute, and tried again"
+    assert controller.runs.count("bad") == 2, "cancelled after a minute, then retried"
     run = harness.running["operator"]
     assert (
         'controller_reconciliations_total{controller="app",result="timeout"} 1.0'
@@ -240,7 +240,7 @@ async def test_a_terminal_error_is_not_retried_until_the_resource_changes(harnes
     assert controller.runs == ["a"]
     await harness.client.patch("v1/ConfigMap", "a", {"data": {"by": "somebody"}}, namespace="default")
     await harness.settle()
-    assert controller.runs == ["a"], "a child's change does not bring it back"
+    assert controller.runs == ["a"], "a change of a child does not run it"
     await harness.assert_event("TerminalError", text="more than 10 replicas", name="a")
     await harness.apply(app("a", replicas=3))
     await harness.settle()
@@ -333,10 +333,10 @@ async def test_a_map_made_in_a_loop_does_not_get_the_cache(harness: Harness) -> 
 
 
 async def test_an_index_that_fails_for_one_object_still_lists_the_others(harness: Harness) -> None:
-    found: list[str] = []
+    listed: list[str] = []
 
     async def look(resource: App, ctx: Context[App]) -> None:
-        found[:] = [each.name for each in ctx.find(App, "team", "blue")]
+        listed[:] = [each.name for each in ctx.find(App, "team", "blue")]
 
     def team_of(stored: StoredObject) -> list[str]:
         return [stored.labels["team"]]
@@ -344,7 +344,7 @@ async def test_an_index_that_fails_for_one_object_still_lists_the_others(harness
     await start(harness, Recorder(look, indexes={"team": team_of}))
     await harness.apply(app("a", labels={"team": "blue"}), app("b"), app("c", labels={"team": "blue"}))
     await harness.settle()
-    assert found == ["a", "c"]
+    assert listed == ["a", "c"]
 
 
 async def test_a_controller_does_not_wait_for_an_optional_kind_and_watches_it_once_it_is_served(
@@ -489,7 +489,9 @@ async def test_a_status_made_from_an_old_spec_never_overwrites_a_newer_one(harne
     await harness.clock.sleep(5)
     await harness.apply(app("a", replicas=2))
     await harness.settle()
-    assert [call.status for call in harness.writes()] == [409, 200], "the old run's write was refused"
+    assert [call.status for call in harness.writes()] == [409, 200], (
+        "the write of the outdated run was rejected"
+    )
     assert (await harness.get(App, "a")).status.ready == 2
 
 

@@ -1,4 +1,4 @@
-"""A controller that is declared wrongly is refused when the operator is made, with what to write instead."""
+"""Invalid declarations are rejected when the operator is created, with the remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Good(Controller[App]):
 
 
 class Silent(Controller[App]):
-    """It does nothing."""
+    """A valid controller."""
 
 
 class Synchronous(Controller[App]):

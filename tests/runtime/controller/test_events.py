@@ -1,4 +1,4 @@
-"""What the event recorder promises: series, a spam filter, and no harm to a reconcile."""
+"""The event recorder: series, a spam filter, and no effect on a reconcile."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_repetitions_become_one_series(harness: Harness, faults: FaultPlan
     events = recorder(harness)
     await repeat(events, harness, times=50, every=1)
     (event,) = await harness.events(reason="Failed")
-    assert event["series"]["count"] == 2, "the first repetition shows it, the rest waits"
+    assert event["series"]["count"] == 2, "the first repetition is written at once, the others later"
     assert faults.count(resource="events", verb="create") == 1
     assert faults.count(resource="events", verb="patch") == 1
     await harness.clock.sleep(SERIES_SECONDS - 60)

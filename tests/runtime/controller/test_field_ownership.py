@@ -1,4 +1,4 @@
-"""Field ownership: what tells a foreign change of our fields from everything else."""
+"""Field ownership: distinguishing a change of our fields by another manager from all other changes."""
 
 from typing import Any
 
@@ -44,18 +44,18 @@ def deployment(**changes: Any) -> dict[str, Any]:
 
 
 def live(**changes: Any) -> dict[str, Any]:
-    """The same as the server has it: defaults, status and a neighbour's container beside ours."""
-    found = deployment(**changes)
-    spec = found["spec"]["template"]["spec"]
+    """Return the deployment as the server has it: with defaults, a status and a container of another manager."""
+    manifest = deployment(**changes)
+    spec = manifest["spec"]["template"]["spec"]
     spec["dnsPolicy"] = "ClusterFirst"
     spec["containers"][0] |= {
         "imagePullPolicy": "Always",
         "ports": [{"containerPort": 80, "protocol": "TCP"}],
     }
     spec["containers"].insert(0, {"name": "sidecar", "image": "proxy"})
-    found["metadata"]["labels"]["added-by"] = "somebody"
-    found["status"] = {"readyReplicas": 2}
-    return found
+    manifest["metadata"]["labels"]["added-by"] = "kubectl"
+    manifest["status"] = {"readyReplicas": 2}
+    return manifest
 
 
 def test_applied_fields_hold_when_the_server_and_other_managers_add_theirs() -> None:

@@ -1,4 +1,4 @@
-"""Which changes each predicate lets through."""
+"""Predicates: the changes that each is true for."""
 
 from __future__ import annotations
 
@@ -26,18 +26,16 @@ parse = ObjectParser("example.com/v1", "App")
 
 def stored(**metadata: Any) -> StoredObject:
     defaults = {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "1", "generation": 1}
-    found = parse(msgspec.json.encode({"metadata": {**defaults, **metadata}}))
-    assert found is not None
-    return found
+    return parse(msgspec.json.encode({"metadata": {**defaults, **metadata}}))
 
 
 def change(**metadata: Any) -> Change:
-    """From an object to the same one with other metadata."""
+    """Return a change of an object's metadata."""
     return Change(stored(), stored(resourceVersion="2", **metadata))
 
 
 @pytest.mark.parametrize(
-    ("predicate", "metadata", "matters"),
+    ("predicate", "metadata", "expected"),
     [
         (generation_changed, {"generation": 2}, True),
         (generation_changed, {"labels": {"a": "b"}}, False),
@@ -60,9 +58,9 @@ def change(**metadata: Any) -> Change:
     ],
 )
 def test_a_predicate_is_true_for_its_changes_only(
-    predicate: Predicate, metadata: dict[str, Any], matters: bool
+    predicate: Predicate, metadata: dict[str, Any], expected: bool
 ) -> None:
-    assert predicate(change(**metadata)) is matters
+    assert predicate(change(**metadata)) is expected
 
 
 def test_a_change_without_a_new_version_is_not_a_version_change() -> None:

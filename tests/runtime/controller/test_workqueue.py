@@ -1,4 +1,4 @@
-"""The work queue's promises: one run per key, no lost wake-up, delays, back-off, priorities."""
+"""The work queue: one run per key, no lost wake-up, echoes, delays, back-off, priorities."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ CHANGED = Reason("Updated", "MyApp", "default", "web")
 
 
 class Hand:
-    """A clock that the test moves."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -279,7 +279,7 @@ async def test_shutting_down_wakes_every_worker_and_hands_out_no_more_keys() -> 
     )
 )
 def test_every_add_is_followed_by_a_run_that_starts_after_it(steps: list[tuple[str, str, int]]) -> None:
-    """No lost wake-up and never two runs of one key, whatever the order of adds, takes and ends."""
+    """No wake-up is lost and no key has two runs at a time, in any order of adds, gets and ends."""
 
     async def play() -> None:
         queue, hand = queue_by_hand()
