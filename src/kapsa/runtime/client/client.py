@@ -158,7 +158,7 @@ class Client(Reader):
     async def replace(self, body: T, **options: Unpack[WriteOptions]) -> T:
         """Replace the whole object.
 
-        With a resourceVersion in its metadata, raises `Conflict` if it changed since.
+        If its metadata has a resourceVersion, raises `Conflict` when the object has changed since.
         """
         identity = identity_of(body)
         codec = await self._codec(identity.kind, identity.type)

@@ -136,10 +136,10 @@ class ExecPlugin:
         finally:
             await _end(process)
         if code != 0:
-            output_tail = errors.decode("utf-8", "replace").strip()[-_SHOWN_OF_STDERR:]
+            message = errors.decode("utf-8", "replace").strip()[-_SHOWN_OF_STDERR:]
             raise CredentialError(
                 f"exec plugin {self._config.command!r} failed with exit code {code}"
-                + (f": {output_tail}" if output_tail else " and printed nothing to stderr")
+                + (f": {message}" if message else " and printed nothing to stderr")
             )
         if len(output) > _OUTPUT_LIMIT:
             raise CredentialError(f"exec plugin {self._config.command!r} printed more than 1 MB")

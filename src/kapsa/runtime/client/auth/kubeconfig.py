@@ -139,19 +139,19 @@ class Kubeconfig:
 
     def select(self, context: str | None = None) -> SelectedContext:
         """Return the context with this name, or the current one, with its cluster and its user."""
-        where = f"kubeconfig {', '.join(map(str, self._paths))}"
+        location = f"kubeconfig {', '.join(map(str, self._paths))}"
         name = context or self.current_context
         if not name:
-            raise ConfigError(f"{where}: current-context is not set; choose one of: {self._names()}")
+            raise ConfigError(f"{location}: current-context is not set; choose one of: {self._names()}")
         if name not in self._contexts:
-            raise ConfigError(f"{where}: context {name!r} does not exist; choose one of: {self._names()}")
+            raise ConfigError(f"{location}: context {name!r} does not exist; choose one of: {self._names()}")
         path, chosen = self._contexts[name]
-        where = f"kubeconfig {path}, context {name!r}"
+        location = f"kubeconfig {path}, context {name!r}"
         if chosen.cluster not in self._clusters:
-            raise ConfigError(f"{where}, cluster: {chosen.cluster!r} is not defined")
+            raise ConfigError(f"{location}: cluster {chosen.cluster!r} is not defined")
         cluster_file, cluster = self._clusters[chosen.cluster]
         if chosen.user and chosen.user not in self._users:
-            raise ConfigError(f"{where}, user: {chosen.user!r} is not defined")
+            raise ConfigError(f"{location}: user {chosen.user!r} is not defined")
         user_file, user = self._users.get(chosen.user, (path, KubeconfigUser()))
         if not cluster.server:
             raise ConfigError(f"kubeconfig {cluster_file}, cluster {chosen.cluster!r}: server is missing")
