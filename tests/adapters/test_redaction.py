@@ -1,4 +1,4 @@
-"""Text without the secrets in it."""
+"""Text without secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PASSWORD = "pa$$ w0rd/with+signs"
     "form",
     [PASSWORD, quote(PASSWORD), quote(PASSWORD, safe=""), base64.b64encode(PASSWORD.encode()).decode()],
 )
-def test_a_secret_that_we_know_is_hidden_in_each_form_it_travels_in(form: str) -> None:
+def test_a_given_secret_is_hidden_in_all_its_encodings(form: str) -> None:
     assert redact(f"before {form} after", [PASSWORD]) == f"before {HIDDEN} after"
 
 
@@ -26,7 +26,7 @@ def test_a_key_of_several_lines_is_hidden_line_by_line() -> None:
     assert redact("said: second-line-of-the-key!", [key]) == f"said: {HIDDEN}!"
 
 
-def test_a_secret_that_is_in_every_text_by_chance_hides_nothing() -> None:
+def test_a_very_short_secret_hides_nothing() -> None:
     assert redact("a cat", ["a", "", " "]) == "a cat"
 
 
@@ -48,7 +48,7 @@ def test_a_secret_that_is_in_every_text_by_chance_hides_nothing() -> None:
         ("-----BEGIN PRIVATE KEY-----\nMIIE, and then the log was cut", "MIIE"),
     ],
 )
-def test_what_looks_like_a_secret_is_hidden_although_nobody_told_us(text: str, secret: str) -> None:
+def test_what_looks_like_a_secret_is_hidden_even_if_it_is_not_given(text: str, secret: str) -> None:
     shown = redact(text)
     assert secret not in shown
     assert HIDDEN in shown
@@ -64,7 +64,7 @@ def test_what_looks_like_a_secret_is_hidden_although_nobody_told_us(text: str, s
         "sha256:" + "a" * 64,
     ],
 )
-def test_what_is_no_secret_is_left(text: str) -> None:
+def test_other_text_is_kept(text: str) -> None:
     assert redact(text) == text
 
 
@@ -86,7 +86,7 @@ def test_no_text_makes_it_slow(text: str) -> None:
     assert time.process_time() - before < 5
 
 
-def test_nothing_steers_a_terminal_or_forges_a_line() -> None:
+def test_characters_that_control_a_terminal_or_forge_a_line_are_removed() -> None:
     text = "a\x1b[31mred\x1b[0m\x1b]0;title\x07 b\x00c\u202ed\u2028e\rf\r\ng\th"
     assert printable(text) == "ared bcde\nf\ng\th"
 

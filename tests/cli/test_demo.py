@@ -187,7 +187,7 @@ def test_a_missing_git_is_reported_in_one_line(directory: Path, env: dict[str, s
     done = subprocess.run([KAPSA, "demo"], cwd=directory, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert re.match(r"kapsa: git [0-9.]+ or newer is needed \(none is on PATH\)", done.stderr)
+    assert re.match(r"kapsa: git [0-9.]+ or newer is needed \(not found on PATH\)", done.stderr)
 
 
 def test_missing_packages_of_the_devcluster_are_reported_in_one_line(

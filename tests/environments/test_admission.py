@@ -268,7 +268,7 @@ async def test_an_environment_whose_project_is_gone_can_still_be_deleted(client:
     [
         ({"repositoryUrl": "http://git.example.com/app"}, "the protocol 'http' is not allowed"),
         ({"repositoryUrl": "https://git.example.com/a/../b"}, "must have no '..'"),
-        ({"branch": "a..b"}, "'a..b' is not the name of a branch"),
+        ({"branch": "a..b"}, "'a..b' is not a valid branch name"),
     ],
 )
 async def test_a_project_that_can_never_be_fetched_is_refused(

@@ -40,7 +40,7 @@ async def test_the_settings_about_git_are_gits(
 ) -> None:
     git_repository.commit({"a": "b"})
     cache = tmp_path / "cache"
-    with pytest.raises(Refused, match="the protocol 'http' is not allowed"):
+    with pytest.raises(Refused, match="protocol 'http' is not allowed"):
         await git_of(Settings(cache_directory=cache)).ls_remote(git_repository.url)
     settings = Settings(
         cache_directory=cache,
@@ -52,7 +52,7 @@ async def test_the_settings_about_git_are_gits(
     git = git_of(settings)
     assert (git.timeout, git.max_bytes) == (30, 1_000_000)
     await asyncio.gather(*(git.ls_remote(git_repository.url) for _ in range(3)))
-    assert git_server.most_at_once == 1
+    assert git_server.max_concurrent == 1
 
 
 async def test_repositories_are_kept_in_the_cache_directory_and_within_its_limits(

@@ -1,21 +1,21 @@
-"""What can go wrong with systems outside the cluster (git servers, registries) and with what tenants hand in, as types.
+"""Errors of systems outside the cluster (git servers, registries) and of input that tenants provide.
 
-The tree; `retryable` says whether the same call can succeed later with nothing changed by anybody here:
+`retryable` is True if the same call can succeed later without a change on our side:
 
     ExternalError
-    ├── Refused          an address, a reference, a path or an answer that is not taken
-    │   ├── TooLarge     more than the limit allows
-    │   └── RenderFailed a chart, a kustomization or a manifest that makes no objects
-    ├── AuthFailed       the credentials are missing, wrong or not enough
-    ├── NotFound         there is no such repository, commit, file or image
-    ├── Failed           a program or a server answered with something nobody expected  retryable
-    └── Unreachable      no usable answer: refused, reset, 5xx, 429                     retryable
-        └── TimedOut     no answer in time                                              retryable
+    ├── Refused               an address, a reference, a path or a response that is not accepted
+    │   ├── LimitExceeded     more than a limit allows
+    │   └── RenderFailed      a chart, a kustomization or a manifest that does not render
+    ├── AuthFailed            credentials that are missing, wrong or insufficient
+    ├── ExternalNotFound      a repository, commit, file or image that does not exist
+    ├── ExternalFailure       an unexpected result of a program or a server             retryable
+    └── Unreachable           no usable response: refused, reset, 5xx, 429              retryable
+        └── TimedOut          no response in time                                       retryable
 
-`reason` is one word for conditions and programs, the message is for people, `hint` says what to do about it. None of them
-ever holds a secret: whoever raises them passes the text through `kapsa.adapters.redaction` first.
+`reason` is one word for conditions and programs, the message is for people, and `hint` is the remedy. No error contains a
+secret: the text passes through `kapsa.adapters.redaction` before it is raised.
 """
-# ruff: noqa: N818 - each is named as what happened
+# ruff: noqa: N818 - each is named after what happened
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
 
 
 class ExternalError(Exception):
-    """The root: something outside did not do what was asked."""
+    """The base of all errors of external systems."""
 
     retryable: ClassVar[bool] = False
-    """Whether the same call can succeed later although nobody here changed anything."""
+    """True if the same call can succeed later without a change on our side."""
     default_reason: ClassVar[str] = "Failed"
 
     def __init__(
@@ -46,58 +46,58 @@ class ExternalError(Exception):
     ) -> None:
         super().__init__(message)
         self.hint = hint
-        """What to do about it; empty where the message says it all."""
+        """The remedy; empty if the message is enough."""
         self.reason = reason or self.default_reason
         """One word for programs, such as `AuthFailed`."""
         self.retry_after = retry_after
-        """Seconds that the other side asked to wait, when it did."""
+        """Seconds to wait, if the server asked for that."""
 
 
 class Refused(ExternalError):
-    """It was not even tried, or not taken: the input breaks a rule. The message names the rule."""
+    """Input that breaks a rule, which the message names. A retry does not help."""
 
     default_reason = "Refused"
 
 
 class LimitExceeded(Refused):
-    """More than the limit allows."""
+    """More than a limit allows."""
 
     default_reason = "TooLarge"
 
 
 class RenderFailed(Refused):
-    """A chart, a kustomization or a manifest cannot be turned into objects. The message says what to change."""
+    """A chart, a kustomization or a manifest that does not render. The message names the mistake."""
 
     default_reason = "RenderFailed"
 
 
 class AuthFailed(ExternalError):
-    """The credentials are missing, wrong, or not enough. A retry helps once they were changed."""
+    """Credentials that are missing, wrong or insufficient. A retry helps only after they change."""
 
     default_reason = "AuthFailed"
 
 
 class ExternalNotFound(ExternalError):
-    """There is no such thing; some servers also say so to those who may not see it."""
+    """Something that does not exist. Some servers also return this without sufficient credentials."""
 
     default_reason = "NotFound"
 
 
 class ExternalFailure(ExternalError):
-    """A program or a server ended in a way that nobody expected, which may pass."""
+    """An unexpected result of a program or a server, which may be temporary."""
 
     retryable = True
     default_reason = "Failed"
 
 
 class Unreachable(ExternalError):
-    """There was no usable answer."""
+    """No usable response."""
 
     retryable = True
     default_reason = "Unreachable"
 
 
 class TimedOut(Unreachable):
-    """There was no answer in time."""
+    """No response in time."""
 
     default_reason = "TimedOut"

@@ -1,7 +1,7 @@
-"""Text without the secrets in it: what is shown to people, kept in status or logged, cut to a size.
+"""Redaction: text without secrets, safe to log, to show and to keep in a status.
 
-Two nets: the secrets that we know of are replaced wherever they appear, in each form they travel in, and what looks like
-a secret (passwords in URLs, Authorization headers, keys, well-known tokens) is replaced although nobody told us.
+Given secrets are replaced in all their encodings. In addition, anything that looks like a secret is replaced: passwords in
+URLs, Authorization headers, private keys and well-known tokens.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ __all__ = ["HIDDEN", "printable", "redact", "tail"]
 
 HIDDEN = "***"
 _SHORTEST_SECRET = 4
-"""Shorter ones are in every text by chance, and hiding them would tell where."""
+"""Shorter secrets occur in texts by chance, and hiding them would reveal where."""
 
 _LOOKS_SECRET = (
-    # One letter in front, not a run of them: a run would be tried from each of its letters, again and again.
+    # One letter before it, not several: the pattern would be tried from each letter again.
     (re.compile(r"(?<=[A-Za-z]://)[^/\s@'\"]{1,1024}@"), f"{HIDDEN}@"),
     (
         re.compile(r"(?i)\b(authorization[\"']?\s{0,9}[:=]\s{0,9}[\"']?(?:(?:basic|bearer|token)\s{1,9})?)[^\s\"',]+"),
@@ -44,7 +44,7 @@ _OTHER_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u2
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text with every secret in it replaced: the given ones, and what looks like one."""
+    """Replace the given secrets, and anything that looks like one."""
     forms = {form for secret in secrets for form in _forms(secret)}
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, HIDDEN)
@@ -54,14 +54,14 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without what steers a terminal or forges a log line: escape sequences, control and bidi characters."""
+    """Remove characters that control a terminal or forge a log line: escape sequences, control and bidi characters."""
     text = _ESCAPE_SEQUENCE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _OTHER_CONTROL.sub("", text)
 
 
 def tail(text: str, *, secrets: Iterable[str] = (), lines: int = 40, characters: int = 4096) -> str:
-    """The end of a log, made fit to be kept: its last lines, printable, without secrets."""
-    # A little more than needed is looked at: a secret that the cut goes through would not be recognised.
+    """Return the last lines of a log, printable and without secrets."""
+    # Redact more than is returned: a secret that is cut in two would not be recognized.
     safe = redact(printable(text[-8 * characters :]), secrets)
     kept = "\n".join([line.rstrip() for line in safe.splitlines() if line.strip()][-lines:])
     if len(kept) <= characters:
@@ -70,7 +70,7 @@ def tail(text: str, *, secrets: Iterable[str] = (), lines: int = 40, characters:
 
 
 def _forms(secret: str) -> Iterable[str]:
-    """A secret as it is, and as it looks in URLs, in base64 and line by line."""
+    """Yield a secret as it is, URL-encoded, in base64 and line by line."""
     if len(secret.strip()) < _SHORTEST_SECRET:
         return
     yield secret

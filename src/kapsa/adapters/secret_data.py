@@ -1,4 +1,4 @@
-"""The data of a Kubernetes Secret as text: the form in which credentials for git servers and registries arrive."""
+"""The data of a Kubernetes Secret as text, for the credentials of git servers and registries."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import msgspec
 
 from kapsa.adapters.git.client import Git
 from kapsa.adapters.git.repositories import Repositories
-from kapsa.adapters.http.address_guard import AddressGuard, no_inner_address
+from kapsa.adapters.http.address_guard import AddressGuard, reject_internal_address
 from kapsa.adapters.http.client import GuardedHttpClient, HttpClient
 from kapsa.adapters.http.prober import HttpProber
 from kapsa.adapters.oci.registries import ImageRegistries, Images
@@ -68,7 +68,7 @@ class Outside(msgspec.Struct, kw_only=True):
         settings: Settings,
         outgoing: HttpClient,
         *,
-        address_guard: AddressGuard | None = no_inner_address,
+        address_guard: AddressGuard | None = reject_internal_address,
         git: Git | None = None,
     ) -> Outside:
         """Return the real systems. The guard applies to git unless `git` is given; `outgoing` has its own.

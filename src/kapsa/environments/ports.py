@@ -44,7 +44,7 @@ class CommitResolver(Protocol):
     async def complete(
         self,
         url: str,
-        beginning: str,
+        abbreviated: str,
         *,
         credentials: GitCredentials | None = None,
         branch: str | None = None,

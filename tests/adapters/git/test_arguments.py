@@ -1,4 +1,4 @@
-"""What git is told: everything that comes from tenants stands behind the end of its options."""
+"""The arguments of git: values from tenants follow the end of its options."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def git(tmp_path: Path) -> Git:
 async def arguments_of(
     git_server: GitServer, url: str, command: str, call: Coroutine[Any, Any, Any]
 ) -> list[str]:
-    """The command line of the git that makes this call, seen while it waits for the server."""
+    """Return the command line of git, read while it waits for the server."""
     git_server.hangs = True
     making = asyncio.create_task(call)
     await git_server.hanging()
@@ -36,36 +36,36 @@ async def arguments_of(
     making.cancel()
     with pytest.raises(asyncio.CancelledError):
         await making
-    (found,) = (line for line in lines if url in line and command in line)
-    return found
+    (command_line,) = (line for line in lines if url in line and command in line)
+    return command_line
 
 
-async def test_an_address_stands_behind_the_end_of_options_when_a_repository_is_listed(
+async def test_an_address_follows_the_end_of_options_when_a_repository_is_listed(
     git: Git, git_server: GitServer, git_repository: GitRepository
 ) -> None:
     url = git_repository.url
-    told = await arguments_of(git_server, url, "ls-remote", git.ls_remote(url))
-    assert told[told.index(url) - 1] == "--end-of-options"
+    arguments = await arguments_of(git_server, url, "ls-remote", git.ls_remote(url))
+    assert arguments[arguments.index(url) - 1] == "--end-of-options"
 
 
-async def test_address_and_references_stand_behind_the_end_of_options_when_a_commit_is_fetched(
+async def test_address_and_references_follow_the_end_of_options_when_a_commit_is_fetched(
     git: Git, git_server: GitServer, git_repository: GitRepository, tmp_path: Path
 ) -> None:
     url, bare = git_repository.url, tmp_path / "bare.git"
     git_repository.git("init", "--bare", "--quiet", str(bare))
     fetching = git.fetch(bare, url, ["refs/heads/main:refs/heads/main"])
-    told = await arguments_of(git_server, url, "fetch", fetching)
-    assert told[told.index("--end-of-options") :] == [
+    arguments = await arguments_of(git_server, url, "fetch", fetching)
+    assert arguments[arguments.index("--end-of-options") :] == [
         "--end-of-options",
         url,
         "refs/heads/main:refs/heads/main",
     ]
 
 
-async def test_a_reference_that_begins_with_a_dash_never_gets_to_git(
+async def test_a_reference_that_starts_with_a_dash_is_not_passed_to_git(
     git: Git, git_server: GitServer, git_repository: GitRepository, tmp_path: Path
 ) -> None:
-    with pytest.raises(Refused, match="begins with a dash, which git would read as an option"):
+    with pytest.raises(Refused, match="starts with a dash, which git would read as an option"):
         await git.fetch(tmp_path, git_repository.url, [f"--upload-pack=touch {tmp_path}/owned"])
     assert git_server.requests == []
     assert not (tmp_path / "owned").exists()

@@ -1,4 +1,4 @@
-"""git asks a script for a name and a password: it answers for the one server that they are for."""
+"""The askpass script prints the user name and password for one server only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOGIN = GitCredentials(username="robot", password="it's a $ecret")
 
 
 def answer(directory: Path, prompt: str, url: str = "https://git.example.com:8443/team/app.git") -> str:
-    """What the script says to a prompt of git's."""
+    """Return the output of the script for a prompt of git."""
     environment = LOGIN.environment(directory, RepositoryAddress.parse(url))
     assert LOGIN.password not in str(environment)
     script = Path(environment["GIT_ASKPASS"])
@@ -22,7 +22,7 @@ def answer(directory: Path, prompt: str, url: str = "https://git.example.com:844
     return subprocess.run([script, prompt], capture_output=True, text=True, check=False).stdout
 
 
-def test_the_server_that_they_are_for_gets_them(tmp_path: Path) -> None:
+def test_the_server_of_the_credentials_gets_them(tmp_path: Path) -> None:
     assert answer(tmp_path, "Username for 'https://git.example.com:8443': ") == "robot"
     assert answer(tmp_path, "Password for 'https://robot@git.example.com:8443': ") == "it's a $ecret"
 
@@ -39,5 +39,5 @@ def test_the_server_that_they_are_for_gets_them(tmp_path: Path) -> None:
         "",
     ],
 )
-def test_nobody_else_gets_them_whoever_git_is_sent_to(tmp_path: Path, prompt: str) -> None:
+def test_no_other_server_gets_them(tmp_path: Path, prompt: str) -> None:
     assert answer(tmp_path, prompt) == ""

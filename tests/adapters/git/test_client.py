@@ -1,4 +1,4 @@
-"""git against a real server on loopback: what it shows, how it fails, and what never leaves this process."""
+"""git with a real server on loopback: listings, failures, and secrets that never leak."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kapsa.adapters.git._failures import failure
 from kapsa.adapters.git.address import RepositoryAddress
 from kapsa.adapters.git.client import Git, Refs
 from kapsa.adapters.git.credentials import GitCredentials
-from kapsa.adapters.http.address_guard import no_inner_address
+from kapsa.adapters.http.address_guard import reject_internal_address
 from kapsa.adapters.testing.git_server import GitRepository, GitServer
 
 PASSWORD = "hunter2-very-secret"
@@ -53,12 +53,12 @@ async def test_branches_pull_requests_and_the_default_branch_are_listed(
     assert (refs.head, refs.head_branch) == (main, "main")
 
 
-async def test_a_repository_without_commits_shows_nothing(git: Git, git_server: GitServer) -> None:
+async def test_a_repository_without_commits_lists_nothing(git: Git, git_server: GitServer) -> None:
     refs = await git.ls_remote(git_server.repository("team/empty").url)
     assert (refs.branches, refs.pull_requests, refs.head) == ({}, {}, "")
 
 
-async def test_references_that_are_no_names_of_branches_or_pull_requests_are_left_out(
+async def test_references_that_are_not_branches_or_pull_requests_are_skipped(
     git: Git, git_repository: GitRepository
 ) -> None:
     main = git_repository.git("rev-parse", "refs/heads/main")
@@ -84,7 +84,7 @@ async def test_a_private_repository_is_listed_with_credentials(
     assert "main" in (await git.ls_remote(git_repository.url, LOGIN)).branches
 
 
-async def test_wrong_or_missing_credentials_are_told_apart_from_a_missing_repository(
+async def test_wrong_or_missing_credentials_are_distinct_from_a_missing_repository(
     git: Git, git_server: GitServer, git_repository: GitRepository
 ) -> None:
     with pytest.raises(ExternalNotFound) as missing:
@@ -95,15 +95,15 @@ async def test_wrong_or_missing_credentials_are_told_apart_from_a_missing_reposi
     with pytest.raises(AuthFailed) as none:
         await git.ls_remote(git_repository.url)
     assert missing.value.reason == "RepositoryNotFound"
-    assert "Check the Secret" in wrong.value.hint
-    assert "Name a Secret" in none.value.hint
+    assert "Check the credentials" in wrong.value.hint
+    assert "Add a Secret" in none.value.hint
     assert "could not read Username" in str(none.value)
     assert "askpass" not in str(none.value)
     assert not any(error.value.retryable for error in (missing, wrong, none))
 
 
 @pytest.mark.parametrize("status", [500, 502, 503])
-async def test_a_server_in_trouble_is_worth_a_retry(
+async def test_a_server_in_trouble_is_retryable(
     git: Git, git_server: GitServer, git_repository: GitRepository, status: int
 ) -> None:
     git_server.failures = [status]
@@ -113,13 +113,13 @@ async def test_a_server_in_trouble_is_worth_a_retry(
     await git.ls_remote(git_repository.url)
 
 
-async def test_a_closed_port_is_worth_a_retry(git: Git, git_server: GitServer) -> None:
+async def test_a_closed_port_is_retryable(git: Git, git_server: GitServer) -> None:
     with pytest.raises(Unreachable) as error:
         await git.ls_remote("http://127.0.0.1:1/team/app.git")
     assert error.value.retryable
 
 
-async def test_a_server_that_never_answers_is_given_up(
+async def test_a_server_that_never_responds_times_out(
     git_server: GitServer, git_repository: GitRepository
 ) -> None:
     git_server.hangs = True
@@ -128,7 +128,7 @@ async def test_a_server_that_never_answers_is_given_up(
     assert error.value.retryable
 
 
-async def test_cancelling_ends_git_and_all_that_it_started(
+async def test_cancelling_kills_git_and_its_children(
     git: Git, git_server: GitServer, git_repository: GitRepository, tmp_path: Path
 ) -> None:
     git_server.hangs = True
@@ -153,7 +153,7 @@ async def test_a_redirect_is_refused_and_gets_no_credentials(
     assert other.requests == []
 
 
-async def test_a_password_is_in_no_argument_and_no_variable_of_git(
+async def test_a_password_is_not_in_the_arguments_or_environment_of_git(
     git: Git, git_server: GitServer, git_repository: GitRepository, tmp_path: Path
 ) -> None:
     git_server.login = ("robot", PASSWORD)
@@ -239,10 +239,10 @@ async def test_credentials_in_an_address_are_refused_without_repeating_them() ->
         assert PASSWORD not in str(error.value)
 
 
-def test_an_address_as_ssh_users_write_it_is_understood() -> None:
+def test_an_scp_like_address_is_parsed() -> None:
     git = Git()
     assert git.address("git@git.example.com:team/app.git").url == "ssh://git@git.example.com/team/app.git"
-    assert git.address("ssh://git@git.example.com:2222/team/app.git").connects_to == 2222
+    assert git.address("ssh://git@git.example.com:2222/team/app.git").effective_port == 2222
     assert git.address("https://Git.Example.com/team/app.git").url == "https://git.example.com/team/app.git"
 
 
@@ -260,10 +260,10 @@ async def test_an_ssh_repository_needs_a_key_and_the_servers_own() -> None:
         GitCredentials.from_secret(secret)
 
 
-async def test_ssh_gets_no_configuration_no_agent_and_no_unknown_server(
+async def test_ssh_runs_without_configuration_and_agent_and_with_strict_host_keys(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    """A stand-in for ssh writes down how it was called."""
+    """A fake ssh records its arguments."""
     record = tmp_path / "record"
     (tmp_path / "bin").mkdir()
     fake = tmp_path / "bin" / "ssh"
@@ -283,17 +283,17 @@ async def test_ssh_gets_no_configuration_no_agent_and_no_unknown_server(
     assert "the key" not in "".join(given)
 
 
-async def test_a_guard_keeps_git_from_inner_addresses(
+async def test_a_guard_keeps_git_from_internal_addresses(
     git_repository: GitRepository, git_server: GitServer
 ) -> None:
-    guarded = Git(protocols=["http"], address_guard=no_inner_address)
+    guarded = Git(protocols=["http"], address_guard=reject_internal_address)
     for url in (git_repository.url, git_repository.url.replace("127.0.0.1", "localhost")):
-        with pytest.raises(Refused, match="no server may be at"):
+        with pytest.raises(Refused, match="is not allowed for a server"):
             await guarded.ls_remote(url)
     assert git_server.requests == []
 
 
-async def test_git_connects_to_the_addresses_that_the_guard_has_seen(git_repository: GitRepository) -> None:
+async def test_git_connects_to_the_addresses_that_the_guard_checked(git_repository: GitRepository) -> None:
     seen: list[str] = []
     url = git_repository.url.replace("127.0.0.1", "localhost")
     refs = await Git(protocols=["http"], address_guard=seen.append).ls_remote(url)
@@ -301,19 +301,19 @@ async def test_git_connects_to_the_addresses_that_the_guard_has_seen(git_reposit
     assert "main" in refs.branches
 
 
-async def test_behind_a_proxy_names_are_the_proxys_to_look_up_and_addresses_are_judged_here(
+async def test_a_proxy_resolves_names_and_the_guard_checks_addresses(
     git_server: GitServer, git_repository: GitRepository, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("http_proxy", git_server.url)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    guarded = Git(protocols=["http"], address_guard=no_inner_address)
+    guarded = Git(protocols=["http"], address_guard=reject_internal_address)
     assert "main" in (await guarded.ls_remote("http://nowhere.invalid/team/app.git")).branches
-    with pytest.raises(Refused, match="no server may be at"):
+    with pytest.raises(Refused, match="is not allowed for a server"):
         await guarded.ls_remote("http://169.254.169.254/team/app.git")
 
 
-async def test_a_listing_without_end_is_cut(
+async def test_an_endless_listing_is_aborted(
     git: Git, git_repository: GitRepository, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("kapsa.adapters.git.client._LISTING_LIMIT", 10)
@@ -321,7 +321,7 @@ async def test_a_listing_without_end_is_cut(
         await git.ls_remote(git_repository.url)
 
 
-async def test_configuration_of_the_machine_and_of_the_user_has_no_say(
+async def test_configuration_of_the_machine_and_of_the_user_is_ignored(
     git: Git, git_repository: GitRepository, tmp_path: Path, monkeypatch: Any
 ) -> None:
     home = tmp_path / "home"
@@ -337,7 +337,7 @@ async def test_configuration_of_the_machine_and_of_the_user_has_no_say(
 async def test_requests_to_one_host_are_limited(git_server: GitServer, git_repository: GitRepository) -> None:
     git = Git(protocols=["http"], concurrency=1)
     await asyncio.gather(*(git.ls_remote(git_repository.url) for _ in range(4)))
-    assert git_server.most_at_once == 1
+    assert git_server.max_concurrent == 1
 
 
 @pytest.mark.virtual_time
@@ -349,7 +349,7 @@ async def test_virtual_time_stands_still_while_git_runs(git_repository: GitRepos
     assert loop.time() == before
 
 
-def test_a_shortened_commit_is_completed_only_if_it_is_unambiguous() -> None:
+def test_an_abbreviated_commit_is_completed_only_if_it_is_unambiguous() -> None:
     refs = Refs({"main": "a1b2c3d4" + "0" * 32, "dev": "a1b2ffff" + "0" * 32}, {})
     assert refs.complete("a1b2c3d4...") == "a1b2c3d4" + "0" * 32
     for beginning in ("a1b2", "dead", ""):
@@ -357,7 +357,7 @@ def test_a_shortened_commit_is_completed_only_if_it_is_unambiguous() -> None:
             refs.complete(beginning)
 
 
-def test_a_secret_of_each_usual_shape_is_understood() -> None:
+def test_secrets_of_all_common_types_are_read() -> None:
     basic = GitCredentials.from_secret({"data": {"username": "cm9ib3Q=", "password": "c2VjcmV0Cg=="}})
     assert (basic.username, basic.password) == ("robot", "secret")
     token = GitCredentials.from_secret({"stringData": {"token": "abcdef"}})
@@ -367,24 +367,24 @@ def test_a_secret_of_each_usual_shape_is_understood() -> None:
 
 
 def _processes_with(text: str) -> list[str]:
-    """Command lines and environments of processes that mention this text."""
-    found = []
+    """Return the command lines and environments of processes that contain this text."""
+    matches = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            told = (process / "cmdline").read_bytes() + b"\0" + (process / "environ").read_bytes()
+            content = (process / "cmdline").read_bytes() + b"\0" + (process / "environ").read_bytes()
         except OSError:
             continue
-        shown = told.decode("utf-8", "replace")
+        shown = content.decode("utf-8", "replace")
         if text in shown and process.name != str(os.getpid()):
-            found.append(shown)
-    return found
+            matches.append(shown)
+    return matches
 
 
-async def test_no_room_for_temporary_files_is_told_as_such(
+async def test_a_full_disk_for_temporary_files_is_reported(
     git_repository: GitRepository, tmp_path: Path
 ) -> None:
     git = Git(protocols=["http"], scratch=tmp_path / "missing")
-    with pytest.raises(ExternalFailure, match="temporary files can't be written") as error:
+    with pytest.raises(ExternalFailure, match="temporary files cannot be written") as error:
         await git.ls_remote(git_repository.url)
     assert error.value.reason == "CacheNotWritable"
 
@@ -419,9 +419,9 @@ async def test_no_room_for_temporary_files_is_told_as_such(
         ),
     ],
 )
-def test_a_pack_that_is_cut_off_is_told_from_one_that_is_wrong_and_from_a_full_disk(
+def test_a_truncated_pack_a_broken_pack_and_a_full_disk_are_distinct_errors(
     complaint: str, kind: type[ExternalError], reason: str
 ) -> None:
     address = RepositoryAddress.parse("https://git.example.com/team/app.git")
-    found = failure(complaint, address, (), with_credentials=False)
-    assert (type(found), found.reason) == (kind, reason)
+    error = failure(complaint, address, (), with_credentials=False)
+    assert (type(error), error.reason) == (kind, reason)

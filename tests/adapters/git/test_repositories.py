@@ -1,4 +1,4 @@
-"""Commits fetched and checked out from a real git server, and what a hostile repository tries."""
+"""Commits fetched and checked out from a real git server, and hostile repositories."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_commit_survives_a_force_push(
             assert files_of(checkout.root)["a"] == content
 
 
-async def test_a_server_that_gives_out_no_commits_by_name_is_searched_by_reference(
+async def test_references_are_searched_if_the_server_serves_no_commits_by_hash(
     tmp_path: Path, repositories: Repositories
 ) -> None:
     with GitServer(tmp_path, by_commit=False) as server:
@@ -81,7 +81,7 @@ async def test_a_server_that_gives_out_no_commits_by_name_is_searched_by_referen
         repository.pull_request(3, {"a": "fork, later"})
         async with repositories.checkout(repository.url, old, branch="main") as checkout:
             assert files_of(checkout.root)["a"] == "old"
-        async with repositories.checkout(repository.url, fork) as checkout:  # nobody says where to look
+        async with repositories.checkout(repository.url, fork) as checkout:  # without a hint
             assert files_of(checkout.root)["a"] == "fork"
         with pytest.raises(ExternalNotFound, match="has no commit"):
             async with repositories.checkout(repository.url, "0123456789" * 4, branch="main"):
@@ -100,7 +100,7 @@ async def test_a_commit_that_does_not_exist_is_not_found(
 @pytest.mark.parametrize(
     "commit", ["main", "HEAD", "--upload-pack=x", "-c", "a" * 39, "A" * 40, "HEAD~1", "", "a" * 40 + "^"]
 )
-async def test_only_a_whole_commit_is_taken_for_one(
+async def test_only_a_full_commit_hash_is_accepted(
     repositories: Repositories, git_repository: GitRepository, commit: str
 ) -> None:
     with pytest.raises(Refused):
@@ -114,7 +114,7 @@ async def test_only_a_whole_commit_is_taken_for_one(
 async def test_a_branch_that_git_could_misread_is_refused(
     repositories: Repositories, git_repository: GitRepository, branch: str
 ) -> None:
-    with pytest.raises(Refused, match="not the name of a branch"):
+    with pytest.raises(Refused, match="not a valid branch name"):
         await repositories.complete(git_repository.url, "abcdef12", branch=branch)
 
 
@@ -220,7 +220,7 @@ async def test_the_least_recently_used_repositories_go_when_the_cache_is_full(
     assert len(list((tmp_path / "cache" / "repositories").glob("*.git"))) == 2
 
 
-async def test_a_repository_that_grew_past_its_limit_over_time_begins_anew(
+async def test_a_repository_that_grew_past_its_limit_over_time_is_fetched_from_scratch(
     git_repository: GitRepository, tmp_path: Path
 ) -> None:
     repositories = Repositories(tmp_path / "cache", Git(protocols=["http"], timeout=20, max_bytes=1_500_000))
@@ -236,7 +236,7 @@ async def test_a_repository_past_its_size_limit_is_refused(
 ) -> None:
     commit = git_repository.commit({"data": os.urandom(3_000_000)})
     repositories = Repositories(tmp_path / "cache", Git(protocols=["http"], timeout=20, max_bytes=1_000_000))
-    for _ in range(2):  # nor is what came the first time taken for fetched the second
+    for _ in range(2):  # the partial fetch of the first time does not count as fetched the second time
         with pytest.raises(LimitExceeded, match="wrote more than 1000000 bytes"):
             async with repositories.checkout(git_repository.url, commit):
                 pass
@@ -276,7 +276,7 @@ async def test_a_bomb_of_nested_trees_is_refused(
 
 
 def nested(repository: GitRepository, tree: str) -> str:
-    """A commit of ten levels of ten equal directories, each of the last with this tree in it."""
+    """Create a commit of ten levels of ten equal directories, with this tree in each of the last."""
     for _ in range(10):
         directories = "".join(f"040000 tree {tree}\td{n}\n" for n in range(10))
         tree = repository.git("mktree", stdin=directories.encode())
@@ -287,7 +287,7 @@ def nested(repository: GitRepository, tree: str) -> str:
     return commit
 
 
-async def test_a_forest_of_empty_directories_is_given_up_for_good(
+async def test_a_forest_of_empty_directories_is_rejected_without_a_retry(
     repositories: Repositories, git_repository: GitRepository, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("kapsa.adapters.git.checkout._LISTING_SECONDS", 0.5)
@@ -308,7 +308,7 @@ async def test_a_path_that_no_disk_can_hold_is_refused(
     assert error.value.reason == "PathRefused"
 
 
-async def test_links_that_leave_the_checkout_are_left_out_and_named(
+async def test_links_that_leave_the_checkout_are_omitted_and_reported(
     repositories: Repositories, git_repository: GitRepository, tmp_path: Path
 ) -> None:
     commit = git_repository.commit(
@@ -332,7 +332,7 @@ async def test_links_that_leave_the_checkout_are_left_out_and_named(
                 checkout.resolve(path)
         with pytest.raises(Refused, match="symbolic link to '/etc/passwd'"):
             checkout.directory("evil")
-        with pytest.raises(Refused, match="a directory that it is in"):
+        with pytest.raises(Refused, match="a directory that contains it"):
             checkout.directory("loop")
         assert checkout.directory("chart").is_dir()
 
@@ -351,7 +351,7 @@ async def test_a_path_that_leaves_the_checkout_is_refused(
 
 
 @pytest.mark.parametrize("path", ["-x", "~x"])
-async def test_a_name_that_programs_read_as_something_else_is_refused_and_can_be_written_so_that_they_do_not(
+async def test_a_path_that_programs_misread_is_rejected_with_a_safe_spelling(
     repositories: Repositories, git_repository: GitRepository, path: str
 ) -> None:
     commit = git_repository.commit({f"{path}/b": "1"})
@@ -367,7 +367,7 @@ async def test_a_path_that_does_not_exist_is_not_found(
     commit = git_repository.commit({"a/b": "1"})
     async with repositories.checkout(git_repository.url, commit) as checkout:
         assert checkout.directory(".") == checkout.root
-        with pytest.raises(ExternalNotFound, match="there is no 'charts/app' in commit"):
+        with pytest.raises(ExternalNotFound, match="has no 'charts/app'"):
             checkout.directory("./charts/app")
         with pytest.raises(ExternalNotFound, match="is a file"):
             checkout.directory("a/b")
@@ -405,9 +405,9 @@ async def test_filters_and_hooks_of_a_repository_do_not_run(
         }
     )
     async with repositories.checkout(git_repository.url, commit) as checkout:
-        found = files_of(checkout.root)
-    assert (found["big.bin"], found["kept.txt"]) == (pointer, "kept")
-    assert (found["x.id"], found["x.crlf"]) == ("$Id$ $Format:%H$", "a\nb\n")
+        files = files_of(checkout.root)
+    assert (files["big.bin"], files["kept.txt"]) == (pointer, "kept")
+    assert (files["x.id"], files["x.crlf"]) == ("$Id$ $Format:%H$", "a\nb\n")
 
 
 async def test_a_tree_with_gits_own_directory_in_it_is_refused(
@@ -427,7 +427,7 @@ async def test_a_tree_with_gits_own_directory_in_it_is_refused(
             pass
 
 
-async def test_a_shortened_commit_is_completed_from_references_or_from_a_branchs_history(
+async def test_an_abbreviated_commit_is_completed_from_references_or_from_a_branchs_history(
     repositories: Repositories, git_repository: GitRepository
 ) -> None:
     old = git_repository.commit({"a": "1"})
@@ -460,7 +460,7 @@ async def test_cancelling_a_fetch_leaves_nothing_half_done(
     assert not list((tmp_path / "cache" / "checkouts").iterdir())
 
 
-async def test_a_cache_that_can_not_be_written_is_told_as_such_and_tried_again(
+async def test_a_cache_that_cannot_be_written_is_reported_and_retried(
     git: Git, git_repository: GitRepository, tmp_path: Path
 ) -> None:
     commit = git_repository.commit({"a": "1"})
@@ -471,8 +471,8 @@ async def test_a_cache_that_can_not_be_written_is_told_as_such_and_tried_again(
         repositories.complete(git_repository.url, "0123456", branch="main"),
     ):
         with pytest.raises(
-            ExternalFailure, match=r"the cache of repositories in .* can't be written"
+            ExternalFailure, match=r"the cache of repositories in .* cannot be written"
         ) as error:
             await look
         assert error.value.reason == "CacheNotWritable"
-        assert "KAPSA_CACHE_DIRECTORY" in error.value.hint
+        assert "cache directory" in error.value.hint

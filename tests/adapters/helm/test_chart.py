@@ -147,7 +147,7 @@ async def test_a_mistake_in_a_template_is_reported_in_helms_words_without_our_pa
         ("{{ .Values.a.b.c }}", "nil pointer"),
         ("{{ if }}", r"templates/a\.yaml:1"),
         ("a: [", "YAML"),
-        ("kind: ConfigMap\n" * 2, "helm|twice"),
+        ("kind: ConfigMap\n" * 2, "helm|duplicated"),
         ('{{ fail (repeat 100000 "x") }}', "xxx"),
     ],
 )

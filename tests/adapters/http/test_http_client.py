@@ -1,4 +1,4 @@
-"""Requests to servers that nobody vouches for."""
+"""Requests to servers that are not trusted."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing import RegistryServer
 
 
-async def test_a_request_that_checks_no_certificate_reads_no_authorities(
+async def test_an_unverified_request_loads_no_authorities(
     registry_server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading them takes longer than everything else about a request."""
+    """Loading them takes longer than the rest of a request."""
     outgoing = GuardedHttpClient(address_guard=None)
     read = []
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: read.append(1))

@@ -1,4 +1,4 @@
-"""A host is asked for a page, through the ingress, as a browser would."""
+"""Probes of a host through the ingress, as a browser would send them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from kapsa.runtime.testing import issue_certificate, make_authority
 
 
 class Ingress:
-    """Answers for one host."""
+    """A server for one host."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
         self.names: list[str | None] = []
-        """What TLS asked for."""
+        """The server names that TLS clients sent."""
         self.address = ""
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -70,7 +70,7 @@ async def tls_ingress(tmp_path: Path) -> AsyncIterator[Ingress]:
         yield made
 
 
-async def test_a_host_is_asked_at_the_ingress_by_its_name_and_a_redirect_is_an_answer(
+async def test_the_ingress_gets_the_host_name_and_a_redirect_counts_as_a_response(
     ingress: Ingress,
 ) -> None:
     outgoing = GuardedHttpClient(address_guard=None)
@@ -83,7 +83,7 @@ async def test_a_host_is_asked_at_the_ingress_by_its_name_and_a_redirect_is_an_a
     assert ingress.asked == [("pr-7.example.com", "/app"), ("pr-8.example.com", "/")]
 
 
-async def test_an_https_host_is_asked_over_tls_by_its_name_whoever_vouches_for_the_certificate(
+async def test_an_https_host_is_probed_over_tls_by_its_name_without_verification(
     tls_ingress: Ingress, ingress: Ingress
 ) -> None:
     outgoing = GuardedHttpClient(address_guard=None)
@@ -102,7 +102,7 @@ async def test_an_https_host_is_asked_over_tls_by_its_name_whoever_vouches_for_t
     assert ingress.asked == []
 
 
-async def test_the_port_of_plain_http_is_asked_in_plain_http() -> None:
+async def test_port_80_is_probed_in_plain_http() -> None:
     asked: list[tuple[str, object]] = []
 
     class Answers:
@@ -114,7 +114,7 @@ async def test_the_port_of_plain_http_is_asked_in_plain_http() -> None:
     assert asked == [("http://ingress:80/app", {"Host": "pr-7.example.com"})]
 
 
-async def test_no_answer_is_an_error_that_may_pass(ingress: Ingress) -> None:
+async def test_no_response_is_a_retryable_error(ingress: Ingress) -> None:
     outgoing = GuardedHttpClient(address_guard=None)
     try:
         with pytest.raises(ExternalError) as error:
@@ -124,7 +124,7 @@ async def test_no_answer_is_an_error_that_may_pass(ingress: Ingress) -> None:
     assert error.value.retryable
 
 
-async def test_a_host_that_leads_to_this_machine_is_not_asked(ingress: Ingress) -> None:
+async def test_a_host_that_resolves_to_this_machine_is_not_probed(ingress: Ingress) -> None:
     outgoing = GuardedHttpClient()
     try:
         with pytest.raises(Refused):

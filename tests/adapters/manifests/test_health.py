@@ -1,4 +1,4 @@
-"""Whether an object is what it was asked to be, as kstatus would say it."""
+"""The health of objects, compared with kstatus."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def replicas(count: int, **more: Any) -> dict[str, Any]:
 AVAILABLE = [condition("Available")]
 
 CASES: list[tuple[str, dict[str, Any], str, str]] = [
-    ("a Deployment that nobody has seen", thing("Deployment"), "InProgress", "0 of 1"),
+    ("a Deployment that was not observed yet", thing("Deployment"), "InProgress", "0 of 1"),
     (
-        "a Deployment whose change nobody has seen",
+        "a Deployment whose change was not observed yet",
         thing("Deployment", **replicas(1, observedGeneration=1, conditions=AVAILABLE)),
         "InProgress",
-        "has not seen the latest change",
+        "has not observed the latest change",
     ),
     ("a Deployment that is there", thing("Deployment", **replicas(1, conditions=AVAILABLE)), "Current", ""),
     (
@@ -159,26 +159,28 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("a resource that says nothing", thing("Release"), "Current", ""),
     ("a Pod that runs", thing("Pod", phase="Running", conditions=[condition("Ready")]), "Current", ""),
-    ("a Pod that failed", thing("Pod", phase="Failed", reason="Evicted"), "Failed", "it failed"),
+    ("a Pod that failed", thing("Pod", phase="Failed", reason="Evicted"), "Failed", "the pod failed"),
     ("a Pod without a node", thing("Pod"), "InProgress", "not scheduled"),
 ]
 
 
-@pytest.mark.parametrize(("found", "state", "words"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
-def test_an_object_is_judged_as_kstatus_does(found: dict[str, Any], state: str, words: str) -> None:
-    judged = object_health(found)
-    assert judged.state == state
-    assert words in judged.message
+@pytest.mark.parametrize(
+    ("manifest", "state", "words"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
+)
+def test_the_health_of_an_object_is_that_of_kstatus(manifest: dict[str, Any], state: str, words: str) -> None:
+    health = object_health(manifest)
+    assert health.state == state
+    assert words in health.message
 
 
-def test_what_is_being_deleted_is_not_healthy_whatever_its_status_says() -> None:
-    found = thing("Deployment", **replicas(1, conditions=AVAILABLE))
-    found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert object_health(found).state == "Terminating"
+def test_an_object_that_is_being_deleted_is_not_healthy() -> None:
+    manifest = thing("Deployment", **replicas(1, conditions=AVAILABLE))
+    manifest["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert object_health(manifest).state == "Terminating"
 
 
 @pytest.mark.parametrize(
-    "found", [{}, {"kind": "Deployment"}, {"kind": "Job", "status": None, "metadata": None}]
+    "manifest", [{}, {"kind": "Deployment"}, {"kind": "Job", "status": None, "metadata": None}]
 )
-def test_what_has_no_status_yet_is_judged_all_the_same(found: dict[str, Any]) -> None:
-    assert object_health(found).state in ("InProgress", "Current")
+def test_an_object_without_a_status_has_a_health(manifest: dict[str, Any]) -> None:
+    assert object_health(manifest).state in ("InProgress", "Current")

@@ -1,4 +1,4 @@
-"""The Pod Security Standards: what we say of a pod is what the API server says of it."""
+"""The Pod Security Standards: the result for a pod is that of the API server."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FORBIDDEN: dict[str, dict[str, Any]] = {
         initContainers=[{"name": "i", "image": "i:1", "securityContext": {"privileged": True}}]
     ),
 }
-"""What the baseline standard forbids."""
+"""Pods that the baseline standard forbids."""
 
 ALLOWED: dict[str, dict[str, Any]] = {
     "plain": pod(),
@@ -63,7 +63,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "SELinux": context(seLinuxOptions={"type": "container_t", "level": "s0"}),
     "probe": pod({"livenessProbe": {"httpGet": {"path": "/", "port": 80}}}),
 }
-"""What the baseline standard allows, and the restricted one does not, but for the last."""
+"""Pods that the baseline standard allows, and, except for the last, the restricted one forbids."""
 
 RESTRICTED: dict[str, dict[str, Any]] = {
     "nothing said": pod(),
@@ -76,7 +76,7 @@ RESTRICTED: dict[str, dict[str, Any]] = {
     "network volume": {**safe(), "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}}]},
     "unsafe init container": {**safe(), "initContainers": [{"name": "i", "image": "i:1"}]},
 }
-"""What only the restricted standard forbids."""
+"""Pods that only the restricted standard forbids."""
 
 UNRESTRICTED: dict[str, dict[str, Any]] = {
     "safe": safe(),
@@ -90,7 +90,7 @@ UNRESTRICTED: dict[str, dict[str, Any]] = {
         securityContext={"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
     ),
 }
-"""What the restricted standard allows."""
+"""Pods that the restricted standard allows."""
 
 CASES: list[tuple[Level, str, dict[str, Any], bool]] = [
     *(("baseline", name, spec, False) for name, spec in FORBIDDEN.items()),
@@ -104,7 +104,7 @@ CASES: list[tuple[Level, str, dict[str, Any], bool]] = [
     ("level", "spec", "allowed"),
     [pytest.param(level, spec, allowed, id=f"{level}-{name}") for level, name, spec, allowed in CASES],
 )
-def test_a_pod_is_judged_by_the_standard(level: Level, spec: dict[str, Any], allowed: bool) -> None:
+def test_a_pod_is_checked_against_the_standard(level: Level, spec: dict[str, Any], allowed: bool) -> None:
     assert (not pod_violations(spec, {}, level)) == allowed
 
 
@@ -113,8 +113,8 @@ def test_a_probe_of_another_host_is_refused() -> None:
         pod({"livenessProbe": {"httpGet": _PROBE}}),
         pod({"lifecycle": {"preStop": {"tcpSocket": _PROBE}}}),
     ):
-        (told,) = pod_violations(spec, {})
-        assert told.startswith("container app: ")
+        (violation,) = pod_violations(spec, {})
+        assert violation.startswith("container app: ")
 
 
 def test_an_unmasked_proc_is_refused_although_the_newest_servers_allow_it_in_user_namespaces() -> None:
@@ -122,7 +122,7 @@ def test_an_unmasked_proc_is_refused_although_the_newest_servers_allow_it_in_use
     assert pod_violations(spec, {}) == ["container app: securityContext.procMount is Unmasked"]
 
 
-def test_what_is_wrong_is_told_with_container_and_field() -> None:
+def test_a_violation_names_container_and_field() -> None:
     spec = pod({"name": "web", "securityContext": {"privileged": True}}, hostNetwork=True)
     assert pod_violations(spec, {}) == [
         "hostNetwork is true",
@@ -131,7 +131,7 @@ def test_what_is_wrong_is_told_with_container_and_field() -> None:
 
 
 @pytest.mark.parametrize("nonsense", ["x", 7, [], {"a": "b"}, None])
-def test_nonsense_in_place_of_a_pod_does_no_harm(nonsense: Any) -> None:
+def test_an_invalid_pod_raises_no_error(nonsense: Any) -> None:
     fields = ("containers", "initContainers", "volumes", "securityContext")
     for field in fields:
         pod_violations({field: nonsense}, {"annotations": nonsense}, "restricted")
@@ -139,7 +139,7 @@ def test_nonsense_in_place_of_a_pod_does_no_harm(nonsense: Any) -> None:
 
 
 @pytest.mark.real
-async def test_the_api_server_judges_every_one_of_these_pods_the_same(cluster: DevCluster) -> None:
+async def test_the_api_server_decides_the_same_for_all_pods(cluster: DevCluster) -> None:
     async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
         differing = []
         for level in ("baseline", "restricted"):

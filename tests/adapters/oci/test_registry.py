@@ -1,4 +1,4 @@
-"""Registries asked over their own API: what is there, what is not, and what nobody can tell."""
+"""Registries over their API: images that exist, that do not, and errors that leave it open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import pytest
 
 from kapsa.adapters.errors import AuthFailed, ExternalNotFound, LimitExceeded, Refused, Unreachable
-from kapsa.adapters.http.address_guard import no_inner_address
+from kapsa.adapters.http.address_guard import reject_internal_address
 from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.oci.credentials import RegistryCredentials, docker_config
 from kapsa.adapters.oci.image_reference import ImageReference
@@ -27,10 +27,10 @@ def image(server: RegistryServer, tag: str = COMMIT) -> ImageReference:
 
 
 def asked(server: RegistryServer, credentials: RegistryCredentials | None = None) -> ImageRegistry:
-    return ImageRegistry(f"http://{server.endpoint}", server.outgoing, credentials=credentials, insecure=True)
+    return ImageRegistry(f"http://{server.endpoint}", server.http, credentials=credentials, insecure=True)
 
 
-async def test_an_image_is_found_by_its_tag_and_one_that_is_not_there_is_absent(
+async def test_the_digest_of_an_image_is_returned_and_none_for_a_missing_one(
     registry_server: RegistryServer,
 ) -> None:
     digest = registry_server.push("team/app", COMMIT)
@@ -44,17 +44,17 @@ async def test_an_image_is_found_by_its_tag_and_one_that_is_not_there_is_absent(
         await outgoing.close()
 
 
-async def test_several_can_ask_at_once_before_it_is_known_whether_it_speaks_https(
+async def test_concurrent_requests_detect_the_protocol_independently(
     registry_server: RegistryServer,
 ) -> None:
     digest = registry_server.push("team/app", COMMIT)
     outgoing = GuardedHttpClient(address_guard=None)
     registry = ImageRegistry(registry_server.endpoint, outgoing, insecure=True)
     try:
-        found = await asyncio.gather(*(registry.digest(image(registry_server)) for _ in range(4)))
+        digests = await asyncio.gather(*(registry.digest(image(registry_server)) for _ in range(4)))
     finally:
         await outgoing.close()
-    assert found == [digest] * 4
+    assert digests == [digest] * 4
 
 
 @pytest.mark.virtual_time
@@ -86,7 +86,9 @@ async def test_a_refresh_token_takes_the_place_of_a_password() -> None:
 
 
 @pytest.mark.parametrize("by_token", [True, False])
-async def test_credentials_that_are_wrong_missing_or_not_enough_are_no_absent_image(by_token: bool) -> None:
+async def test_credentials_that_are_wrong_missing_or_insufficient_are_not_a_missing_image(
+    by_token: bool,
+) -> None:
     server = RegistryServer()
     server.login, server.token_login = ("robot", PASSWORD), by_token
     wrong = RegistryCredentials(username="robot", password="another-password")
@@ -101,7 +103,7 @@ async def test_credentials_that_are_wrong_missing_or_not_enough_are_no_absent_im
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 429])
-async def test_a_registry_in_trouble_is_no_absent_image(status: int) -> None:
+async def test_a_registry_in_trouble_is_not_a_missing_image(status: int) -> None:
     server = RegistryServer()
     digest = server.push("team/app", COMMIT)
     server.fail(status, headers={"Retry-After": "7"})
@@ -112,7 +114,7 @@ async def test_a_registry_in_trouble_is_no_absent_image(status: int) -> None:
     assert await registry.digest(image(server)) == digest
 
 
-async def test_a_token_service_in_trouble_is_no_wrong_password() -> None:
+async def test_a_token_service_in_trouble_is_not_a_wrong_password() -> None:
     server = RegistryServer()
     server.login = ("robot", PASSWORD)
     server.fail(503, path="/token")
@@ -120,12 +122,12 @@ async def test_a_token_service_in_trouble_is_no_wrong_password() -> None:
         await asked(server, LOGIN).verify()
 
 
-async def test_a_registry_that_tells_no_digest_or_knows_no_head_is_asked_for_the_manifest() -> None:
+async def test_without_a_digest_or_head_the_manifest_is_requested() -> None:
     server = RegistryServer()
     digest = server.push("team/app", COMMIT)
-    server.tells_digests = False
+    server.returns_digests = False
     assert await asked(server).digest(image(server)) == digest
-    server.knows_head = False
+    server.supports_head = False
     assert await asked(server).digest(image(server)) == digest
     assert await asked(server).digest(image(server, "another")) is None
 
@@ -135,10 +137,10 @@ async def test_a_registry_is_verified_with_its_own_login() -> None:
     await asked(server).verify()
     server.login = ("robot", PASSWORD)
     await asked(server, LOGIN).verify()
-    with pytest.raises(AuthFailed, match="not accepted"):
+    with pytest.raises(AuthFailed, match="rejected"):
         await asked(server, RegistryCredentials(username="robot", password="wrong")).verify()
     server.fail(404, path="/v2/")
-    with pytest.raises(ExternalNotFound, match="no image registry"):
+    with pytest.raises(ExternalNotFound, match="not an image registry"):
         await asked(server, LOGIN).verify()
 
 
@@ -159,9 +161,9 @@ async def test_a_redirect_to_another_server_gets_no_credentials(registry_server:
     assert not [request for request in elsewhere.requests if "authorization" in request.headers]
 
 
-async def test_plain_http_is_used_only_if_somebody_asked_for_it(registry_server: RegistryServer) -> None:
+async def test_plain_http_is_used_only_if_it_is_allowed(registry_server: RegistryServer) -> None:
     with pytest.raises(Refused, match="plain http"):
-        ImageRegistry(f"http://{registry_server.endpoint}", registry_server.outgoing)
+        ImageRegistry(f"http://{registry_server.endpoint}", registry_server.http)
     outgoing = GuardedHttpClient(address_guard=None)
     try:
         with pytest.raises(Unreachable):
@@ -176,25 +178,25 @@ async def test_a_token_service_over_plain_http_is_refused() -> None:
     challenge = 'Bearer realm="http://tokens.example.com/token",service="x"'
     server.fail(401, headers={"WWW-Authenticate": challenge})
     with pytest.raises(Refused, match="token"):
-        await ImageRegistry("registry.test", server.outgoing, credentials=LOGIN).verify()
+        await ImageRegistry("registry.test", server.http, credentials=LOGIN).verify()
     assert [request.path for request in server.requests] == ["/v2/"]
 
 
-async def test_inner_addresses_are_refused_when_connecting(registry_server: RegistryServer) -> None:
-    outgoing = GuardedHttpClient(address_guard=no_inner_address)
+async def test_internal_addresses_are_refused_when_connecting(registry_server: RegistryServer) -> None:
+    outgoing = GuardedHttpClient(address_guard=reject_internal_address)
     try:
         for endpoint in (registry_server.endpoint, f"localhost:{registry_server.port}", "169.254.169.254"):
-            with pytest.raises(Refused, match="no server may be at"):
+            with pytest.raises(Refused, match="is not allowed for a server"):
                 await ImageRegistry(f"http://{endpoint}", outgoing, insecure=True).verify()
     finally:
         await outgoing.close()
     assert registry_server.requests == []
 
 
-async def test_a_redirect_to_an_inner_address_is_refused(registry_server: RegistryServer) -> None:
+async def test_a_redirect_to_an_internal_address_is_refused(registry_server: RegistryServer) -> None:
     def guard(address: str) -> None:
         if address != "127.0.0.1":
-            raise Refused(f"no server may be at {address}")
+            raise Refused(f"address {address} is not allowed for a server")
 
     registry_server.push("team/app", COMMIT)
     registry_server.redirect_to = "http://169.254.169.254"
@@ -207,7 +209,7 @@ async def test_a_redirect_to_an_inner_address_is_refused(registry_server: Regist
         await outgoing.close()
 
 
-async def test_an_answer_without_end_is_cut(registry_server: RegistryServer) -> None:
+async def test_an_endless_response_is_aborted(registry_server: RegistryServer) -> None:
     registry_server.push("team/app", COMMIT)
     outgoing = GuardedHttpClient(address_guard=None)
     url = f"http://{registry_server.endpoint}/v2/team/app/manifests/{COMMIT}"
@@ -222,20 +224,20 @@ async def test_tokens_are_kept_for_each_registry_and_login() -> None:
     server = RegistryServer()
     server.login = ("robot", PASSWORD)
     digest = server.push("team/app", COMMIT)
-    images = ImageRegistries(server.outgoing)
-    wanted = ImageReference.parse(f"registry.test/team/app:{COMMIT}")
+    images = ImageRegistries(server.http)
+    image = ImageReference.parse(f"registry.test/team/app:{COMMIT}")
     for endpoint in ("registry.test", "https://registry.test/team", "registry.test"):
-        assert await images.digest(wanted, endpoint=endpoint, credentials=LOGIN) == digest
+        assert await images.digest(image, endpoint=endpoint, credentials=LOGIN) == digest
     assert [request.path for request in server.requests].count("/token") == 2
     with pytest.raises(AuthFailed):
-        await images.digest(wanted, endpoint="registry.test")
+        await images.digest(image, endpoint="registry.test")
 
 
 async def test_credentials_go_to_the_registry_that_they_are_for_and_to_no_other() -> None:
     server = RegistryServer()
     server.login, server.token_login = ("robot", PASSWORD), False
     digest = server.push("team/app", COMMIT)
-    images = ImageRegistries(server.outgoing)
+    images = ImageRegistries(server.http)
     hub = "https://index.docker.io/v1/"
     ours, another = (
         ImageReference.parse(f"{name}/team/app:{COMMIT}") for name in ("docker.io", "registry.test")
@@ -265,7 +267,7 @@ def test_an_image_is_named_as_container_runtimes_name_it(text: str, expected: st
     "text",
     ["", "App", "a b", "-x", "app:", "app:-x", "app@sha256:1", "a/../b", "app,push=false", 'a"b', "x@y"],
 )
-def test_what_is_no_image_is_refused(text: str) -> None:
+def test_an_invalid_image_name_is_rejected(text: str) -> None:
     with pytest.raises(Refused):
         ImageReference.parse(text)
 
@@ -280,7 +282,7 @@ def test_a_repository_in_another_registry_than_the_one_with_the_credentials_is_r
         ImageReference.within("r.example.com", "evil.example.com/a/b")
 
 
-def test_credentials_are_found_in_each_usual_secret() -> None:
+def test_credentials_are_read_from_secrets_of_all_common_types() -> None:
     plain = {"data": {"username": "cm9ib3Q=", "password": base64.b64encode(PASSWORD.encode()).decode()}}
     assert RegistryCredentials.from_secret(plain, "r.example.com") == LOGIN
     auths = {
@@ -302,7 +304,7 @@ def test_credentials_are_found_in_each_usual_secret() -> None:
     assert PASSWORD not in repr(LOGIN)
 
 
-def test_what_a_node_pulls_with_is_read_back_as_the_same_credentials() -> None:
+def test_a_generated_docker_config_is_read_back_as_the_same_credentials() -> None:
     for registry in (
         "docker.io",
         "https://index.docker.io/v1/",

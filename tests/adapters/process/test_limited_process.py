@@ -1,4 +1,4 @@
-"""Programs of others, run within limits."""
+"""External programs, run within limits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def alive(pid: int) -> bool:
     return state != "Z"
 
 
-async def test_output_complaints_and_the_exit_code_are_told(tmp_path: Path) -> None:
+async def test_output_stderr_and_the_exit_code_are_returned(tmp_path: Path) -> None:
     finished = await shell(tmp_path, "cat; echo sorry >&2; exit 3", stdin=b"given")
     assert (finished.code, finished.output, finished.complaint) == (3, b"given", "sorry\n")
 
@@ -51,7 +51,7 @@ async def test_output_can_go_to_a_file(tmp_path: Path) -> None:
     assert (finished.output, (tmp_path / "printed").read_bytes()) == (b"", b"much\n")
 
 
-async def test_nothing_of_this_process_is_in_its_environment_and_no_proxy_leads_out(
+async def test_its_environment_is_private_and_without_a_proxy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-for-them")
@@ -78,14 +78,14 @@ async def test_nothing_of_this_process_is_in_its_environment_and_no_proxy_leads_
         ),
     ],
 )
-async def test_a_program_past_a_limit_is_ended(
+async def test_a_program_past_a_limit_is_killed(
     tmp_path: Path, script: str, limits: ProcessLimits, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         await shell(tmp_path, script, limits)
 
 
-async def test_a_program_that_fills_the_disk_is_ended(tmp_path: Path) -> None:
+async def test_a_program_that_fills_the_disk_is_killed(tmp_path: Path) -> None:
     written = tmp_path / "written"
 
     def measure() -> int:
@@ -100,7 +100,7 @@ async def test_a_program_that_fills_the_disk_is_ended(tmp_path: Path) -> None:
         )
 
 
-async def test_a_program_that_fills_the_disk_between_two_looks_is_found_out_at_its_end(
+async def test_a_program_that_fills_the_disk_between_two_checks_is_detected_at_its_end(
     tmp_path: Path,
 ) -> None:
     sizes: list[int] = []
@@ -121,13 +121,13 @@ async def test_a_file_larger_than_allowed_is_not_written(tmp_path: Path) -> None
     assert (tmp_path / "large").stat().st_size <= MIB
 
 
-async def test_what_a_program_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+async def test_child_processes_are_killed_with_the_program(tmp_path: Path) -> None:
     await shell(tmp_path, "sleep 60 & echo $! > left; exit 0")
     pid = int((tmp_path / "left").read_text())
     await eventually(lambda: alive(pid), lambda seen: not seen, "its child has ended")
 
 
-async def test_a_program_that_nobody_waits_for_any_more_is_ended(tmp_path: Path) -> None:
+async def test_a_program_whose_caller_is_cancelled_is_killed(tmp_path: Path) -> None:
     task = asyncio.create_task(shell(tmp_path, "echo $$ > started; exec sleep 60"))
 
     async def started() -> str:
@@ -140,8 +140,8 @@ async def test_a_program_that_nobody_waits_for_any_more_is_ended(tmp_path: Path)
     assert not await alive(pid)
 
 
-async def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ExternalFailure, match="nothing-here can't be started"):
+async def test_a_program_that_does_not_exist_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(ExternalFailure, match="nothing-here cannot be started"):
         await run_program(
             [tmp_path / "nothing-here"],
             environment=dict(os.environ),

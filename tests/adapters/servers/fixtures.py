@@ -1,4 +1,4 @@
-"""Fixtures of the servers, for every test of environments: `git_server`, `git_repository`, `registry_server`."""
+"""Fixtures for servers on loopback: `git_server`, `git_repository`, `registry_server`."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def git_repository(git_server: GitServer) -> GitRepository:
 
 @pytest.fixture
 def registry_server() -> Iterator[RegistryServer]:
-    """An empty image registry over plain HTTP that lets everybody in."""
+    """An empty image registry over plain HTTP, with anonymous access."""
     with RegistryServer() as server:
         yield server

@@ -1,4 +1,4 @@
-"""Outgoing HTTP over real sockets from a thread, so that virtual time stands still meanwhile."""
+"""HTTP requests over real sockets from a thread, so that virtual time stands still meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_HEADERS: Mapping[str, str] = {}
 
 
 class ThreadedHttpClient:
-    """Takes the place of `GuardedHttpClient` in tests on virtual time: what a test's registry says travels over loopback."""
+    """A replacement for `GuardedHttpClient` in tests on virtual time, for servers on loopback."""
 
     async def fetch(
         self,
@@ -34,7 +34,7 @@ class ThreadedHttpClient:
 def _fetch(method: str, url: str, headers: Mapping[str, str], body: bytes, limit: int) -> HttpResponse:
     parts = urlsplit(url)
     if parts.scheme != "http":
-        raise Unreachable(f"{method} {url}: the servers of the tests speak plain http")
+        raise Unreachable(f"{method} {url}: test servers support plain http only")
     connection = http.client.HTTPConnection(parts.netloc, timeout=20)
     try:
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path

@@ -22,7 +22,7 @@ LOGIN = ("builder", "correct horse")
 
 def make_operator(server: RegistryServer) -> Operator:
     metrics = EnvironmentMetrics()
-    controller = RegistryController(Settings(), server.outgoing, metrics)
+    controller = RegistryController(Settings(), server.http, metrics)
     return Operator(controllers=[controller], collect=metrics.collect, name="kapsa")
 
 

@@ -30,7 +30,7 @@ class Registered:
         self.tenant = Tenant(sandbox)
         self.server = RegistryServer()
         self.server.login = LOGIN
-        self.tenant.outside.images = ImageRegistries(self.server.outgoing)
+        self.tenant.outside.images = ImageRegistries(self.server.http)
 
     async def start(self, retention: str = "delete") -> None:
         name, password = LOGIN
@@ -133,14 +133,14 @@ async def test_a_commit_whose_image_was_deleted_is_built_again(registered: Regis
 async def test_a_registry_that_deletes_nothing_is_told_of_and_does_not_hold_up_the_environment(
     registered: Registered,
 ) -> None:
-    registered.server.deletes = False
+    registered.server.supports_deletion = False
     await registered.start()
     image = (await registered.environment()).status.image
     await registered.delete()
     assert registered.tags() == [commit_of("one")]
     (note,) = await registered.told("ImagesNotDeleted")
     assert note.startswith(f"could not delete {image} from Registry {registered.sandbox.unique}: ")
-    assert "deletes no images (405)" in note
+    assert "does not delete images (405)" in note
 
 
 async def test_a_registry_that_is_away_is_not_asked_on_and_does_not_hold_up_the_environment(
@@ -175,7 +175,7 @@ async def test_deleting_asks_for_a_token_that_may_delete() -> None:
     server.login = LOGIN
     digest = server.push("team/app", "1.0")
     login = RegistryCredentials(username=LOGIN[0], password=LOGIN[1])
-    registry = ImageRegistry("http://registry.test", server.outgoing, credentials=login, insecure=True)
+    registry = ImageRegistry("http://registry.test", server.http, credentials=login, insecure=True)
     image = ImageReference.parse("registry.test/team/app:1.0")
     assert await registry.digest(image) == digest
     assert await registry.delete(image.with_digest(digest)) is True
@@ -186,8 +186,8 @@ async def test_deleting_asks_for_a_token_that_may_delete() -> None:
 async def test_an_image_is_never_deleted_by_its_tag() -> None:
     server = RegistryServer()
     server.push("team/app", "1.0")
-    registry = ImageRegistry("http://registry.test", server.outgoing, insecure=True)
-    with pytest.raises(Refused, match="has no digest"):
+    registry = ImageRegistry("http://registry.test", server.http, insecure=True)
+    with pytest.raises(Refused, match="without its digest"):
         await registry.delete(ImageReference.parse("registry.test/team/app:1.0"))
 
 
@@ -196,6 +196,6 @@ async def test_whatever_a_registry_answers_but_done_or_absent_is_an_error(status
     server = RegistryServer()
     digest = server.push("team/app", "1.0")
     server.fail(status, method="DELETE")
-    registry = ImageRegistry("http://registry.test", server.outgoing, insecure=True)
+    registry = ImageRegistry("http://registry.test", server.http, insecure=True)
     with pytest.raises(ExternalError, match=str(status)):
         await registry.delete(ImageReference.parse("registry.test/team/app").with_digest(digest))

@@ -55,7 +55,7 @@ def containers(rendered: Rendered, number: int = 0) -> list[dict[str, Any]]:
         ({"deploy/a.yaml": "# nothing yet\n"}, "hold no objects"),
         ({"deploy/kustomization.yaml": "resources: []"}, "is a kustomization"),
         ({"deploy/Chart.yaml": "name: x"}, "is a Helm chart"),
-        ({"deploy/a.yaml": "kind: ConfigMap"}, r"deploy/a\.yaml holds a document that is no Kubernetes object"),
+        ({"deploy/a.yaml": "kind: ConfigMap"}, r"deploy/a\.yaml has a document that is not a Kubernetes object"),
         ({"deploy/a.yaml": "a: [1"}, r"deploy/a\.yaml is not YAML: line"),
         ({"deploy/a.yaml": "{{ .Values.x }}: y"}, r"deploy/a\.yaml"),
     ],

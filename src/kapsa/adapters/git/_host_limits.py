@@ -1,7 +1,7 @@
-"""Git servers: each is asked by a few at a time, and left alone for a while once it says that it is asked too much.
+"""Limits on requests to git servers: a few at a time for each host, and a back-off after a server limits the rate.
 
-Servers count requests by address where nobody logs in, and by login otherwise. So does the back-off: one tenant who has used
-up a token keeps no other tenant from the same server.
+Servers count anonymous requests by address, and others by login. So does the back-off: a tenant that exhausts its token does
+not block another tenant from the same server.
 """
 
 from __future__ import annotations
@@ -20,62 +20,62 @@ from kapsa.adapters.git.credentials import GitCredentials
 __all__ = ["RATE_LIMITED", "HostLimits"]
 
 RATE_LIMITED = "RateLimited"
-"""The reason of servers that are asked too much."""
+"""The reason of an error for a server that limits the rate of requests."""
 _FIRST = 60.0
 _LONGEST = 960.0
 _KEPT = 10_000
 
 
-class _Quiet(msgspec.Struct, frozen=True):
-    """A server that is left alone."""
+class _Backoff(msgspec.Struct, frozen=True):
+    """A pause in requests to a server."""
 
     until: float
     seconds: float
-    """How long this time: the next time is twice as long."""
+    """The length of the pause. The next one is twice as long."""
 
 
 class HostLimits:
-    """Who asks which server, and when not."""
+    """Limits on concurrent requests to each host, and its back-off."""
 
     def __init__(self, concurrency: int, *, now: Callable[[], float] | None = None) -> None:
         self._concurrency = concurrency
         self._now = now
-        self._at_once: weakref.WeakValueDictionary[str, asyncio.Semaphore] = weakref.WeakValueDictionary()
-        self._quiet: dict[tuple[str, str], _Quiet] = {}
+        self._slots: weakref.WeakValueDictionary[str, asyncio.Semaphore] = weakref.WeakValueDictionary()
+        self._backoffs: dict[tuple[str, str], _Backoff] = {}
 
     @contextlib.asynccontextmanager
-    async def asking(self, host: str, credentials: GitCredentials | None) -> AsyncIterator[None]:
-        """One request to a server. An `Unreachable` of reason `RATE_LIMITED` in the block has it left alone for a while.
+    async def request(self, host: str, credentials: GitCredentials | None) -> AsyncIterator[None]:
+        """Run the block as one request to a host. An `Unreachable` with reason `RATE_LIMITED` in it starts a back-off.
 
-        :raises Unreachable: it is left alone at present; `retry_after` says how long.
+        Raises `Unreachable` with `retry_after` during a back-off.
         """
-        who = host, _identity(credentials)
-        async with self._at_once.setdefault(host, asyncio.Semaphore(self._concurrency)):
-            self._keep_quiet(who)
+        client = host, _identity(credentials)
+        async with self._slots.setdefault(host, asyncio.Semaphore(self._concurrency)):
+            self._check(client)
             try:
                 yield
             except Unreachable as error:
                 if error.reason == RATE_LIMITED:
-                    error.retry_after = self._begin_quiet(who)
+                    error.retry_after = self._back_off(client)
                 raise
-            self._quiet.pop(who, None)
+            self._backoffs.pop(client, None)
 
-    def _keep_quiet(self, who: tuple[str, str]) -> None:
-        known = self._quiet.get(who)
-        left = known.until - self._time() if known is not None else 0.0
+    def _check(self, client: tuple[str, str]) -> None:
+        backoff = self._backoffs.get(client)
+        left = backoff.until - self._time() if backoff is not None else 0.0
         if left > 0:
             raise Unreachable(
-                f"{who[0]} said that it is asked too much, and is left alone for {left:.0f} s",
+                f"{client[0]} limits the rate of requests; the next one is sent in {left:.0f} s",
                 reason=RATE_LIMITED,
                 retry_after=left,
             )
 
-    def _begin_quiet(self, who: tuple[str, str]) -> float:
-        known = self._quiet.pop(who, None)
-        seconds = min(2 * known.seconds, _LONGEST) if known is not None else _FIRST
-        if len(self._quiet) >= _KEPT:
-            del self._quiet[next(iter(self._quiet))]
-        self._quiet[who] = _Quiet(self._time() + seconds, seconds)
+    def _back_off(self, client: tuple[str, str]) -> float:
+        previous = self._backoffs.pop(client, None)
+        seconds = min(2 * previous.seconds, _LONGEST) if previous is not None else _FIRST
+        if len(self._backoffs) >= _KEPT:
+            del self._backoffs[next(iter(self._backoffs))]
+        self._backoffs[client] = _Backoff(self._time() + seconds, seconds)
         return seconds
 
     def _time(self) -> float:
@@ -83,5 +83,5 @@ class HostLimits:
 
 
 def _identity(credentials: GitCredentials | None) -> str:
-    """Stands for a login, without holding it."""
+    """Return a digest of the credentials."""
     return hashlib.sha256(msgspec.json.encode(credentials)).hexdigest() if credentials is not None else ""

@@ -1,8 +1,8 @@
-"""The cache of repositories: a bare one for each address and set of credentials, with the commits that were asked for.
+"""The cache of repositories: a bare repository for each address and set of credentials, with the commits requested so far.
 
-A commit is fetched by its name, so it does not matter whether a branch, only a pull request, or since a force-push nothing at
-all leads to it. What was fetched with one set of credentials is never shown to another: a repository's place in the cache
-depends on both. The cache can be lost at any time; its least recently used parts are, when it grows past its limit.
+A commit is fetched by its hash, so it does not matter whether a branch, a pull request or, after a force-push, no reference
+leads to it. Content fetched with one set of credentials is never visible to another: both are part of a repository's key.
+The cache can be lost at any time. When it exceeds its limit, the least recently used repositories are removed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from kapsa.adapters.process.file_lock import lock, lock_if_free
 
 __all__ = ["RepositoryCache", "Source"]
 
-_KEPT = "refs/kapsa"
+_KEPT_REFS = "refs/kapsa"
 _ALL_HISTORY = 2_147_483_647
-"""The depth that git understands as all of it, also in a shallow repository."""
-_LOOK_AGAIN = 0.05
+"""The depth that stands for the complete history, also in a shallow repository."""
+_POLL_SECONDS = 0.05
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What is fetched, and as whom."""
+    """The address to fetch from, the credentials for it, and hints where the commit is."""
 
     url: str
     credentials: GitCredentials | None = None
@@ -42,17 +42,20 @@ class Source(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its place in the cache."""
-        who = msgspec.json.encode(self.credentials) if self.credentials is not None else b""
-        return hashlib.sha256(self.url.encode() + b"\0" + who).hexdigest()[:40]
+        """The repository's key in the cache."""
+        login = msgspec.json.encode(self.credentials) if self.credentials is not None else b""
+        return hashlib.sha256(self.url.encode() + b"\0" + login).hexdigest()[:40]
 
     @property
     def hints(self) -> list[str]:
-        """References that should lead to the commit, for servers that give out only what a reference leads to."""
-        found = [f"refs/heads/{check_branch(self.branch)}"] if self.branch else []
+        """References that should lead to the commit, for servers that do not serve commits by hash."""
+        references = [f"refs/heads/{check_branch(self.branch)}"] if self.branch else []
         if self.pull_request is not None:
-            found += [f"refs/pull/{self.pull_request}/head", f"refs/merge-requests/{self.pull_request}/head"]
-        return found
+            references += [
+                f"refs/pull/{self.pull_request}/head",
+                f"refs/merge-requests/{self.pull_request}/head",
+            ]
+        return references
 
 
 class RepositoryCache:
@@ -65,32 +68,32 @@ class RepositoryCache:
 
     @contextlib.asynccontextmanager
     async def opened(self, source: Source) -> AsyncIterator[Path]:
-        """The bare repository, held against other processes meanwhile.
+        """Yield the path of the bare repository, locked against other processes.
 
-        :raises ExternalFailure: the disk does not take it.
+        Raises `ExternalFailure` when the disk is full or not writable.
         """
         try:
-            async with self._held(source) as repository:
+            async with self._locked(source) as repository:
                 yield repository
         except OSError as error:
             raise not_written(f"the cache of repositories in {self._directory}", error) from error
 
     @contextlib.asynccontextmanager
-    async def _held(self, source: Source) -> AsyncIterator[Path]:
+    async def _locked(self, source: Source) -> AsyncIterator[Path]:
         repository = self._directory / f"{source.key}.git"
         self._directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(
             self._directory / f"{source.key}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
         )
         try:
-            while not lock(descriptor):  # noqa: ASYNC110 - another process holds it, and gives no sign
-                await asyncio.sleep(_LOOK_AGAIN)
-            os.utime(descriptor)  # what was used last is removed last
+            while not lock(descriptor):  # noqa: ASYNC110 - another process holds it, without a notification
+                await asyncio.sleep(_POLL_SECONDS)
+            os.utime(descriptor)  # the most recently used is removed last
             await self._prepare(repository)
             yield repository
         except (
             ExternalFailure
-        ):  # nobody knows why, so the cache may be broken: the next try begins with a new one
+        ):  # the cause is unclear and the cache may be broken: the next try starts from scratch
             await asyncio.to_thread(shutil.rmtree, repository, ignore_errors=True)
             raise
         finally:
@@ -98,7 +101,7 @@ class RepositoryCache:
 
     async def _prepare(self, repository: Path) -> None:
         if (repository / "HEAD").exists():
-            # With the lock in hand, git's own locks are what a killed process left.
+            # We hold the lock, so git's own locks were left by a killed process.
             for stale in (*repository.glob("*.lock"), *repository.glob("objects/pack/tmp_*")):
                 stale.unlink(missing_ok=True)
             return
@@ -108,13 +111,13 @@ class RepositoryCache:
         )
         if finished.code:
             raise ExternalFailure(
-                f"the cache of repositories can't be written: {finished.complaint.strip()[-200:]}"
+                f"the cache of repositories cannot be written: {finished.complaint.strip()[-200:]}"
             )
 
     async def ensure(self, repository: Path, source: Source, commit: str) -> None:
-        """Have the commit in the repository.
+        """Fetch the commit into the repository, unless it is there already.
 
-        :raises ExternalNotFound: the server does not have it.
+        Raises `ExternalNotFound` when the server does not have it.
         """
         if await self._has(repository, commit):
             return
@@ -124,7 +127,7 @@ class RepositoryCache:
         except LimitExceeded:
             if not used:
                 raise
-            # What earlier commits left counted, too. This one may fit by itself.
+            # Earlier commits counted towards the limit. This one may fit alone.
             await self._fetch_within_limit(repository, source, commit)
         await asyncio.to_thread(self._evict, repository)
 
@@ -132,32 +135,32 @@ class RepositoryCache:
         try:
             await self._fetch_commit(repository, source, commit)
         except LimitExceeded:
-            # What came is more than may be kept, and would be taken for fetched the next time.
+            # The partial fetch exceeds the limit, and would count as fetched the next time.
             await asyncio.to_thread(shutil.rmtree, repository, ignore_errors=True)
             await self._prepare(repository)
             raise
 
     async def _fetch_commit(self, repository: Path, source: Source, commit: str) -> None:
         try:
-            await self._fetch(repository, source, [f"{commit}:{_KEPT}/{commit}"])
+            await self._fetch(repository, source, [f"{commit}:{_KEPT_REFS}/{commit}"])
         except ExternalNotFound as error:
             if error.reason != "CommitNotFound":
                 raise
             await self._search(repository, source, commit)
 
     async def _search(self, repository: Path, source: Source, commit: str) -> None:
-        """Look for the commit behind references: this server gives out nothing by name, or does not have it."""
+        """Look for the commit behind references. The server does not serve it by hash, or does not have it."""
         await self.follow_hints(repository, source)
         if not await self._has(repository, commit):
             with contextlib.suppress(ExternalNotFound):
-                everything = [
-                    f"+refs/{kind}/*:{_KEPT}/{kind}/*" for kind in ("heads", "pull", "merge-requests")
+                refspecs = [
+                    f"+refs/{kind}/*:{_KEPT_REFS}/{kind}/*" for kind in ("heads", "pull", "merge-requests")
                 ]
-                await self._fetch(repository, source, everything, depth=_ALL_HISTORY)
+                await self._fetch(repository, source, refspecs, depth=_ALL_HISTORY)
         if not await self._has(repository, commit):
             raise ExternalNotFound(
                 f"{source.url} has no commit {commit}",
-                hint="It may have been on another repository, or removed since: push it, or name another commit",
+                hint="It may be in another repository, or was removed: push it, or use another commit",
                 reason="CommitNotFound",
             )
 
@@ -165,7 +168,7 @@ class RepositoryCache:
         """Fetch the whole history of the references that should lead to the commit."""
         for hint in source.hints:
             with contextlib.suppress(ExternalNotFound):
-                await self._fetch(repository, source, [f"+{hint}:{_KEPT}/{hint}"], depth=_ALL_HISTORY)
+                await self._fetch(repository, source, [f"+{hint}:{_KEPT_REFS}/{hint}"], depth=_ALL_HISTORY)
 
     async def _fetch(self, repository: Path, source: Source, refspecs: list[str], *, depth: int = 1) -> None:
         await self._git.fetch(
@@ -184,7 +187,7 @@ class RepositoryCache:
         return finished.code == 0
 
     def _evict(self, current: Path) -> None:
-        """Remove the least recently used repositories until the cache fits, this one excepted."""
+        """Remove the least recently used repositories, except this one, until the cache is below its limit."""
         sizes = {path: _disk_usage(path) for path in self._directory.glob("*.git")}
         total = sum(sizes.values())
         for path in sorted(sizes, key=lambda path: _used_at(path.with_suffix(".lock"))):

@@ -1,7 +1,7 @@
-"""What git is told: addresses of repositories, commits and references, judged before git sees them.
+"""Addresses of repositories, names of commits and branches: checked before git sees them.
 
-Everything here comes from tenants. git reads a leading dash as an option, `ext::` as a command to run, `file://` as a path of
-this machine, and a name with `..` as a range; none of it gets that far.
+All of them come from tenants. git reads a leading dash as an option, `ext::` as a command to run, `file://` as a path on this
+machine, and a name with `..` as a range. Such values are rejected here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from kapsa.adapters.errors import Refused
 __all__ = ["SAFE_PROTOCOLS", "RepositoryAddress", "check_branch", "check_commit", "is_commit"]
 
 SAFE_PROTOCOLS = ("https", "ssh")
-"""What is allowed unless the settings say otherwise."""
-_KNOWN_PROTOCOLS = ("https", "ssh", "http", "file")
+"""The protocols that are allowed by default."""
+_PROTOCOLS = ("https", "ssh", "http", "file")
 _LONGEST_ADDRESS = 2048
 _LONGEST_REFERENCE = 255
 
@@ -32,43 +32,43 @@ _FORBIDDEN_IN_REFERENCE = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 
 
 class RepositoryAddress(msgspec.Struct, frozen=True):
-    """Where a repository is: an address that git can be given."""
+    """The address of a repository, in a form that is safe to pass to git."""
 
     protocol: str
     host: str
-    """Lower case; empty for a path of this machine."""
+    """The host in lower case; empty for a path on this machine."""
     port: int | None
     user: str
-    """Only ssh has one; a password is never part of an address."""
+    """The user of an ssh address. A password is never part of an address."""
     path: str
 
     @classmethod
     def parse(cls, text: str, *, protocols: Collection[str] = SAFE_PROTOCOLS) -> RepositoryAddress:
-        """Read `https://host/path`, `ssh://user@host/path` or `user@host:path`.
+        """Parse `https://host/path`, `ssh://user@host/path` or `user@host:path`.
 
-        :raises Refused: naming what is wrong; a password in the address is not repeated.
+        Raises `Refused` when the address is not acceptable. The message never repeats a password.
         """
         if not text or len(text) > _LONGEST_ADDRESS or not text.isprintable() or re.search(r"\s", text):
-            raise _refused("it must be a URL without spaces or control characters")
+            raise _refused("must be a URL without spaces or control characters")
         if text.startswith("-"):
-            raise _refused(f"{text[:40]!r} begins with a dash, which git would read as an option")
+            raise _refused(f"{text[:40]!r} starts with a dash, which git would read as an option")
         address = _scp_like(text) or _url(text)
         if address.protocol not in protocols:
             allowed = ", ".join(sorted(protocols))
-            raise _refused(f"the protocol {address.protocol!r} is not allowed; allowed is: {allowed}")
+            raise _refused(f"protocol {address.protocol!r} is not allowed; use one of: {allowed}")
         return address
 
     @property
     def url(self) -> str:
-        """The address as git gets it."""
+        """The address as it is passed to git."""
         if self.protocol == "file":
             return f"file://{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.protocol}://{self.user and f'{self.user}@'}{host}{f':{self.port}' if self.port else ''}{self.path}"
 
     @property
-    def connects_to(self) -> int:
-        """The port that a connection goes to."""
+    def effective_port(self) -> int:
+        """The port to connect to: the given one, or the protocol's default."""
         return self.port or {"https": 443, "http": 80, "ssh": 22}.get(self.protocol, 0)
 
     def __str__(self) -> str:
@@ -76,26 +76,26 @@ class RepositoryAddress(msgspec.Struct, frozen=True):
 
 
 def is_commit(text: str) -> bool:
-    """Whether this is a whole object name: 40 or 64 lower-case hexadecimal digits."""
+    """Return whether this is a full commit hash: 40 or 64 hexadecimal digits in lower case."""
     return _COMMIT.fullmatch(text) is not None
 
 
 def check_commit(text: str) -> str:
-    """The same text, if it is the whole name of a commit.
+    """Return the text if it is a full commit hash.
 
-    :raises Refused: it is anything else, such as a branch or an option.
+    Raises `Refused` for anything else, such as a branch or an option.
     """
     if not is_commit(text):
         raise Refused(
-            f"{text[:80]!r} is not a commit: 40 (or 64) hexadecimal digits in lower case are needed"
+            f"{text[:80]!r} is not a commit: use the full hash of 40 (or 64) hexadecimal digits in lower case"
         )
     return text
 
 
 def check_branch(name: str) -> str:
-    """The same name, if git allows it for a branch.
+    """Return the name if git allows it for a branch.
 
-    :raises Refused: it could be read as an option, a range or a pattern, or git does not allow it.
+    Raises `Refused` when git would reject it, or read it as an option, a range or a pattern.
     """
     parts = name.split("/")
     if (
@@ -107,56 +107,56 @@ def check_branch(name: str) -> str:
         or _FORBIDDEN_IN_REFERENCE.search(name)
         or any(not part or part.startswith((".", "-")) or part.endswith(".lock") for part in parts)
     ):
-        raise Refused(f"{name[:80]!r} is not the name of a branch")
+        raise Refused(f"{name[:80]!r} is not a valid branch name")
     return name
 
 
 def _refused(why: str) -> Refused:
     return Refused(
         f"repository address: {why}",
-        hint="Set spec.source.repositoryUrl to an address such as https://git.example.com/team/app.git",
+        hint="Use an address such as https://git.example.com/team/app.git",
     )
 
 
 def _scp_like(text: str) -> RepositoryAddress | None:
     if "://" in text:
         return None
-    found = _SCP_LIKE.fullmatch(text)
-    if found is None:
+    match = _SCP_LIKE.fullmatch(text)
+    if match is None:
         return None
-    path = found["path"]
+    path = match["path"]
     return RepositoryAddress(
-        "ssh", found["host"].lower(), None, found["user"], _path(f"/{path.removeprefix('/')}")
+        "ssh", match["host"].lower(), None, match["user"], _path(f"/{path.removeprefix('/')}")
     )
 
 
 def _url(text: str) -> RepositoryAddress:
-    # `ext::sh -c ...` and `fd::17` are commands of git's remote helpers, wherever the colons are.
+    # `ext::sh -c ...` and `fd::17` start remote helpers of git.
     if re.match(r"[A-Za-z0-9+.-]*::", text):
         raise _refused(f"{text.partition('::')[0][:20]!r} is a remote helper, not a protocol")
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise _refused("it is not a URL") from None
-    if parts.scheme not in _KNOWN_PROTOCOLS:
-        raise _refused(f"the protocol {parts.scheme[:20]!r} is not allowed")
+        raise _refused("must be a URL") from None
+    if parts.scheme not in _PROTOCOLS:
+        raise _refused(f"protocol {parts.scheme[:20]!r} is not allowed")
     if parts.query or parts.fragment:
-        raise _refused("a query or a fragment is not allowed")
+        raise _refused("must not have a query or a fragment")
     if parts.scheme == "file":
         if host or parts.username is not None:
-            raise _refused("file:// takes a path and no host")
+            raise _refused("a file:// URL must not have a host")
         return RepositoryAddress("file", "", None, "", _path(parts.path))
     if parts.password is not None or (parts.username is not None and parts.scheme != "ssh"):
         raise Refused(
-            "repository address: it holds credentials, which would end up in logs and status",
-            hint="Put them into a Secret and name it in spec.source.credentials.secretRef",
+            "repository address: must not contain credentials, which would show up in logs and status",
+            hint="Put them into a Secret instead",
         )
     if not _HOST.fullmatch(host) or port == 0:
-        raise _refused(f"{host[:80]!r} is not the name of a host")
+        raise _refused(f"{host[:80]!r} is not a valid host name")
     user = parts.username or ""
     if user and not _USER.fullmatch(user):
-        raise _refused("the user's name is not allowed")
+        raise _refused("the user name is not allowed")
     return RepositoryAddress(parts.scheme, host.lower(), port, user, _path(parts.path))
 
 
@@ -164,7 +164,7 @@ def _path(path: str) -> str:
     plain = unquote(path)
     parts = plain.split("/")
     if not plain.strip("/") or not plain.isprintable() or "\\" in plain:
-        raise _refused("the path of the repository is missing or holds control characters")
+        raise _refused("the path is missing or contains control characters")
     if ".." in parts or any(part.startswith("-") for part in parts):
-        raise _refused("the path of the repository must have no '..' and no part that begins with a dash")
+        raise _refused("the path must not contain '..' or a part that starts with a dash")
     return path

@@ -1,8 +1,8 @@
-"""A checkout: the files of exactly one commit in a directory, written so that nothing leads out of it.
+"""A checkout: the files of one commit in a directory, written so that nothing leads out of it.
 
-git lists what there is, with sizes, before a byte is written; so a bomb is seen before it goes off. The files are written
-here and not by git: no filter, attribute or hook has a say. Symbolic links come last, and those that leave the checkout are
-left out; whoever comes across one later is told its name.
+git lists the files and their sizes before a byte is written, so that an oversized commit is rejected early. The files are
+written here and not by git: no filter, attribute or hook runs. Symbolic links are created last. Those that lead out of the
+checkout are omitted, and an error names them when their path is read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LISTING_SECONDS = 30.0
 
 
 class CheckoutLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one commit may hold."""
+    """The most that one commit may contain."""
 
     files: int = 50_000
     total_bytes: int = 512 * _MIB
@@ -45,73 +45,72 @@ class CheckoutLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkout(msgspec.Struct, frozen=True):
-    """The files of one commit. They are shared: read only."""
+    """The files of one commit, shared by all readers. Do not modify them."""
 
     commit: str
     root: Path
     omitted: Mapping[str, str] = {}
-    """What was left out, each with the reason: links that leave the checkout, and submodules."""
+    """Paths that were omitted, with the reason: links that leave the checkout, and submodules."""
     size: int = 0
-    """Bytes of all files."""
+    """Total size of all files in bytes."""
 
     def directory(self, path: str) -> Path:
-        """A directory of the commit, all of which is there.
+        """Return a directory of the commit, from which nothing was omitted.
 
-        :raises ExternalNotFound: there is none.
-        :raises Refused: the path leaves the checkout, or something inside it does.
+        Raises `ExternalNotFound` when it does not exist, and `Refused` when it, or a link in it, leaves the checkout.
         """
-        found = self.resolve(path)
-        if not found.is_dir():
+        directory = self.resolve(path)
+        if not directory.is_dir():
             raise ExternalNotFound(f"{path!r} is a file, not a directory", reason="PathNotFound")
-        inside = PurePosixPath(os.fsdecode(os.fsencode(found.relative_to(self.root))))
+        inside = PurePosixPath(os.fsdecode(os.fsencode(directory.relative_to(self.root))))
         for name, why in self.omitted.items():
             if PurePosixPath(name).is_relative_to(inside):
-                raise Refused(f"{name!r} {why}", hint="Replace it by a file", reason="PathRefused")
-        return found
+                raise Refused(f"{name!r} {why}", hint="Replace it with a file", reason="PathRefused")
+        return directory
 
     def resolve(self, path: str) -> Path:
-        """A file or a directory of the commit, links followed, inside the checkout for certain.
+        """Return a file or directory of the commit, with links resolved.
 
-        :raises ExternalNotFound: there is none.
-        :raises Refused: the path leaves the checkout.
+        Raises `ExternalNotFound` when it does not exist, and `Refused` when the path leaves the checkout.
         """
-        wanted = check_path(path)
+        relative = check_path(path)
         for name, why in self.omitted.items():
-            if wanted.is_relative_to(name):
+            if relative.is_relative_to(name):
                 raise Refused(f"{name!r} {why}", reason="PathRefused")
         try:
-            found = (self.root / wanted).resolve(strict=True)
+            resolved = (self.root / relative).resolve(strict=True)
         except (OSError, RuntimeError):
             raise ExternalNotFound(
-                f"there is no {str(wanted)!r} in commit {self.commit[:12]}",
-                hint="Check the path: it starts at the root of the repository",
+                f"commit {self.commit[:12]} has no {str(relative)!r}",
+                hint="Check the path, which is relative to the root of the repository",
                 reason="PathNotFound",
             ) from None
-        if not found.is_relative_to(self.root):
+        if not resolved.is_relative_to(self.root):
             raise Refused(f"{path!r} leaves the repository", reason="PathRefused")
-        return found
+        return resolved
 
 
 def check_path(path: str) -> PurePosixPath:
-    """A path from the root of a repository that stays inside it.
+    """Return a path relative to the root of a repository.
 
-    :raises Refused: it is absolute, goes up, or is none at all.
+    Raises `Refused` when the path is empty or absolute, or could lead out of the repository.
     """
     if not path or len(path) > _LONGEST_PATH or not path.isprintable() or "\\" in path:
-        raise Refused(f"{path[:80]!r} is not a path in a repository", reason="PathRefused")
+        raise Refused(f"{path[:80]!r} is not a valid path in a repository", reason="PathRefused")
     pure = PurePosixPath(path)
     if path.startswith(("~", "-")):
         raise Refused(
-            f"{path!r} begins with {path[0]!r}, which programs read as something else than a path; write "
+            f"{path!r} starts with {path[0]!r}, which programs do not read as part of a path; write "
             f"{'./' + path!r}",
             reason="PathRefused",
         )
     if pure.is_absolute() or ".." in pure.parts:
         raise Refused(
-            f"{path!r} leaves the repository: paths start at its root, without '..'", reason="PathRefused"
+            f"{path!r} leaves the repository: use a path relative to its root, without '..'",
+            reason="PathRefused",
         )
     if any(part.lower() == ".git" for part in pure.parts):
-        raise Refused(f"{path!r} is git's own", reason="PathRefused")
+        raise Refused(f"{path!r} is in git's own directory", reason="PathRefused")
     return pure
 
 
@@ -125,24 +124,23 @@ class _Entry(msgspec.Struct, frozen=True):
 async def export(git: Git, repository: Path, commit: str, root: Path, limits: CheckoutLimits) -> Checkout:
     """Write the files of a commit into a directory that does not exist yet.
 
-    :raises LimitExceeded: it holds more than the limits allow.
-    :raises Refused: it holds a path that leads elsewhere.
+    Raises `LimitExceeded` when the commit is too large, and `Refused` when one of its paths is not allowed.
     """
     entries = await _listing(git, repository, commit, limits)
     contents = root.with_name(f"{root.name}.objects")
-    wanted = dict.fromkeys(entry.object for entry in entries if entry.mode != _SUBMODULE)
+    objects = dict.fromkeys(entry.object for entry in entries if entry.mode != _SUBMODULE)
     total = sum(entry.size for entry in entries)
     try:
-        if wanted:
+        if objects:
             finished = await git.local(
                 repository,
                 ("cat-file", "--batch"),
-                stdin="".join(f"{name}\n" for name in wanted).encode(),
+                stdin="".join(f"{name}\n" for name in objects).encode(),
                 output_file=contents,
-                output_bytes=total + 256 * len(wanted),
+                output_bytes=total + 256 * len(objects),
             )
             if finished.code:
-                raise ExternalFailure(f"commit {commit[:12]} can't be read from the cache")
+                raise ExternalFailure(f"commit {commit[:12]} cannot be read from the cache")
         omitted = await asyncio.to_thread(_write, entries, contents, root)
     except OSError as error:
         raise _unwritable(commit, error) from error
@@ -161,8 +159,8 @@ def _unwritable(commit: str, error: OSError) -> ExternalError:
         errno.EILSEQ,
     ):
         return Refused(
-            f"commit {commit[:12]} can't be written to disk: {error.strerror}",
-            hint="One of its paths is no path here",
+            f"commit {commit[:12]} cannot be written to disk: {error.strerror}",
+            hint="One of its paths is not valid on this file system",
             reason="PathRefused",
         )
     return not_written(f"commit {commit[:12]}", error)
@@ -170,7 +168,7 @@ def _unwritable(commit: str, error: OSError) -> ExternalError:
 
 async def _listing(git: Git, repository: Path, commit: str, limits: CheckoutLimits) -> list[_Entry]:
     too_many = LimitExceeded(
-        f"commit {commit[:12]} holds more than {limits.files} files or directories",
+        f"commit {commit[:12]} has more than {limits.files} files or directories",
         reason="RepositoryTooLarge",
     )
     try:
@@ -181,10 +179,10 @@ async def _listing(git: Git, repository: Path, commit: str, limits: CheckoutLimi
             seconds=_LISTING_SECONDS,
         )
     except (LimitExceeded, TimedOut):
-        # Directories that hold nothing are not listed and take their time all the same; another try would take as long.
+        # Empty directories are not listed but take time. A retry would take as long.
         raise too_many from None
     if finished.code:
-        raise ExternalFailure(f"commit {commit[:12]} can't be read from the cache")
+        raise ExternalFailure(f"commit {commit[:12]} cannot be read from the cache")
     entries = [_entry(record) for record in finished.output.split(b"\0") if record]
     if len(entries) > limits.files:
         raise too_many
@@ -196,7 +194,7 @@ async def _listing(git: Git, repository: Path, commit: str, limits: CheckoutLimi
             )
     if sum(entry.size for entry in entries) > limits.total_bytes:
         raise LimitExceeded(
-            f"commit {commit[:12]} holds more than {limits.total_bytes // _MIB} MB of files",
+            f"commit {commit[:12]} has more than {limits.total_bytes // _MIB} MB of files",
             reason="RepositoryTooLarge",
         )
     return entries
@@ -208,7 +206,7 @@ def _entry(record: bytes) -> _Entry:
     path = os.fsdecode(name)
     parts = path.split("/")
     if path.startswith("/") or any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
-        raise Refused(f"the commit holds the path {path!r}, which is not allowed", reason="PathRefused")
+        raise Refused(f"the commit contains the path {path!r}, which is not allowed", reason="PathRefused")
     return _Entry(mode, object_name, int(size) if size.isdigit() else 0, path)
 
 
@@ -237,7 +235,7 @@ def _objects(packed: IO[bytes]) -> Iterator[tuple[str, bytes]]:
     while header := packed.readline():
         name, kind, size = header.decode("ascii").split()
         if kind != "blob":
-            raise ExternalFailure(f"object {name} is a {kind} where a file should be")
+            raise ExternalFailure(f"object {name} is a {kind}, expected a blob")
         content = packed.read(int(size))
         packed.read(1)
         yield name, content
@@ -253,7 +251,7 @@ def _write_file(path: Path, content: bytes, *, executable: bool) -> None:
 
 
 def _link(root: Path, links: Mapping[str, str]) -> dict[str, str]:
-    """Make the links, all of them before any is judged, since one can lead through another. Take the bad ones out again."""
+    """Create all links, then remove those that leave the checkout. One link can lead through another."""
     omitted: dict[str, str] = {}
     made: dict[Path, str] = {}
     for name, target in links.items():
@@ -270,8 +268,8 @@ def _link(root: Path, links: Mapping[str, str]) -> dict[str, str]:
         if os.path.isabs(target) or not leads_to.is_relative_to(root):  # noqa: PTH117
             omitted[name] = f"is a symbolic link to {target!r}, which leaves the repository"
         elif path.parent.is_relative_to(leads_to):
-            # Whoever walks the directories would walk in circles, and with two such links exponentially.
-            omitted[name] = f"is a symbolic link to {target!r}, a directory that it is in"
+            # A walk of the directories would not end, and with two such links grow exponentially.
+            omitted[name] = f"is a symbolic link to {target!r}, a directory that contains it"
     for path, name in made.items():
         if name in omitted:
             path.unlink()

@@ -1,8 +1,7 @@
-"""git, run hardened: its own configuration only, no hooks, submodules or filters, limits on everything, no secret in sight.
+"""A git client with a hardened configuration: no hooks, submodules or filters, and limits on time, memory and size.
 
-`Git` is the one place that starts git. Addresses and references are judged first (`git_address`), credentials reach git
-through files that only an askpass script reads (`git_credentials`), and whatever git complains about becomes one of the
-types of `outside`, without secrets in it.
+`Git` is the only class that runs git. Addresses and references are checked first (`address`), credentials are passed through
+files that only an askpass script reads (`credentials`), and git's error messages become `ExternalError`s without secrets.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _MIB = 1024 * 1024
 _LISTING_LIMIT = 64 * _MIB
 _FILE_MARGIN = 16 * _MIB
 _PINS_ADDRESSES = (2, 37)
-"""The first git that can be told which address a name stands for."""
+"""The first version of git that can be given the address of a host name."""
 
 _PATTERNS = (
     "HEAD",
@@ -57,23 +56,23 @@ HARDENED: Mapping[str, str] = {
     "core.fsmonitor": "false",
     "core.attributesFile": "/dev/null",
     "core.excludesFile": "/dev/null",
-    "core.bigFileThreshold": "16m",  # larger files are streamed, and not held in memory
+    "core.bigFileThreshold": "16m",  # larger files are streamed instead of held in memory
     "core.protectHFS": "true",
     "core.protectNTFS": "true",
-    "credential.helper": "",  # resets the list: none is asked
+    "credential.helper": "",  # resets the list of helpers
     "fetch.recurseSubmodules": "false",
-    "fetch.unpackLimit": "1",  # packs are kept as they come, which is what the size limits look at
+    "fetch.unpackLimit": "1",  # packs are kept as received, for the size limits
     "submodule.recurse": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
-    "http.followRedirects": "false",  # a redirect could carry the credentials, or lead where no guard looked
+    "http.followRedirects": "false",  # a redirect could forward the credentials, or lead to an unchecked address
     "http.sslVerify": "true",
     "http.lowSpeedLimit": "1000",
     "http.lowSpeedTime": "30",
     "protocol.version": "2",
     "transfer.fsckObjects": "true",
     "transfer.bundleURI": "false",
-    # Old mistakes of old tools, harmless and in many histories.
+    # Mistakes of old tools, harmless and present in many histories.
     "fetch.fsck.zeroPaddedFilemode": "ignore",
     "fetch.fsck.badTimezone": "ignore",
     "fetch.fsck.missingSpaceBeforeDate": "ignore",
@@ -81,11 +80,11 @@ HARDENED: Mapping[str, str] = {
     "fetch.fsck.missingEmail": "ignore",
     "fetch.fsck.missingNameBeforeEmail": "ignore",
 }  # fmt: skip
-"""The configuration that git runs with, here and in builds: nothing of a repository, a user or a machine has a say."""
+"""The configuration that git runs with, here and in builds. Nothing in a repository, home directory or system overrides it."""
 
 
 class Refs(msgspec.Struct, frozen=True):
-    """What a repository shows: its branches and its pull (or merge) requests, each with its commit."""
+    """The branches and pull (or merge) requests of a repository, each with its commit."""
 
     branches: Mapping[str, str]
     pull_requests: Mapping[int, str]
@@ -94,24 +93,26 @@ class Refs(msgspec.Struct, frozen=True):
     head_branch: str = ""
     """The name of its default branch."""
 
-    def complete(self, beginning: str) -> str:
-        """The whole name of the one commit shown here that begins like this.
+    def complete(self, abbreviated: str) -> str:
+        """Return the full hash of the only commit here that starts with `abbreviated`.
 
-        :raises ExternalNotFound: there is none, or there are several.
+        Raises `ExternalNotFound` when no commit or several commits match.
         """
-        wanted = beginning.removesuffix("...").lower()
-        if is_commit(wanted):
-            return wanted
+        prefix = abbreviated.removesuffix("...").lower()
+        if is_commit(prefix):
+            return prefix
         commits = {self.head, *self.branches.values(), *self.pull_requests.values()} - {""}
-        found = sorted(commit for commit in commits if commit.startswith(wanted))
-        if len(wanted) >= 4 and len(found) == 1:
-            return found[0]
-        what = "several commits begin" if found else "no branch or pull request is at a commit that begins"
-        raise ExternalNotFound(f"{what} with {wanted[:64]!r}", hint="Give all 40 digits of the commit")
+        matches = sorted(commit for commit in commits if commit.startswith(prefix))
+        if len(prefix) >= 4 and len(matches) == 1:
+            return matches[0]
+        problem = (
+            "several commits start" if matches else "no branch or pull request is at a commit that starts"
+        )
+        raise ExternalNotFound(f"{problem} with {prefix[:64]!r}", hint="Use the full commit hash")
 
 
 class Git:
-    """Runs git against repositories that nobody vouches for."""
+    """A git client for repositories that are not trusted."""
 
     def __init__(
         self,
@@ -126,24 +127,24 @@ class Git:
         self.protocols = tuple(protocols)
         self.timeout = timeout
         self.max_bytes = max_bytes
-        """The greatest size of a repository."""
-        self._hosts = HostLimits(concurrency)
+        """The largest size of a repository."""
+        self._host_limits = HostLimits(concurrency)
         self._address_guard = address_guard
         self._scratch = scratch
-        """Where private directories are made; the system's place for temporary files if None."""
+        """The parent of private directories; the system's temporary directory if None."""
         self._tool: Tool | None = None
 
     def address(self, url: str) -> RepositoryAddress:
-        """The address in a URL, if these settings allow it.
+        """Parse a URL.
 
-        :raises Refused: they do not.
+        Raises `Refused` when the URL or its protocol is not allowed.
         """
         return RepositoryAddress.parse(url, protocols=self.protocols)
 
     async def ls_remote(self, url: str, credentials: GitCredentials | None = None) -> Refs:
-        """What the repository shows now. Complete or an error, never a part of it.
+        """List the branches and pull requests of a repository. The list is always complete.
 
-        :raises ExternalError: whose `retryable` says whether a later try can succeed.
+        Raises `ExternalError`, which is `retryable` if a later try can succeed.
         """
         address = self.address(url)
         arguments = ("ls-remote", "--symref", "--quiet", "--end-of-options", address.url, *_PATTERNS)
@@ -162,12 +163,12 @@ class Git:
     ) -> None:
         """Fetch references or commits into a bare repository.
 
-        :raises ExternalError: whose `retryable` says whether a later try can succeed.
+        Raises `ExternalError`, which is `retryable` if a later try can succeed.
         """
         address = self.address(url)
         for refspec in refspecs:
             if refspec.startswith("-"):
-                raise Refused(f"{refspec[:80]!r} begins with a dash, which git would read as an option")
+                raise Refused(f"{refspec[:80]!r} starts with a dash, which git would read as an option")
         options = [
             "--quiet",
             "--no-tags",
@@ -191,7 +192,7 @@ class Git:
         output_bytes: int = 64 * _MIB,
         seconds: float | None = None,
     ) -> FinishedProcess:
-        """Run a git command on a repository that was fetched. The exit code is the caller's to judge."""
+        """Run a git command on a local repository. The caller checks the exit code."""
         with self._private_directory() as home:
             environment = self._environment(home, repository) | {"GIT_ALLOW_PROTOCOL": "none"}
             return await run_program(
@@ -213,7 +214,7 @@ class Git:
         output_bytes: int = _MIB,
         measure: Callable[[], int] | None = None,
     ) -> FinishedProcess:
-        async with self._hosts.asking(address.host, credentials):
+        async with self._host_limits.request(address.host, credentials):
             configuration = await self._pinned(address)
             with self._private_directory() as home:
                 environment = self._environment(home, repository, network=True)
@@ -233,19 +234,21 @@ class Git:
         return finished
 
     async def _pinned(self, address: RepositoryAddress) -> dict[str, str]:
-        """Configuration that holds git to addresses that the guard has seen: a name could lead elsewhere a moment later."""
+        """Return configuration that pins the host to addresses the guard has checked. A name can resolve differently later."""
         if self._address_guard is None or not address.host or _goes_through_proxy(address):
             return {}
         tool = await self._find()
         if version_tuple(tool.version) < _PINS_ADDRESSES:
-            raise Refused(f"git {tool.version} can't be held to an address", hint="Install git 2.37 or newer")
+            raise Refused(
+                f"git {tool.version} cannot be pinned to an address", hint="Install git 2.37 or newer"
+            )
         addresses = await _resolve(address)
         for each in addresses:
             self._address_guard(each)
         if address.protocol == "ssh" or is_ip(address.host):
-            return {}  # ssh proves the server's key, which an address elsewhere does not have
+            return {}  # ssh verifies the key of the server
         shown = ",".join(f"[{each}]" if ":" in each else each for each in addresses)
-        return {"http.curloptResolve": f"{address.host}:{address.connects_to}:{shown}"}
+        return {"http.curloptResolve": f"{address.host}:{address.effective_port}:{shown}"}
 
     def _environment(self, home: Path, repository: Path | None, *, network: bool = False) -> dict[str, str]:
         environment = private_environment(home, network=network) | {
@@ -282,7 +285,7 @@ class Git:
 
     def _limits(self, output_bytes: int, seconds: float | None = None) -> ProcessLimits:
         seconds = min(seconds or self.timeout, self.timeout)
-        # A little more than a repository may hold: what passes that is told by its size, not by git's surprise.
+        # A margin above the limit: a repository that exceeds it is detected by its size, not by a failing write.
         return ProcessLimits(
             seconds=seconds, output_bytes=output_bytes, file_bytes=self.max_bytes + _FILE_MARGIN
         )
@@ -294,7 +297,7 @@ class Git:
                 prefix="kapsa-git-", dir=self._scratch, ignore_cleanup_errors=True
             )
         except OSError as error:
-            raise not_written("the directory of temporary files", error) from error
+            raise not_written("the directory for temporary files", error) from error
         with home:
             yield Path(home.name)
 
@@ -314,16 +317,16 @@ def _parse_refs(listing: str) -> Refs:
         elif name == "HEAD":
             head = value
         elif name.startswith("refs/heads/"):
-            # A server can show any name; one that git itself would not make is not passed on to anybody.
+            # A server can list any name. One that git would not create is skipped.
             with contextlib.suppress(Refused):
                 branches[check_branch(name.removeprefix("refs/heads/"))] = value
-        elif found := _PULL_REQUEST.fullmatch(name):
-            pull_requests[int(next(filter(None, found.groups())))] = value
+        elif match := _PULL_REQUEST.fullmatch(name):
+            pull_requests[int(next(filter(None, match.groups())))] = value
     return Refs(branches, pull_requests, head, head_branch if head_branch in branches else "")
 
 
 def _goes_through_proxy(address: RepositoryAddress) -> bool:
-    """Whether a proxy looks the name up, and judges where it leads: often nobody else can."""
+    """Return whether a proxy resolves the host name. Behind one, this process often cannot."""
     if is_ip(address.host) or address.protocol not in getproxies_environment():
         return False
     return not proxy_bypass(address.host)
@@ -333,11 +336,11 @@ async def _resolve(address: RepositoryAddress) -> list[str]:
     if is_ip(address.host):
         return [address.host]
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            address.host, address.connects_to, type=socket.SOCK_STREAM
+        resolved = await asyncio.get_running_loop().getaddrinfo(
+            address.host, address.effective_port, type=socket.SOCK_STREAM
         )
     except OSError as error:
         raise Unreachable(
-            f"{address.host} can't be resolved: {error.strerror}", reason="NameNotResolved"
+            f"{address.host} cannot be resolved: {error.strerror}", reason="NameNotResolved"
         ) from error
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in resolved))

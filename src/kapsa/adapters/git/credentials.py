@@ -1,4 +1,4 @@
-"""Who we are to a git server: what a Secret holds, and how git gets at it without argv, URL or environment."""
+"""Credentials for a git server: read from a Secret, and passed to git without argv, URL or environment variables."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from kapsa.adapters.secret_data import decoded_secret
 
 __all__ = ["GitCredentials"]
 
-_TOKEN_USER = "git"  # noqa: S105 - the name that servers take along with a token
+_TOKEN_USER = "git"  # noqa: S105 - the user name that servers accept with a token
 _BAD_SECRET = "The Secret needs username and password, or token, or ssh-privatekey and known_hosts"  # noqa: S105
 
 
 class GitCredentials(msgspec.Struct, frozen=True, kw_only=True):
-    """A name and a password (or token) for https, a key and the server's own keys for ssh."""
+    """A user name and password (or token) for https, or a private key and the server's public keys for ssh."""
 
     username: str = ""
     password: str = ""
     ssh_key: str = ""
     known_hosts: str = ""
     authority: str = ""
-    """Certificates of the authority that signed the server's, PEM; the machine's own if empty."""
+    """PEM certificates of the authority that signed the server's certificate; the system's authorities if empty."""
 
     @classmethod
     def from_secret(cls, secret: Mapping[str, Any]) -> GitCredentials:
-        """What a Secret holds, as `kubernetes.io/basic-auth`, `kubernetes.io/ssh-auth` or a plain one with `token`.
+        """Read a Secret of type `kubernetes.io/basic-auth` or `kubernetes.io/ssh-auth`, or an opaque one with `token`.
 
-        :raises AuthFailed: it holds no credentials.
+        Raises `AuthFailed` when the Secret has no credentials.
         """
         data = decoded_secret(secret)
         token = data.get("token") or data.get("bearerToken", "")
         password = data.get("password", "") or token
         key = data.get("ssh-privatekey") or data.get("identity", "")
         if not password and not key:
-            raise AuthFailed("the Secret for git holds no credentials", hint=_BAD_SECRET)
+            raise AuthFailed("the Secret for git has no credentials", hint=_BAD_SECRET)
         if key and not data.get("known_hosts"):
             raise AuthFailed(
-                "the Secret for git has a key and no known_hosts, so nobody could tell the server from an impostor",
-                hint="Add known_hosts, as ssh-keyscan prints it for the server",
+                "the Secret for git has a private key but no known_hosts, so the server cannot be verified",
+                hint="Add known_hosts with the output of ssh-keyscan for the server",
             )
         return cls(
             username=data.get("username", "") or (_TOKEN_USER if password else ""),
@@ -56,14 +56,14 @@ class GitCredentials(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must never be shown."""
+        """Values that must never be shown."""
         return tuple(secret for secret in (self.password, self.ssh_key) if secret)
 
     def __repr__(self) -> str:
-        return "GitCredentials(...)"  # they must not get into a log
+        return "GitCredentials(...)"  # the values must not appear in logs
 
     def environment(self, directory: Path, address: RepositoryAddress) -> dict[str, str]:
-        """The variables that let git find the credentials, which are written into this private directory."""
+        """Write the credentials into a private directory. Return the variables that point git to them."""
         if address.protocol == "ssh":
             return self._for_ssh(directory)
         environment = {}
@@ -79,7 +79,7 @@ class GitCredentials(msgspec.Struct, frozen=True, kw_only=True):
 
     def _for_ssh(self, directory: Path) -> dict[str, str]:
         if not self.ssh_key:
-            raise AuthFailed("an ssh repository needs a key", hint=_BAD_SECRET)
+            raise AuthFailed("an ssh repository needs a private key", hint=_BAD_SECRET)
         _write(directory / "key", self.ssh_key)
         _write(directory / "known_hosts", f"{self.known_hosts.rstrip()}\n")
         _write(directory / "ssh", _ssh(directory), mode=0o700)
@@ -93,7 +93,7 @@ def _write(path: Path, content: str, *, mode: int = 0o600) -> None:
 
 
 def _askpass(directory: Path, address: RepositoryAddress) -> str:
-    """What git asks for a name and a password. It answers for the one server that they are for, whoever else is asked."""
+    """Return a script that prints user name and password for this server, and fails for any other."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     origin = f"{host}:{address.port}" if address.port else host
     name, password = (shlex.quote(str(directory / part)) for part in ("username", "password"))

@@ -1,4 +1,4 @@
-"""Repositories: checkouts of exact commits, shared by all who read them at a time, and commits by the beginning of their names."""
+"""Repositories: checkouts of exact commits, shared by concurrent readers, and the full hashes of abbreviated commits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MIB = 1024 * 1024
 
 
 class _Shared:
-    """A checkout that several may read at a time."""
+    """A checkout with its number of readers."""
 
     def __init__(self, checkout: Checkout) -> None:
         self.checkout = checkout
@@ -33,7 +33,7 @@ class _Shared:
 
 
 class Repositories:
-    """The repositories that were fetched, and the checkouts that are in use. Several processes can share the directory."""
+    """Fetched repositories, and the checkouts in use. Several processes can share the directory."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Repositories:
         self._limits = limits or CheckoutLimits()
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._shared: dict[tuple[str, str], _Shared] = {}
-        self._mine: Path | None = None
-        self._lock_of_mine: weakref.finalize[..., Repositories] | None = None
+        self._instance: Path | None = None
+        self._instance_lock: weakref.finalize[..., Repositories] | None = None
 
     @contextlib.asynccontextmanager
     async def checkout(
@@ -64,12 +64,11 @@ class Repositories:
         branch: str | None = None,
         pull_request: int | None = None,
     ) -> AsyncIterator[Checkout]:
-        """The files of exactly this commit, for as long as the context lasts.
+        """Check out the files of a commit, which stay until the block ends.
 
-        `branch` and `pull_request` say where the commit should be found, which helps with servers that do not give out
-        commits by name.
+        `branch` and `pull_request` are hints where to look for the commit on servers that do not serve commits by hash.
 
-        :raises ExternalError: whose `retryable` says whether a later try can succeed.
+        Raises `ExternalError`, which is `retryable` if a later try can succeed.
         """
         source = self._source(url, credentials, branch, pull_request)
         key = (source.key, check_commit(commit))
@@ -77,7 +76,7 @@ class Repositories:
             if key not in self._shared:
                 self._shared[key] = _Shared(await self._export(source, commit))
             shared = self._shared.pop(key)
-            self._shared[key] = shared  # to the end: it was used last
+            self._shared[key] = shared  # moved to the end: the most recently used
             shared.readers += 1
         try:
             yield shared.checkout
@@ -89,46 +88,46 @@ class Repositories:
     async def complete(
         self,
         url: str,
-        beginning: str,
+        abbreviated: str,
         *,
         credentials: GitCredentials | None = None,
         branch: str | None = None,
         pull_request: int | None = None,
     ) -> str:
-        """The whole name of the commit that begins like this, on what the repository shows or in a branch's history.
+        """Return the full hash of the commit that starts with `abbreviated`, from the references or a branch's history.
 
-        :raises ExternalNotFound: there is none, or there are several.
+        Raises `ExternalNotFound` when no commit or several commits match.
         """
-        wanted = beginning.removesuffix("...").lower()
-        if is_commit(wanted):
-            return wanted
+        prefix = abbreviated.removesuffix("...").lower()
+        if is_commit(prefix):
+            return prefix
         source = self._source(url, credentials, branch, pull_request)
         try:
-            return (await self._git.ls_remote(url, credentials)).complete(wanted)
+            return (await self._git.ls_remote(url, credentials)).complete(prefix)
         except ExternalNotFound:
-            if not source.hints or not wanted.isalnum():
+            if not source.hints or not prefix.isalnum():
                 raise
         async with self._lock(source.key), self._cache.opened(source) as repository:
             await self._cache.follow_hints(repository, source)
             finished = await self._git.local(
-                repository, ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{wanted}^{{commit}}")
+                repository, ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{prefix}^{{commit}}")
             )
-        found = finished.output.decode("ascii", "replace").strip()
-        if finished.code or not is_commit(found):
+        commit = finished.output.decode("ascii", "replace").strip()
+        if finished.code or not is_commit(commit):
             raise ExternalNotFound(
-                f"no commit, or more than one, begins with {wanted[:64]!r}",
-                hint="Give all 40 digits of the commit",
+                f"no commit, or more than one, starts with {prefix[:64]!r}",
+                hint="Use the full commit hash",
             )
-        return found
+        return commit
 
     async def close(self) -> None:
-        """Remove the checkouts. The repositories stay for the next time."""
+        """Remove the checkouts. The cached repositories stay."""
         self._shared.clear()
-        if self._mine is not None:
-            await asyncio.to_thread(shutil.rmtree, self._mine, ignore_errors=True)
-            self._mine = None
-        if self._lock_of_mine is not None:
-            self._lock_of_mine()
+        if self._instance is not None:
+            await asyncio.to_thread(shutil.rmtree, self._instance, ignore_errors=True)
+            self._instance = None
+        if self._instance_lock is not None:
+            self._instance_lock()
 
     def _source(
         self, url: str, credentials: GitCredentials | None, branch: str | None, pull_request: int | None
@@ -149,24 +148,24 @@ class Repositories:
                 raise
 
     def _own_directory(self) -> Path:
-        """Where this process keeps its checkouts. Those of processes that are gone are removed."""
-        if self._mine is not None:
-            return self._mine
+        """Return the directory for the checkouts of this process. Remove those of processes that have exited."""
+        if self._instance is not None:
+            return self._instance
         self._instances.mkdir(parents=True, exist_ok=True)
-        with directory_lock(self._instances):  # or another process takes ours for one of somebody who is gone
+        with directory_lock(self._instances):  # or another process would remove ours as stale
             for other in self._instances.iterdir():
                 if (descriptor := lock_if_free(other)) is not None:
                     shutil.rmtree(other, ignore_errors=True)
                     os.close(descriptor)
-            mine = Path(tempfile.mkdtemp(dir=self._instances))
-            descriptor = lock_if_free(mine)
-        assert descriptor is not None  # nobody else knows of it
-        self._lock_of_mine = weakref.finalize(self, os.close, descriptor)
-        self._mine = mine
-        return mine
+            instance = Path(tempfile.mkdtemp(dir=self._instances))
+            descriptor = lock_if_free(instance)
+        assert descriptor is not None  # no other process has its path yet
+        self._instance_lock = weakref.finalize(self, os.close, descriptor)
+        self._instance = instance
+        return instance
 
     def _surplus_checkouts(self) -> list[Path]:
-        """Forget the least recently used checkouts that nobody reads; what is returned can be removed."""
+        """Drop the least recently used checkouts without readers. Return their directories, for removal."""
         unread = [key for key, shared in self._shared.items() if shared.readers == 0]
         surplus = max(0, len(self._shared) - self._max_checkouts)
         return [self._shared.pop(key).checkout.root.parent for key in unread[:surplus]]

@@ -1,4 +1,4 @@
-"""Name resolution under guard: a name that we were given may lead anywhere, and elsewhere the next time."""
+"""Name resolution with a check of each address: a name can resolve to any address, and to another one the next time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["GuardedResolver"]
 
 
 class GuardedResolver(AbstractResolver):
-    """Resolves names, and lets the guard judge every address before a connection goes there.
+    """A resolver that passes each address to the guard before a connection.
 
-    An address in a URL itself never gets to a resolver: that is for the caller to judge.
+    An IP address in a URL is never resolved: the caller must check it.
     """
 
     def __init__(self, guard: AddressGuard) -> None:
@@ -25,10 +25,10 @@ class GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        for result in found:
+        addresses = await self._resolver.resolve(host, port, family)
+        for result in addresses:
             self._guard(result["host"])
-        return found
+        return addresses
 
     async def close(self) -> None:
         await self._resolver.close()

@@ -1,4 +1,4 @@
-"""Where connections may go: each IP address is judged right before a connection, since a name can lead anywhere."""
+"""Allowed addresses: each IP address is checked right before a connection, since a name can resolve to any address."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import ipaddress
 from kapsa.adapters.errors import Refused
 from kapsa.runtime import AddressGuard, public_address
 
-__all__ = ["AddressGuard", "is_ip", "no_inner_address"]
+__all__ = ["AddressGuard", "is_ip", "reject_internal_address"]
 
 
-def no_inner_address(address: str) -> None:
-    """The usual guard: neither this host nor a metadata service. Private networks are where such servers often are."""
+def reject_internal_address(address: str) -> None:
+    """Reject loopback, link-local and metadata addresses. Private networks are allowed: git servers are often there."""
     if not public_address(address):
-        raise Refused(f"no server may be at {address}", reason="AddressRefused")
+        raise Refused(f"address {address} is not allowed for a server", reason="AddressRefused")
 
 
 def is_ip(host: str) -> bool:
-    """Whether this is an address itself, which no resolver gets to see."""
+    """Return whether a host is an IP address, which is never resolved."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

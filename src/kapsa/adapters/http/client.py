@@ -1,7 +1,7 @@
-"""Outgoing HTTP to servers that nobody vouches for: every address judged when connecting, every answer limited.
+"""A client for servers that are not trusted: each address is checked before a connection, and each response is limited.
 
-`HttpClient` is the protocol that the rest asks for, so that a test can answer without sockets; `GuardedHttpClient` is the real one.
-It follows no redirect: where one may lead, and with which headers, is for the caller to decide.
+Callers take the `HttpClient` protocol, so that a test can respond without sockets. `GuardedHttpClient` is the real one.
+Redirects are not followed: the caller decides where they may lead, and with which headers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from yarl import URL
 
 from kapsa.adapters.errors import LimitExceeded, Refused, TimedOut, Unreachable
 from kapsa.adapters.http._guarded_resolver import GuardedResolver
-from kapsa.adapters.http.address_guard import AddressGuard, is_ip, no_inner_address
+from kapsa.adapters.http.address_guard import AddressGuard, is_ip, reject_internal_address
 
 __all__ = ["GuardedHttpClient", "HttpClient", "HttpResponse"]
 
@@ -28,21 +28,21 @@ _NO_HEADERS: Mapping[str, str] = {}
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """What a server answered."""
+    """The response of a server."""
 
     status: int
     headers: Mapping[str, str]
-    """Their names in any case: look them up in any case, too, or use `header`."""
+    """Headers as the server sent them. Use `header` for a lookup that ignores case."""
     body: bytes = b""
 
     def header(self, name: str) -> str:
-        """One header, whatever the case of its name; empty if there is none."""
-        wanted = name.lower()
-        return next((value for key, value in self.headers.items() if key.lower() == wanted), "")
+        """Return a header by its name in any case, or an empty string."""
+        lowered = name.lower()
+        return next((value for key, value in self.headers.items() if key.lower() == lowered), "")
 
 
 class HttpClient(Protocol):
-    """Sends one request and reads the whole answer."""
+    """A client that sends one request and reads the complete response."""
 
     async def fetch(
         self,
@@ -54,22 +54,22 @@ class HttpClient(Protocol):
         verify: bool = True,
         limit: int = 4 * _MIB,
     ) -> HttpResponse:
-        """The answer, whatever its status. `verify` asks for a certificate that somebody vouches for.
+        """Return the response, whatever its status. With `verify`, the server needs a trusted certificate.
 
-        A `Host` among the headers is the name that TLS asks for, too.
+        A `Host` header is also used as the server name in TLS.
 
-        :raises ExternalError: there was none, or none that may be read.
+        Raises `ExternalError` when there is no response, or when it is not accepted.
         """
         ...
 
 
 class GuardedHttpClient:
-    """HTTP over aiohttp, with a small pool of connections."""
+    """A client on aiohttp with a small pool of connections, which checks each address."""
 
     def __init__(
         self,
         *,
-        address_guard: AddressGuard | None = no_inner_address,
+        address_guard: AddressGuard | None = reject_internal_address,
         timeout: float = 15.0,
         connections: int = 32,
         user_agent: str = "kapsa",
@@ -91,7 +91,7 @@ class GuardedHttpClient:
         limit: int = 4 * _MIB,
     ) -> HttpResponse:
         target = URL(url)
-        where = f"{method} {target.with_query(None)}"
+        request = f"{method} {target.with_query(None)}"
         self._check_literal(target)
         if self._session is None:
             self._session = self._make_session()
@@ -106,33 +106,31 @@ class GuardedHttpClient:
                 allow_redirects=False,
             ) as response:
                 return HttpResponse(
-                    response.status, _plain(response.headers), await _read(response, where, limit)
+                    response.status, _plain(response.headers), await _read(response, request, limit)
                 )
         except TimeoutError as error:
-            raise TimedOut(f"{where}: no answer in time") from error
+            raise TimedOut(f"{request}: no response in time") from error
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
             if isinstance(refused := _cause(error), Refused):
                 raise refused from error
             certificate = isinstance(error, aiohttp.ClientSSLError)
             raise Unreachable(
-                f"{where}: {_told(error)}",
-                hint="Its certificate is signed by an authority that the operator does not know"
-                if certificate
-                else "",
+                f"{request}: {_message(error)}",
+                hint="The server's certificate is signed by an unknown authority" if certificate else "",
             ) from error
         except ValueError as error:
-            raise Refused(f"{where}: {_told(error)}") from error
+            raise Refused(f"{request}: {_message(error)}") from error
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     def _check_literal(self, url: URL) -> None:
-        # An address in the URL itself never gets to the resolver.
+        # An IP address in the URL is never resolved, so the resolver does not check it.
         if url.scheme not in ("http", "https") or not url.host:
-            raise Refused(f"{url.scheme!r} is not http or https")
+            raise Refused(f"protocol {url.scheme!r} is not allowed; use http or https")
         if self._guard is not None and is_ip(url.host):
             self._guard(url.host)
 
@@ -148,18 +146,18 @@ class GuardedHttpClient:
         )
 
 
-async def _read(response: aiohttp.ClientResponse, where: str, limit: int) -> bytes:
+async def _read(response: aiohttp.ClientResponse, request: str, limit: int) -> bytes:
     content = bytearray()
     async for chunk in response.content.iter_any():
         content += chunk
         if len(content) > limit:
-            raise LimitExceeded(f"{where}: the answer is larger than {limit} bytes")
+            raise LimitExceeded(f"{request}: the response is larger than {limit} bytes")
     return bytes(content)
 
 
 @functools.cache
 def _unverified() -> ssl.SSLContext:
-    # Not the default context: that reads all the authorities of this machine, which nobody asks here.
+    # Not the default context, which loads all authorities of this machine for nothing.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -171,11 +169,11 @@ def _plain(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """What is at the bottom: aiohttp wraps what a resolver raises."""
+    """Return the innermost cause. aiohttp wraps the errors of a resolver."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
-def _told(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Probing: is a host answered? One request, through the ingress, as a browser would send it."""
+"""A probe of a host: one request through the ingress, as a browser would send it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["HttpProber"]
 
 
 class HttpProber:
-    """Asks hosts for a page. Whether somebody vouches for the certificate is told by TLSReady, not here."""
+    """Probes of hosts over HTTP. The certificate is not verified here: the condition TLSReady reports it."""
 
-    def __init__(self, outgoing: HttpClient) -> None:
-        self._outgoing = outgoing
+    def __init__(self, http: HttpClient) -> None:
+        self._http = http
 
     async def probe(self, url: str, *, address: str = "") -> int:
-        """The status code of the answer; `address` is where to ask, if not where the host's name leads.
+        """Return the status code of the response. `address` overrides the address that the host name resolves to.
 
-        There, too, an https host is asked over TLS and by its name, unless that is the port of plain http.
+        The request to `address` uses TLS for an https URL, with the host name of the URL, unless its port is 80.
 
-        :raises ExternalError: there is none.
+        Raises `ExternalError` when there is no response.
         """
         headers = {}
         if address:
@@ -28,5 +28,5 @@ class HttpProber:
             headers["Host"] = parts.netloc
             scheme = "http" if address.endswith(":80") else parts.scheme
             url = f"{scheme}://{address}{parts.path or '/'}"
-        answer = await self._outgoing.fetch("GET", url, headers=headers, verify=False, limit=1024 * 1024)
-        return answer.status
+        response = await self._http.fetch("GET", url, headers=headers, verify=False, limit=1024 * 1024)
+        return response.status

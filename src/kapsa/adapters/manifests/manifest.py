@@ -1,4 +1,4 @@
-"""An object as YAML has it, and its short name in messages."""
+"""A Kubernetes object as a dictionary, and its name in messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 __all__ = ["Manifest", "display_name"]
 
 Manifest: TypeAlias = dict[str, Any]
-"""An object as YAML has it."""
+"""A Kubernetes object as a dictionary."""
 
 
 def display_name(manifest: Mapping[str, Any]) -> str:

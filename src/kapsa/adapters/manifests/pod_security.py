@@ -1,7 +1,7 @@
-"""The Pod Security Standards, baseline and restricted: what a pod spec breaks, by field.
+"""The Pod Security Standards, baseline and restricted: violations in a pod spec, by field.
 
-The API server enforces them in each environment's namespace. Looked at here, too, a chart that breaks them is refused as a
-whole and by name, instead of a Deployment that never gets a pod.
+The API server enforces them for pods. A check of the manifests reports a violation at once, where otherwise a Deployment
+would never get a pod.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 def pod_violations(
     spec: Mapping[str, Any], metadata: Mapping[str, Any], level: Level = "baseline"
 ) -> list[str]:
-    """What a pod breaks of the standard, each with the field; nothing if it keeps it."""
-    found = [*_pod_baseline(spec, metadata)]
+    """Return the violations of a pod, each with its field."""
+    violations = [*_pod_baseline(spec, metadata)]
     for container in containers(spec):
         name = str(container.get("name", "?"))
-        found += [f"container {name}: {what}" for what in _container_baseline(container)]
+        violations += [f"container {name}: {what}" for what in _container_baseline(container)]
     if level == "restricted":
-        found += _restricted(spec)
-    return found
+        violations += _restricted(spec)
+    return violations
 
 
 def _pod_baseline(spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[str]:
@@ -76,11 +76,11 @@ def _container_baseline(container: Mapping[str, Any]) -> Iterator[str]:
         yield f"securityContext.procMount is {context['procMount']}"
     for port in _dicts(container.get("ports")):
         if port.get("hostPort"):
-            yield f"hostPort {port['hostPort']}"
+            yield f"hostPort {port['hostPort']} is set"
     for action in _actions(container):
         for handler in ("httpGet", "tcpSocket"):
             if _dict(_dict(action).get(handler)).get("host"):
-                yield f"{handler}.host of a probe or lifecycle hook"
+                yield f"{handler}.host of a probe or lifecycle hook is set"
 
 
 def _context_baseline(context: Mapping[str, Any]) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _context_baseline(context: Mapping[str, Any]) -> Iterator[str]:
         yield "securityContext.windowsOptions.hostProcess is true"
     selinux = _dict(context.get("seLinuxOptions"))
     if str(selinux.get("type") or "") not in _SELINUX_TYPES or selinux.get("user") or selinux.get("role"):
-        yield "securityContext.seLinuxOptions sets a user, a role or a type of its own"
+        yield "securityContext.seLinuxOptions sets a user, a role or a custom type"
     if _dict(context.get("seccompProfile")).get("type") == "Unconfined":
         yield "securityContext.seccompProfile is Unconfined"
     if _dict(context.get("appArmorProfile")).get("type") == "Unconfined":

@@ -1,4 +1,4 @@
-"""Where objects hold the pods that they make: one way to get at the pod spec of any workload."""
+"""Pod templates: the pods that workloads of all kinds create."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _TEMPLATED = {
 
 
 def pod_spec(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The spec of the pods that an object makes; None if it makes none."""
+    """Return the spec of the pods that an object creates, or None if it creates none."""
     template = _template(manifest)
     spec = template.get("spec") if template is not None else None
     return spec if isinstance(spec, dict) else None
 
 
 def pod_metadata(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of the pods that an object makes."""
+    """Return the metadata of the pods that an object creates."""
     template = _template(manifest)
     metadata = template.get("metadata") if template is not None else None
     return metadata if isinstance(metadata, dict) else {}
 
 
 def main_containers(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The containers that do the work."""
+    """Yield the containers, without init and ephemeral ones."""
     yield from entries(spec, "containers")
 
 
 def containers(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """All containers: those that do the work, those that prepare it, and those that look into it."""
+    """Yield all containers, including init and ephemeral ones."""
     for field in ("containers", "initContainers", "ephemeralContainers"):
         yield from entries(spec, field)
 
 
 def entries(part: Mapping[str, Any], field: str) -> Iterator[dict[str, Any]]:
-    """The mappings in a list, such as a container's variables. What is none is left out."""
+    """Yield the mappings in a list field, such as `env`. Other values are skipped."""
     listed = part.get(field)
     yield from (each for each in listed if isinstance(each, dict)) if isinstance(listed, list) else ()
 
@@ -51,7 +51,7 @@ def entries(part: Mapping[str, Any], field: str) -> Iterator[dict[str, Any]]:
 def _template(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
     group = str(manifest.get("apiVersion", "")).rpartition("/")[0]
     kind = manifest.get("kind")
-    found: Any = manifest
+    template: Any = manifest
     if (group, kind) == ("batch", "CronJob"):
         path: tuple[str, ...] = ("spec", "jobTemplate", "spec", "template")
     elif (group, kind) in _TEMPLATED:
@@ -61,5 +61,5 @@ def _template(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
     else:
         return None
     for part in path:
-        found = found.get(part) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else None
+        template = template.get(part) if isinstance(template, dict) else None
+    return template if isinstance(template, dict) else None

@@ -1,8 +1,7 @@
-"""YAML that nobody vouches for, read as Kubernetes reads it: several documents, no duplicate keys, no bombs.
+"""YAML that is not trusted, read as Kubernetes reads it: several documents, no duplicate keys, within limits.
 
-PyYAML alone takes `2026-01-01` for a date, `1:30` for ninety and the last of two equal keys; and it builds whatever a few
-lines of aliases expand to. Here the nodes of each document are counted as if every alias were written out, before anything
-is built.
+PyYAML alone reads `2026-01-01` as a date and `1:30` as ninety, takes the last of two equal keys, and expands aliases without
+a limit. Here the nodes of each document are counted with all aliases expanded, before anything is built.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ __all__ = ["YamlLimits", "load_documents", "load_objects"]
 
 
 class YamlLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one file, or one program's output, may hold."""
+    """The most that one file, or the output of one program, may contain."""
 
     bytes: int = 8 * 1024 * 1024
     documents: int = 1000
     depth: int = 60
     nodes: int = 300_000
-    """Values of all documents together, with aliases written out."""
+    """Values in all documents, with aliases expanded."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Knows the plain scalars that JSON knows, in the spellings that Kubernetes reads."""
+    """A loader for the plain scalars of JSON, in the spellings that Kubernetes accepts."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as PyYAML declares it
 
@@ -64,7 +63,7 @@ def _integer(loader: Any, node: yaml.ScalarNode) -> int:
     text = str(node.value).replace("_", "").lower()
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if len(digits) > 100:
-        raise yaml.MarkedYAMLError(problem="a number with more than 100 digits", problem_mark=node.start_mark)
+        raise yaml.MarkedYAMLError(problem="a number has more than 100 digits", problem_mark=node.start_mark)
     if len(digits) > 1 and digits.startswith("0") and digits[1] not in "xob":
         return sign * int(digits, 8)
     return sign * int(digits, 0)
@@ -73,7 +72,7 @@ def _integer(loader: Any, node: yaml.ScalarNode) -> int:
 def _float(loader: Any, node: yaml.ScalarNode) -> float:
     number = float(str(node.value).replace("_", ""))
     if not math.isfinite(number):
-        raise yaml.MarkedYAMLError(problem="a number out of range", problem_mark=node.start_mark)
+        raise yaml.MarkedYAMLError(problem="a number is out of range", problem_mark=node.start_mark)
     return int(number) if number.is_integer() and abs(number) < 1e15 else number
 
 
@@ -84,10 +83,10 @@ for _tag in ("binary", "timestamp", "set", "omap", "pairs"):
 
 
 def load_documents(content: bytes, what: str, limits: YamlLimits | None = None) -> list[Any]:
-    """The documents of a file. `what` names the file in errors.
+    """Return the documents of a file. `what` is the name of the file in errors.
 
-    :raises RenderFailed: it is not YAML, or a key is there twice.
-    :raises LimitExceeded: it holds more than the limits allow, written out or not.
+    Raises `RenderFailed` when it is not YAML or a key is duplicated, and `LimitExceeded` when it is too large, also with its
+    aliases expanded.
     """
     limits = limits or YamlLimits()
     if len(content) > limits.bytes:
@@ -100,23 +99,23 @@ def load_documents(content: bytes, what: str, limits: YamlLimits | None = None) 
             left = limits.nodes
             while loader.check_node():
                 if len(documents) >= limits.documents:
-                    raise LimitExceeded(f"{what} holds more than {limits.documents} documents")
+                    raise LimitExceeded(f"{what} has more than {limits.documents} documents")
                 node = loader.get_node()
                 left -= _Weight(what, most=left, deepest=limits.depth).of(node)[0]
                 documents.append(loader.construct_document(node))
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise RenderFailed(f"{what} is not YAML: {_told(error)}") from None
+        raise RenderFailed(f"{what} is not YAML: {_message(error)}") from None
     except (ValueError, TypeError) as error:
         raise RenderFailed(f"{what} is not YAML: {error}") from None
     return documents
 
 
 def load_objects(content: bytes, what: str, limits: YamlLimits | None = None) -> list[Manifest]:
-    """The Kubernetes objects of a file, with those of lists one by one.
+    """Return the Kubernetes objects of a file, including the items of lists.
 
-    :raises RenderFailed: as `load_documents`, and if a document is no object.
+    Raises the errors of `load_documents`, and `RenderFailed` when a document is not an object.
     """
     objects: list[Manifest] = []
     for document in load_documents(content, what, limits):
@@ -131,19 +130,19 @@ def _objects(document: Any, what: str) -> Iterator[Manifest]:
         isinstance(document.get(field), str) and document[field] for field in ("apiVersion", "kind")
     ):
         raise RenderFailed(
-            f"{what} holds a document that is no Kubernetes object: it has no apiVersion and kind"
+            f"{what} has a document that is not a Kubernetes object: apiVersion or kind is missing"
         )
     if document["kind"].endswith("List") and isinstance(document.get("items"), list):
         for item in document["items"]:
             yield from _objects(item, what)
         return
     if not isinstance(document.get("metadata"), dict):
-        raise RenderFailed(f"{what} holds a {document['kind']} without metadata")
+        raise RenderFailed(f"{what} has a {document['kind']} without metadata")
     yield document
 
 
 def _check_depth(content: bytes, what: str, deepest: int) -> None:
-    """Look at the nesting event by event: libyaml's composer recurses in C, and a deep document would end the process."""
+    """Check the nesting event by event. libyaml's composer recurses in C, and a deep document would crash the process."""
     depth = 0
     for event in yaml.parse(content, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -155,21 +154,21 @@ def _check_depth(content: bytes, what: str, deepest: int) -> None:
 
 
 class _Weight:
-    """How many values a node stands for, and how deep they go, with its aliases written out."""
+    """The number of values in a node and their depth, with aliases expanded."""
 
     def __init__(self, what: str, *, most: int, deepest: int) -> None:
         self._what = what
         self._most = most
         self._deepest = deepest
-        self._known: dict[int, tuple[int, int]] = {}
+        self._weights: dict[int, tuple[int, int]] = {}
         self._open: set[int] = set()
 
     def of(self, node: yaml.Node) -> tuple[int, int]:
         identity = id(node)
-        if identity in self._known:
-            return self._known[identity]
+        if identity in self._weights:
+            return self._weights[identity]
         if identity in self._open:
-            raise RenderFailed(f"{self._what} holds an alias inside of what it stands for")
+            raise RenderFailed(f"{self._what} has an alias that contains itself")
         self._open.add(identity)
         weight, height = 1, 0
         for child in self._children(node):
@@ -177,10 +176,10 @@ class _Weight:
             weight, height = weight + of_child, max(height, height_of_child + 1)
             if weight > self._most or height > self._deepest:
                 raise LimitExceeded(
-                    f"{self._what} holds too many values, or too deep ones, with its aliases written out"
+                    f"{self._what} has too many values, or is nested too deeply, with its aliases expanded"
                 )
         self._open.discard(identity)
-        self._known[identity] = weight, height
+        self._weights[identity] = weight, height
         return weight, height
 
     def _children(self, node: yaml.Node) -> Iterator[yaml.Node]:
@@ -190,18 +189,20 @@ class _Weight:
             seen: set[str] = set()
             for key, value in node.value:
                 if not isinstance(key, yaml.ScalarNode):
-                    raise RenderFailed(f"{self._what}, line {key.start_mark.line + 1}: a key must be text")
+                    raise RenderFailed(
+                        f"{self._what}, line {key.start_mark.line + 1}: a key must be a string"
+                    )
                 if key.value in seen:
                     raise RenderFailed(
-                        f"{self._what}, line {key.start_mark.line + 1}: the key {key.value!r} is there twice"
+                        f"{self._what}, line {key.start_mark.line + 1}: the key {key.value!r} is duplicated"
                     )
                 seen.add(key.value)
                 if key.tag not in ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:str"):
-                    key.tag = "tag:yaml.org,2002:str"  # keys are text: 80 and true, too
+                    key.tag = "tag:yaml.org,2002:str"  # keys are strings, also 80 and true
                 yield value
 
 
-def _told(error: yaml.YAMLError) -> str:
+def _message(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"line {error.problem_mark.line + 1}: {error.problem}"
     return " ".join(str(error).split())[:200]

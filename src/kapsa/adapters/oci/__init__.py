@@ -1,1 +1,7 @@
-"""Image registries: references, credentials, and a client of the OCI distribution API."""
+"""Image registries: the OCI distribution API.
+
+- `registry`: `ImageRegistry`, a client of one registry.
+- `registries`: clients of many registries, and a cache of digests.
+- `image_reference`: names of images.
+- `credentials`: logins from a Secret.
+"""

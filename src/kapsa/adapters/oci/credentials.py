@@ -1,4 +1,4 @@
-"""Who we are to a registry: a name and a password, or what `.dockerconfigjson` holds for it."""
+"""Credentials for a registry: a user name and password, or the entry of a `.dockerconfigjson`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HINT = "The Secret needs username and password, or .dockerconfigjson with an en
 
 
 class RegistryCredentials(msgspec.Struct, frozen=True, kw_only=True):
-    """A name and a password, or a refresh token that takes their place."""
+    """A user name and password, or a refresh token instead of them."""
 
     username: str = ""
     password: str = ""
@@ -28,16 +28,16 @@ class RegistryCredentials(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_secret(cls, secret: Mapping[str, Any], registry: str) -> RegistryCredentials:
-        """What a Secret holds for a registry (`host`, `host:port` or `host/path`).
+        """Read the credentials for a registry (`host`, `host:port` or `host/path`) from a Secret.
 
-        :raises AuthFailed: it holds nothing for it.
+        Raises `AuthFailed` when the Secret has none.
         """
         data = decoded_secret(secret)
         if ".dockerconfigjson" in data:
             return cls._from_docker_config(data[".dockerconfigjson"], registry)
         if data.get("username") and data.get("password"):
             return cls(username=data["username"], password=data["password"])
-        raise AuthFailed("the Secret for the registry holds no credentials", hint=_HINT)
+        raise AuthFailed("the Secret for the registry has no credentials", hint=_HINT)
 
     @classmethod
     def _from_docker_config(cls, text: str, registry: str) -> RegistryCredentials:
@@ -45,18 +45,18 @@ class RegistryCredentials(msgspec.Struct, frozen=True, kw_only=True):
             entries = msgspec.json.decode(text.encode(), type=_DockerConfig).auths
         except (msgspec.DecodeError, UnicodeEncodeError):
             raise AuthFailed(
-                ".dockerconfigjson of the Secret is not what docker writes", hint=_HINT
+                ".dockerconfigjson of the Secret is not a valid docker configuration", hint=_HINT
             ) from None
-        wanted = _key(registry)
-        # The longest fits best: an entry can be for a part of a registry.
-        fitting = sorted((key for key in entries if _covers(_key(key), wanted)), key=len)
-        if not fitting:
+        name = _key(registry)
+        # The longest match wins: an entry can be for a part of a registry.
+        matches = sorted((key for key in entries if _covers(_key(key), name)), key=len)
+        if not matches:
             raise AuthFailed(f".dockerconfigjson of the Secret has no entry for {registry}", hint=_HINT)
-        return entries[fitting[-1]].credentials(registry)
+        return entries[matches[-1]].credentials(registry)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must never be shown."""
+        """Values that must never be shown."""
         return tuple(secret for secret in (self.password, self.identity_token) if secret)
 
     @property
@@ -65,7 +65,7 @@ class RegistryCredentials(msgspec.Struct, frozen=True, kw_only=True):
         return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
 
     def __repr__(self) -> str:
-        return "RegistryCredentials(...)"  # they must not get into a log
+        return "RegistryCredentials(...)"  # the values must not appear in logs
 
 
 class _DockerEntry(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class _DockerConfig(msgspec.Struct, frozen=True):
 
 
 def docker_config(registry: str, credentials: RegistryCredentials) -> str:
-    """The content of `.dockerconfigjson` that lets a node pull, or a build push, with these credentials."""
+    """Return a `.dockerconfigjson` with these credentials, for a node to pull or a build to push with."""
     entry: dict[str, str] = {}
     if credentials.password:
         entry["auth"] = credentials.basic.removeprefix("Basic ")
@@ -105,10 +105,10 @@ def docker_config(registry: str, credentials: RegistryCredentials) -> str:
 
 
 def _key(name: str) -> str:
-    """A registry's name in a common form: without protocol, and Docker Hub by one name, whoever's images they are."""
+    """Return the normalized name of a registry: without the protocol, and with one name for Docker Hub."""
     host, path = split_endpoint(name)
     return host if host == DOCKER_HUB or not path else f"{host}/{path}"
 
 
-def _covers(entry: str, wanted: str) -> bool:
-    return wanted == entry or wanted.startswith(f"{entry}/")
+def _covers(entry: str, registry: str) -> bool:
+    return registry == entry or registry.startswith(f"{entry}/")

@@ -1,4 +1,4 @@
-"""Names of images: `registry.example.com/team/app:1.0@sha256:…`, taken apart and put together."""
+"""Names of images, such as `registry.example.com/team/app:1.0@sha256:…`: parsed and formatted."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 
 
 class ImageReference(msgspec.Struct, frozen=True):
-    """One image, or all images of a repository if it has neither tag nor digest."""
+    """One image, or a repository of images if there is neither a tag nor a digest."""
 
     registry: str
-    """Its host, with a port if need be; `docker.io` where none is written."""
+    """The host of the registry, with a port if it has one; `docker.io` by default."""
     path: str
     """The repository inside the registry, such as `team/app`."""
     tag: str = ""
@@ -32,9 +32,9 @@ class ImageReference(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str, *, registry: str = DOCKER_HUB) -> ImageReference:
-        """Read a reference as container runtimes do; `registry` is where a name without a host is.
+        """Parse a reference as container runtimes do. `registry` is the default for a name without a host.
 
-        :raises Refused: it is none.
+        Raises `Refused` when it is not valid.
         """
         if not text or len(text) > _LONGEST or not text.isascii():
             raise _refused(text)
@@ -51,46 +51,46 @@ class ImageReference(msgspec.Struct, frozen=True):
 
     @classmethod
     def within(cls, endpoint: str, repository: str) -> ImageReference:
-        """A repository of the registry at this endpoint, such as `https://registry.example.com/team` and `app`.
+        """Return a repository in the registry at an endpoint, such as `https://registry.example.com/team` and `app`.
 
-        :raises Refused: it names another registry, which would then be sent this one's credentials.
+        Raises `Refused` when the repository names another registry, which would then get this one's credentials.
         """
         home, prefix = split_endpoint(endpoint)
         named = _split_host(repository, "")[0]
         if named not in ("", home):
             raise Refused(
                 f"the image repository {repository!r} is not in the registry {home}",
-                hint="Name a repository without a host, or the Registry that it is in",
+                hint="Leave out the host, or use the Registry that the repository is in",
             )
         inside = repository if named or not prefix else f"{prefix}/{repository}"
         return cls.parse(inside, registry=home)
 
     @property
     def repository(self) -> str:
-        """The repository with its host, as manifests name it."""
+        """The repository with its host, as in manifests."""
         return f"{self.registry}/{self.path}"
 
     def with_tag(self, tag: str) -> ImageReference:
-        """The image of this tag in the same repository.
+        """Return the image with this tag in the same repository.
 
-        :raises Refused: it is no tag.
+        Raises `Refused` when the tag is not valid.
         """
         if not _TAG.fullmatch(tag):
-            raise Refused(f"{tag[:80]!r} is not the tag of an image")
+            raise Refused(f"{tag[:80]!r} is not a valid image tag")
         return ImageReference(self.registry, self.path, tag)
 
     def with_digest(self, digest: str) -> ImageReference:
-        """Exactly this image in the same repository.
+        """Return the image with this digest in the same repository.
 
-        :raises Refused: it is no digest.
+        Raises `Refused` when the digest is not valid.
         """
         if not is_digest(digest):
-            raise Refused(f"{digest[:80]!r} is not the digest of an image")
+            raise Refused(f"{digest[:80]!r} is not a valid image digest")
         return ImageReference(self.registry, self.path, self.tag, digest)
 
     @property
     def pinned(self) -> str:
-        """What a container runs: by digest if there is one, which no later push can change."""
+        """The image for a container: by its digest if there is one, which a later push cannot change."""
         return f"{self.repository}@{self.digest}" if self.digest else str(self)
 
     def __str__(self) -> str:
@@ -98,12 +98,12 @@ class ImageReference(msgspec.Struct, frozen=True):
 
 
 def is_digest(text: str) -> bool:
-    """Whether this is a digest such as `sha256:…`."""
+    """Return whether this is a digest, such as `sha256:…`."""
     return _DIGEST.fullmatch(text) is not None
 
 
 def split_endpoint(endpoint: str) -> tuple[str, str]:
-    """The registry at an endpoint as images name it, and the path that their names begin with there.
+    """Return the registry at an endpoint as image names contain it, and the path that they start with there.
 
     >>> split_endpoint("https://index.docker.io/v1/")
     ('docker.io', '')
@@ -112,13 +112,13 @@ def split_endpoint(endpoint: str) -> tuple[str, str]:
     """
     host, _, path = (endpoint.partition("://")[2] or endpoint).strip("/").partition("/")
     host = host.lower()
-    # What docker writes behind a host is the version of the API, and no part of a name.
+    # docker appends the version of the API to the host. It is not part of a name.
     return DOCKER_HUB if host in _HUB_NAMES else host, "" if path in ("v1", "v2") else path
 
 
 def _split_host(text: str, default: str) -> tuple[str, str]:
     first, slash, rest = text.partition("/")
-    # What container runtimes go by: a first part with a dot or a colon, or localhost, is a host.
+    # The rule of container runtimes: a first part with a dot or a colon, or localhost, is a host.
     if slash and ("." in first or ":" in first or first == "localhost"):
         host = first
     else:
@@ -128,6 +128,6 @@ def _split_host(text: str, default: str) -> tuple[str, str]:
 
 def _refused(text: str) -> Refused:
     return Refused(
-        f"{text[:120]!r} is not the name of an image",
-        hint="Write it as registry.example.com/team/app, all in lower case",
+        f"{text[:120]!r} is not a valid image name",
+        hint="Use a name such as registry.example.com/team/app, in lower case",
     )

@@ -1,7 +1,7 @@
-"""A client of image registries, to the OCI distribution specification: is an image there, which digest has it, and away with it.
+"""A client of the OCI distribution API: the digest of an image, and its deletion.
 
-404 means that it is not there, 401 and 403 that we may not know, everything else that nobody knows yet. The difference
-decides whether an image is built.
+A 404 means that the image does not exist. A 401 or 403 means that access is denied, and any other error leaves it open. The
+difference decides whether an image is built.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _TOKEN_LIMIT = 256 * 1024
 _REDIRECTS = 3
 _CHALLENGE = re.compile(r'([A-Za-z0-9_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _MARGIN = 10.0
-"""Seconds before its end at which a token is no longer used."""
+"""Seconds before its expiry from which a token is no longer used."""
 
 
-class _TokenAnswer(msgspec.Struct, frozen=True):
+class _TokenResponse(msgspec.Struct, frozen=True):
     token: str = ""
     access_token: str = ""
     expires_in: float = 60.0
@@ -54,22 +54,22 @@ class _TokenAnswer(msgspec.Struct, frozen=True):
 
 class _Token(msgspec.Struct, frozen=True):
     header: str
-    good_until: float
+    expires: float
 
 
 class ImageRegistry:
-    """One registry, asked with one set of credentials."""
+    """A client of one registry with one set of credentials."""
 
     def __init__(
         self,
         endpoint: str,
-        outgoing: HttpClient,
+        http: HttpClient,
         *,
         credentials: RegistryCredentials | None = None,
         insecure: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        self._outgoing = outgoing
+        self._http = http
         self._credentials = credentials
         self._insecure = insecure
         self._clock = clock or SystemClock()
@@ -77,150 +77,152 @@ class ImageRegistry:
         self._tokens: dict[str, _Token] = {}
 
     async def verify(self) -> None:
-        """Make sure that there is a registry, and that it takes the credentials.
+        """Check that the endpoint is a registry which accepts the credentials.
 
-        :raises ExternalError: with what is wrong; `retryable` says whether a later try can succeed.
+        Raises `ExternalError`, which is `retryable` if a later try can succeed.
         """
-        answer = await self._ask("GET", "/v2/", scope="")
-        if answer.status == 404:
+        response = await self._request("GET", "/v2/", scope="")
+        if response.status == 404:
             raise ExternalNotFound(
-                f"{self._base} is no image registry: it has no /v2/",
-                hint="Check the Registry's endpoint",
+                f"{self._base} is not an image registry: it does not serve /v2/",
+                hint="Check the endpoint of the Registry",
                 reason="NoRegistry",
             )
-        if answer.status != 200:
-            raise self._unexpected(answer, "/v2/")
+        if response.status != 200:
+            raise self._unexpected(response, "/v2/")
 
     async def digest(self, image: ImageReference) -> str | None:
-        """The digest of an image by its tag (or digest); None if the registry says that it has none.
+        """Return the digest of an image by its tag or digest, or None if the registry does not have it.
 
-        :raises ExternalError: nobody can tell; `retryable` says whether a later try can.
+        Raises `ExternalError` when there is no clear answer. It is `retryable` if a later try can succeed.
         """
         path = f"/v2/{image.path}/manifests/{image.digest or image.tag or 'latest'}"
         scope = f"repository:{image.path}:pull"
-        answer = await self._ask("HEAD", path, scope=scope, accept=_MANIFEST_TYPES)
-        told = answer.header("Docker-Content-Digest")
-        if answer.status in (405, 501) or (answer.status == 200 and not is_digest(told)):
-            # Some registries know no HEAD, and some do not tell the digest: it is that of the content.
-            answer = await self._ask("GET", path, scope=scope, accept=_MANIFEST_TYPES)
-            told = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
-        if answer.status == 404:
+        response = await self._request("HEAD", path, scope=scope, accept=_MANIFEST_TYPES)
+        digest = response.header("Docker-Content-Digest")
+        if response.status in (405, 501) or (response.status == 200 and not is_digest(digest)):
+            # Some registries do not support HEAD, and some do not return the digest: compute it from the content.
+            response = await self._request("GET", path, scope=scope, accept=_MANIFEST_TYPES)
+            digest = f"sha256:{hashlib.sha256(response.body).hexdigest()}"
+        if response.status == 404:
             return None
-        if answer.status != 200:
-            raise self._unexpected(answer, path)
-        return told
+        if response.status != 200:
+            raise self._unexpected(response, path)
+        return digest
 
     async def delete(self, image: ImageReference) -> bool:
-        """Delete an image by its digest, and so all its tags; False if the registry has none.
+        """Delete an image by its digest, and with it all its tags. Return False if the registry does not have it.
 
-        :raises ExternalError: it is still there, as far as anybody knows.
+        Raises `ExternalError` when the image may still exist.
         """
         if not image.digest:
-            raise Refused(f"{image} has no digest: another image may have its tag by now")
+            raise Refused(
+                f"{image} cannot be deleted without its digest: the tag may refer to another image by now"
+            )
         path = f"/v2/{image.path}/manifests/{image.digest}"
-        answer = await self._ask("DELETE", path, scope=f"repository:{image.path}:delete")
-        if answer.status == 404:
+        response = await self._request("DELETE", path, scope=f"repository:{image.path}:delete")
+        if response.status == 404:
             return False
-        if answer.status in (
+        if response.status in (
             400,
             405,
             501,
-        ):  # the specification's words, and those of registries that do not know it
+        ):  # by the specification, and by registries that do not implement it
             raise Refused(
-                f"{self._base} deletes no images ({answer.status}){self._said(answer)}",
+                f"{self._base} does not delete images ({response.status}){self._excerpt(response)}",
                 reason="DeletionUnsupported",
-                hint="Allow it in the registry, or set spec.imageRetention of the Registry to keep",
+                hint="Enable deletion in the registry, or set spec.imageRetention of the Registry to keep",
             )
-        if answer.status not in (200, 202, 204):
-            raise self._unexpected(answer, path)
+        if response.status not in (200, 202, 204):
+            raise self._unexpected(response, path)
         return True
 
-    async def _ask(self, method: str, path: str, *, scope: str, accept: str = "") -> HttpResponse:
-        await self._settle()
+    async def _request(self, method: str, path: str, *, scope: str, accept: str = "") -> HttpResponse:
+        await self._choose_protocol()
         headers = {"Accept": accept} if accept else {}
         url = f"{self._base}{path}"
         token = self._tokens.get(scope)
-        known = token is not None and token.good_until > self._clock.monotonic()
-        answer = await self._send(method, url, headers, token.header if known and token else "")
-        if answer.status == 401:
+        valid = token is not None and token.expires > self._clock.monotonic()
+        response = await self._send(method, url, headers, token.header if valid and token else "")
+        if response.status == 401:
             self._tokens.pop(scope, None)
-            authorization = await self._authorize(answer, scope)
-            answer = await self._send(method, url, headers, authorization)
-        if answer.status in (401, 403):
-            raise self._no_entry(answer, path)
-        return answer
+            authorization = await self._authorize(response, scope)
+            response = await self._send(method, url, headers, authorization)
+        if response.status in (401, 403):
+            raise self._unauthorized(response, path)
+        return response
 
-    async def _settle(self) -> None:
-        """Find out, where both are allowed and nothing is said, whether the registry speaks https or http."""
+    async def _choose_protocol(self) -> None:
+        """Detect whether the registry serves https or http, if both are allowed and the endpoint does not name one."""
         if self._plain:
-            # Several may find out at the same time, and come to the same end.
+            # Concurrent requests detect it independently, with the same result.
             secure, plain = self._base, self._plain[0]
             try:
-                await self._outgoing.fetch("GET", f"{secure}/v2/", verify=False, limit=_MANIFEST_LIMIT)
+                await self._http.fetch("GET", f"{secure}/v2/", verify=False, limit=_MANIFEST_LIMIT)
             except Unreachable:
-                await self._outgoing.fetch("GET", f"{plain}/v2/", limit=_MANIFEST_LIMIT)
+                await self._http.fetch("GET", f"{plain}/v2/", limit=_MANIFEST_LIMIT)
                 self._base = plain
             self._plain = []
 
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], authorization: str
     ) -> HttpResponse:
-        """One request. Redirects are followed, but the credentials go to the registry's own origin only."""
+        """Send one request. Redirects are followed, but credentials are sent to the registry's own origin only."""
         origin = _origin(url)
         for _ in range(_REDIRECTS + 1):
-            carried = dict(headers)
+            sent = dict(headers)
             if authorization and _origin(url) == origin:
-                carried["Authorization"] = authorization
-            answer = await self._outgoing.fetch(
-                method, url, headers=carried, verify=not self._insecure, limit=_MANIFEST_LIMIT
+                sent["Authorization"] = authorization
+            response = await self._http.fetch(
+                method, url, headers=sent, verify=not self._insecure, limit=_MANIFEST_LIMIT
             )
-            if answer.status not in (301, 302, 303, 307, 308):
-                return answer
-            url = self._redirected(url, answer.header("Location"))
+            if response.status not in (301, 302, 303, 307, 308):
+                return response
+            url = self._redirected(url, response.header("Location"))
         raise ExternalFailure(f"{self._base}: more than {_REDIRECTS} redirects in a row")
 
     def _redirected(self, url: str, location: str) -> str:
         target = urljoin(url, location)
         if not location or urlsplit(target).scheme not in self._schemes:
-            raise Refused(f"{self._base} redirects to an address that is not https")
+            raise Refused(f"{self._base} redirects to an address without https")
         return target
 
     @property
     def _schemes(self) -> tuple[str, ...]:
         return ("https", "http") if self._insecure else ("https",)
 
-    async def _authorize(self, answer: HttpResponse, scope: str) -> str:
-        """What the registry asks for in its challenge: a token from where it says, or a name and a password."""
-        kind, parameters = _challenge(answer.header("WWW-Authenticate"))
+    async def _authorize(self, response: HttpResponse, scope: str) -> str:
+        """Return the Authorization header that a challenge asks for: a token, or a user name and password."""
+        kind, parameters = _challenge(response.header("WWW-Authenticate"))
         if kind == "bearer":
             token = await self._fetch_token(parameters, scope)
             self._tokens[scope] = token
             return token.header
         if kind == "basic":
             if self._credentials is None:
-                raise self._no_entry(answer, "")
+                raise self._unauthorized(response, "")
             self._tokens[scope] = _Token(self._credentials.basic, float("inf"))
             return self._credentials.basic
-        raise AuthFailed(f"{self._base} asks for a login of an unknown kind", reason="UnknownChallenge")
+        raise AuthFailed(f"{self._base} requires an unsupported kind of login", reason="UnknownChallenge")
 
     async def _fetch_token(self, parameters: Mapping[str, str], scope: str) -> _Token:
         realm = parameters.get("realm", "")
         if urlsplit(realm).scheme not in self._schemes or urlsplit(realm).username is not None:
             raise Refused(
-                f"{self._base} sends us for a token to an address that is not https", reason="RealmRefused"
+                f"{self._base} has its token service at an address without https", reason="RealmRefused"
             )
-        # The registry's own words first: it may want more than one would think.
-        asked = {"service": parameters.get("service", ""), "scope": parameters.get("scope", "") or scope}
-        asked = {key: value for key, value in asked.items() if value}
+        # The scope of the challenge comes first: the registry may require a wider one.
+        query = {"service": parameters.get("service", ""), "scope": parameters.get("scope", "") or scope}
+        query = {key: value for key, value in query.items() if value}
         credentials = self._credentials
         if credentials is not None and credentials.identity_token:
             form = {
-                **asked,
+                **query,
                 "grant_type": "refresh_token",
                 "client_id": "kapsa",
                 "refresh_token": credentials.identity_token,
             }
-            answer = await self._outgoing.fetch(
+            response = await self._http.fetch(
                 "POST",
                 realm,
                 headers={"Content-Type": "application/x-www-form-urlencoded"},
@@ -231,57 +233,59 @@ class ImageRegistry:
         else:
             headers = {"Authorization": credentials.basic} if credentials is not None else {}
             joined = "&" if urlsplit(realm).query else "?"
-            answer = await self._outgoing.fetch(
+            response = await self._http.fetch(
                 "GET",
-                f"{realm}{joined}{urlencode(asked)}" if asked else realm,
+                f"{realm}{joined}{urlencode(query)}" if query else realm,
                 headers=headers,
                 verify=not self._insecure,
                 limit=_TOKEN_LIMIT,
             )
-        return self._token(answer)
+        return self._token(response)
 
-    def _token(self, answer: HttpResponse) -> _Token:
-        if answer.status in (400, 401, 403):
-            raise self._no_entry(answer, "")
-        if answer.status != 200:
-            raise self._unexpected(answer, "its token service")
+    def _token(self, response: HttpResponse) -> _Token:
+        if response.status in (400, 401, 403):
+            raise self._unauthorized(response, "")
+        if response.status != 200:
+            raise self._unexpected(response, "token service")
         try:
-            given = msgspec.json.decode(answer.body, type=_TokenAnswer)
+            parsed = msgspec.json.decode(response.body, type=_TokenResponse)
         except msgspec.DecodeError:
-            raise ExternalFailure(f"{self._base}: the answer of its token service is not a token") from None
-        text = given.token or given.access_token
+            raise ExternalFailure(f"{self._base}: the token service did not return a token") from None
+        text = parsed.token or parsed.access_token
         if not text or not text.isascii() or not text.isprintable():
-            raise ExternalFailure(f"{self._base}: the answer of its token service is not a token")
-        lifetime = min(max(given.expires_in, 60.0), 3600.0)
+            raise ExternalFailure(f"{self._base}: the token service did not return a token")
+        lifetime = min(max(parsed.expires_in, 60.0), 3600.0)
         return _Token(f"Bearer {text}", self._clock.monotonic() + lifetime - _MARGIN)
 
-    def _no_entry(self, answer: HttpResponse, path: str) -> ExternalError:
-        who = (
-            "the credentials are not accepted" if self._credentials is not None else "it asks for credentials"
+    def _unauthorized(self, response: HttpResponse, path: str) -> ExternalError:
+        problem = (
+            "the credentials were rejected" if self._credentials is not None else "credentials are required"
         )
         hint = (
-            "Check the Secret that the Registry names, and what it may do"
+            "Check the Secret of the Registry, and the permissions of its user"
             if self._credentials is not None
-            else "Name a Secret in the Registry's auth.secretRef"
+            else "Refer to a Secret from spec.auth.secretRef of the Registry"
         )
-        return AuthFailed(f"{self._base}{path}: {who} ({answer.status}){self._said(answer)}", hint=hint)
+        return AuthFailed(
+            f"{self._base}{path}: {problem} ({response.status}){self._excerpt(response)}", hint=hint
+        )
 
-    def _unexpected(self, answer: HttpResponse, path: str) -> ExternalError:
-        what = f"{self._base}, {path}: it answered {answer.status}{self._said(answer)}"
-        if answer.status == 429 or answer.status >= 500:
-            return Unreachable(what, retry_after=_seconds(answer.header("Retry-After")))
-        return ExternalFailure(what)
+    def _unexpected(self, response: HttpResponse, path: str) -> ExternalError:
+        message = f"{self._base}, {path}: unexpected status {response.status}{self._excerpt(response)}"
+        if response.status == 429 or response.status >= 500:
+            return Unreachable(message, retry_after=_seconds(response.header("Retry-After")))
+        return ExternalFailure(message)
 
-    def _said(self, answer: HttpResponse) -> str:
+    def _excerpt(self, response: HttpResponse) -> str:
         secrets = self._credentials.secrets if self._credentials is not None else ()
-        text = redact(printable(answer.body[:2000].decode("utf-8", "replace")), secrets)
+        text = redact(printable(response.body[:2000].decode("utf-8", "replace")), secrets)
         return f": {' '.join(text.split())[:200]}" if text.strip() else ""
 
 
 def _bases(endpoint: str, insecure: bool) -> list[str]:
-    """The URLs that paths may be appended to, best first. Plain http only where somebody asked for it."""
+    """Return the base URLs to try, in order. Plain http is used only if it is explicitly allowed."""
     scheme = endpoint.rpartition("://")[0]
-    # The path of an endpoint is part of image names, not of the API's address.
+    # The path of an endpoint is part of image names, not of the URL of the API.
     host = split_endpoint(endpoint)[0]
     if (
         scheme not in ("", "https", "http")
@@ -289,10 +293,10 @@ def _bases(endpoint: str, insecure: bool) -> list[str]:
         or not host.isprintable()
         or re.search(r"[@\s?#]", host)
     ):
-        raise Refused(f"{endpoint[:120]!r} is not the address of a registry")
+        raise Refused(f"{endpoint[:120]!r} is not a valid registry endpoint")
     if scheme == "http" and not insecure:
         raise Refused(
-            f"{endpoint} is plain http, over which anybody could read the credentials",
+            f"{endpoint} uses plain http, which would expose the credentials",
             hint="Use https, or set spec.insecure of the Registry",
         )
     if host == DOCKER_HUB:
@@ -304,8 +308,8 @@ def _bases(endpoint: str, insecure: bool) -> list[str]:
 
 def _challenge(header: str) -> tuple[str, dict[str, str]]:
     kind, _, rest = header.strip().partition(" ")
-    found = {name.lower(): quoted or plain for name, quoted, plain in _CHALLENGE.findall(rest[:8192])}
-    return kind.lower(), found
+    parameters = {name.lower(): quoted or plain for name, quoted, plain in _CHALLENGE.findall(rest[:8192])}
+    return kind.lower(), parameters
 
 
 def _origin(url: str) -> tuple[str, str]:

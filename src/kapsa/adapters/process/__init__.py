@@ -1,1 +1,6 @@
-"""Programs that Kapsa calls: where to find them, and how to run them within limits."""
+"""Programs and processes.
+
+- `limited_process`: runs a program within limits on time, memory, output and files.
+- `tools`: finds git, helm and kubectl, or installs them from wheels.
+- `file_lock`: locks between processes.
+"""

@@ -1,10 +1,10 @@
-"""Running a program of others (git, helm, kubectl) on input that nobody vouches for, within limits.
+"""A process within limits: git, helm or kubectl on input that is not trusted.
 
-The program gets an environment of its own, no terminal, a time limit, limits on what it prints, keeps in memory and writes
-to disk, and a process group that ends as a whole: at a limit, when whoever waits for it is cancelled, and always at the end.
+The program gets its own environment, no terminal, and limits on its time, output, memory and files. Its process group is
+killed when a limit is exceeded, when the caller is cancelled, and always at the end.
 
-It runs from a thread. That keeps the event loop free of pipes, and makes virtual time stand still meanwhile, so that tests
-in virtual time can use the real programs.
+It is started from a thread. That keeps pipes out of the event loop, and virtual time stands still while the program runs, so
+that tests on virtual time can use real programs.
 """
 
 from __future__ import annotations
@@ -31,47 +31,47 @@ from kapsa.adapters.errors import ExternalFailure, LimitExceeded, TimedOut
 __all__ = ["FinishedProcess", "ProcessLimits", "private_environment", "run_program"]
 
 _MIB = 1024 * 1024
-_LOOK_EVERY = 0.05
-"""Seconds between two looks at how much memory and disk a program uses."""
-_MEASURE_EVERY = 0.5
-_GONE_WITHIN = 1.0
-"""Seconds within which a killed process is gone."""
+_POLL_SECONDS = 0.05
+"""Seconds between two checks of the memory and disk that a program uses."""
+_MEASURE_SECONDS = 0.5
+_EXIT_SECONDS = 1.0
+"""Seconds to wait for a killed process group to exit."""
 _COMPLAINT_LIMIT = 256 * 1024
-_AT_ONCE = 16
+_MAX_THREADS = 16
 
 _INHERITED = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")  # fmt: skip
 
 
 class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a program may go."""
+    """The resources that a program may use."""
 
     seconds: float = 60.0
-    """How long it may take."""
+    """Run time in seconds."""
     output_bytes: int = 64 * _MIB
-    """How much it may print."""
+    """Bytes of output."""
     memory_bytes: int = 1024 * _MIB
-    """How much memory it may hold at a time."""
+    """Bytes of resident memory, including its child processes."""
     file_bytes: int = 2048 * _MIB
-    """How large a single file that it writes may be."""
+    """Bytes of a single file that it writes."""
 
 
 class FinishedProcess(msgspec.Struct, frozen=True):
-    """How a program ended."""
+    """The result of a program."""
 
     code: int
     output: bytes
     complaint: str
-    """What it wrote to stderr, or the end of it."""
+    """The end of its stderr."""
 
 
-_threads = ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="program")
+_threads = ThreadPoolExecutor(max_workers=_MAX_THREADS, thread_name_prefix="program")
 
 
 def private_environment(home: Path, *, network: bool = False) -> dict[str, str]:
-    """An environment with nothing of this process in it: a HOME of its own, plain C messages, no cluster, no proxy.
+    """Return an environment without the variables of this process: its own HOME, the C locale, no kubeconfig.
 
-    With `network` the machine's proxies and trusted certificates are handed on. Without it every proxy is a closed port, so
-    that a program which should not use the network finds none.
+    With `network`, the proxies and trusted certificates of the machine are passed on. Without it, each proxy is a closed
+    port, so that requests fail.
     """
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -107,33 +107,32 @@ async def run_program(
     measure: Callable[[], int] | None = None,
     measured_limit: int = 0,
 ) -> FinishedProcess:
-    """Run a program to its end, whatever its exit code is.
+    """Run a program and wait for its exit, whatever its exit code.
 
-    `output_file` takes what it prints instead of memory. `measure` is asked now and then, from another thread, how many
-    bytes the program has put on disk, and once more when it has ended; more than `measured_limit` ends it.
+    The output goes to `output_file` if it is given. `measure` returns the bytes that the program has written to disk. It is
+    called regularly from another thread, and the program is killed when the result exceeds `measured_limit`.
 
-    :raises TimedOut: it took too long.
-    :raises LimitExceeded: it passed one of the other limits.
-    :raises ExternalFailure: it could not be started.
+    Raises `TimedOut` when the program takes too long, `LimitExceeded` when it exceeds another limit, and `ExternalFailure`
+    when it cannot be started.
     """
     run = _Run(command, environment, directory, limits, stdin, output_file, measure, measured_limit)
-    waiting = asyncio.get_running_loop().run_in_executor(_threads, run.to_the_end)
+    waiting = asyncio.get_running_loop().run_in_executor(_threads, run.wait)
     try:
         return await asyncio.shield(waiting)
     except asyncio.CancelledError:
         run.cancel()
-        # Whoever cancels may remove the program's directory next: nothing of it may be left by then.
+        # The caller may remove the program's directory next: wait until the program has exited.
         with contextlib.suppress(Exception):
             await asyncio.shield(waiting)
         raise
 
 
 class _Cancelled(Exception):  # noqa: N818 - named as what happened
-    """Nobody waits for the program any more."""
+    """The caller was cancelled."""
 
 
 class _Run:
-    """One run of a program, in a thread."""
+    """One run of a program, from a thread."""
 
     def __init__(
         self,
@@ -164,7 +163,7 @@ class _Run:
     def cancel(self) -> None:
         self._cancelled.set()
 
-    def to_the_end(self) -> FinishedProcess:
+    def wait(self) -> FinishedProcess:
         if self._cancelled.is_set():
             raise _Cancelled
         with contextlib.ExitStack() as opened:
@@ -181,18 +180,18 @@ class _Run:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise ExternalFailure(f"{self._name} can't be started: {error.strerror}") from error
+                raise ExternalFailure(f"{self._name} cannot be started: {error.strerror}") from error
             try:
                 self._limit_files(process.pid)
                 self._follow(process, target)
                 code = process.wait()
-                self._weigh()
+                self._check_disk()
                 return FinishedProcess(code, bytes(self._output), self._complaint.decode("utf-8", "replace"))
             finally:
-                _end(process)
+                _kill(process)
 
     def _limit_files(self, pid: int) -> None:
-        # Raced by a program that writes at once, which does no harm: what counts is measured again.
+        # The program may write before the limit applies. That is harmless: `measure` checks the size again.
         with contextlib.suppress(OSError, AttributeError, ValueError):
             limit = self._limits.file_bytes
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, limit))
@@ -206,9 +205,9 @@ class _Run:
             selector.register(process.stdout, selectors.EVENT_READ)
             selector.register(process.stderr, selectors.EVENT_READ)
             while True:
-                # Asked before reading: what the program printed until it ended is then still to be read.
-                ended = process.poll() is not None
-                ready = selector.select(0 if ended else _LOOK_EVERY)
+                # Checked before reading, so that all output up to the exit is still read.
+                exited = process.poll() is not None
+                ready = selector.select(0 if exited else _POLL_SECONDS)
                 for key, _ in ready:
                     chunk = os.read(key.fd, 65536)
                     if not chunk:
@@ -217,10 +216,10 @@ class _Run:
                         self._take(chunk, target)
                     else:
                         self._complaint = (self._complaint + chunk)[-_COMPLAINT_LIMIT:]
-                # Once it has ended nothing more counts: what it left behind may hold the pipes open for ever.
-                if ended and not ready:
+                # After the exit, a child process that is left may hold the pipes open forever.
+                if exited and not ready:
                     return
-                self._look(process.pid, deadline)
+                self._check(process.pid, deadline)
 
     def _take(self, chunk: bytes, target: IO[bytes] | None) -> None:
         self._printed += len(chunk)
@@ -231,7 +230,7 @@ class _Run:
         else:
             self._output += chunk
 
-    def _look(self, pid: int, deadline: float) -> None:
+    def _check(self, pid: int, deadline: float) -> None:
         now = time.monotonic()
         if self._cancelled.is_set():
             raise _Cancelled
@@ -240,16 +239,16 @@ class _Run:
         if _resident_bytes(pid) > self._limits.memory_bytes:
             raise LimitExceeded(f"{self._name} needed more than {_size(self._limits.memory_bytes)} of memory")
         if self._measure is not None and now >= self._next_measure:
-            self._next_measure = now + _MEASURE_EVERY
-            self._weigh()
+            self._next_measure = now + _MEASURE_SECONDS
+            self._check_disk()
 
-    def _weigh(self) -> None:
+    def _check_disk(self) -> None:
         if self._measure is not None and self._measure() > self._measured_limit:
             raise LimitExceeded(f"{self._name} wrote more than {_size(self._measured_limit)}")
 
 
 def _as_file(content: bytes) -> IO[bytes]:
-    """A file with this content and no name: a pipe would have to be fed while the output is read."""
+    """Return an unnamed file with this content. A pipe would have to be fed while the output is read."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     file.write(content)
     file.seek(0)
@@ -260,7 +259,7 @@ _PAGE = resource.getpagesize()
 
 
 def _resident_bytes(pid: int) -> int:
-    """What a program holds in memory, with all that it started: git leaves the work to others."""
+    """Return the resident memory of a process and its descendants. git does most of its work in child processes."""
     total, waiting = 0, [pid]
     while waiting:
         process = Path(f"/proc/{waiting.pop()}")
@@ -268,21 +267,21 @@ def _resident_bytes(pid: int) -> int:
             total += int((process / "statm").read_bytes().split()[1]) * _PAGE
             waiting += map(int, (process / "task" / process.name / "children").read_bytes().split())
         except (OSError, IndexError, ValueError):
-            continue  # it has ended, or this system does not tell
+            continue  # it has exited, or this system has no /proc
     return total
 
 
-def _end(process: subprocess.Popen[Any]) -> None:
-    """Make sure that nothing of the program is left. Its group goes even if it has ended itself: it may have left others."""
+def _kill(process: subprocess.Popen[Any]) -> None:
+    """Kill the process group. Even after the program has exited, child processes may be left."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()
     process.wait()
-    # What the program had started is not ours to wait for, and a killed process still takes a moment to go. The limit is for
-    # a machine whose first process does not reap: there the dead stay in the table.
-    deadline = time.monotonic() + _GONE_WITHIN
+    # Child processes of the program cannot be waited for, and a killed process takes a moment to exit. The deadline is for a
+    # machine whose init does not reap: zombies stay in the process table there.
+    deadline = time.monotonic() + _EXIT_SECONDS
     while _group_exists(process.pid) and time.monotonic() < deadline:
         time.sleep(0.005)
 

@@ -1,4 +1,4 @@
-"""The world around environments on loopback, for tests, the demo and benchmarks: a git server and an image registry."""
+"""Servers on loopback for tests, benchmarks and the demo: a git server and an image registry."""
 
 from kapsa.adapters.testing.git_server import GitRepository, GitServer
 from kapsa.adapters.testing.registry_server import RegistryServer

@@ -1,15 +1,15 @@
-"""A git server on loopback: real repositories behind git's own http-backend, with ways to make it fail.
+"""A git server on loopback: real repositories behind git's own http-backend, with failures on demand.
 
     with GitServer(directory) as server:
         app = server.repository("team/app")
         commit = app.commit({"chart/Chart.yaml": "..."})           # on main
-        app.commit({"src/app.py": "..."}, branch="feature/login")  # a branch that grows out of main
+        app.commit({"src/app.py": "..."}, branch="feature/login")  # a branch from main
         app.pull_request(7, {"src/app.py": "..."})                 # only refs/pull/7/head leads to it
         app.force_push({"src/app.py": "..."}, branch="feature/login")
         app.delete_branch("feature/login")
         await Git(protocols=["http"]).ls_remote(app.url)
 
-It runs in a thread, so tests in virtual time can use it, too.
+It runs in a thread, so that tests on virtual time can use it.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class Executable(msgspec.Struct, frozen=True):
 
 
 Content = str | bytes | Link | Executable | None
-"""What a path holds from a commit on; None removes it."""
+"""The new content of a path; None removes it."""
 
 
 class GitRepository:
-    """A bare repository, and what people do to it."""
+    """A bare repository, and the changes that developers make to it."""
 
     def __init__(self, path: Path, url: str) -> None:
         self.path = path
         self.url = url
-        """Where it is over HTTP."""
+        """The URL of the repository over HTTP."""
         self.file_url = f"file://{path}"
         self._commits = 0
         self.git("init", "--quiet", "--bare", "--initial-branch=main", str(path))
@@ -73,7 +73,7 @@ class GitRepository:
         message: str = "Change",
         start: str | None = "main",
     ) -> str:
-        """Change files on a branch; one that does not exist yet starts at `start`."""
+        """Commit changes to a branch. A new branch starts at `start`."""
         reference = f"refs/heads/{branch}"
         parent = self._tip(reference) or (self._tip(f"refs/heads/{start}") if start else None)
         return self._import(files, reference, message, parent)
@@ -81,7 +81,7 @@ class GitRepository:
     def commit_to_new_branches(
         self, changes: Mapping[str, Mapping[str, Content]], *, start: str = "main"
     ) -> None:
-        """A commit on each of many new branches, by one git: the files of each branch by its name."""
+        """Create many branches with one commit each, in a single run of git."""
         parent = self._tip(f"refs/heads/{start}")
         commits = [
             self._commit(files, f"refs/heads/{branch}", "Change", parent) for branch, files in changes.items()
@@ -95,7 +95,7 @@ class GitRepository:
         return self._import(files, reference, f"Pull request {number}", parent)
 
     def force_push(self, files: Mapping[str, Content], *, branch: str = "main") -> str:
-        """Replace the history of a branch by one new commit."""
+        """Replace the history of a branch with one new commit."""
         return self._import(files, f"refs/heads/{branch}", "Rewritten", None, force=True)
 
     def delete_branch(self, branch: str) -> None:
@@ -115,8 +115,7 @@ class GitRepository:
         return finished.stdout.decode().strip()
 
     def _tip(self, reference: str) -> str | None:
-        found = self.git("for-each-ref", "--format=%(objectname)", reference)
-        return found or None
+        return self.git("for-each-ref", "--format=%(objectname)", reference) or None
 
     def _import(
         self,
@@ -142,7 +141,7 @@ class GitRepository:
         *,
         whole: bool = False,
     ) -> bytes:
-        """A commit in the words of fast-import; a whole one has these files and no others."""
+        """Return a commit in the format of fast-import. With `whole`, it has only these files."""
         self._commits += 1
         when = f"A Developer <developer@example.com> {_FIRST_COMMIT + self._commits} +0000"
         stream = f"commit {reference}\nauthor {when}\ncommitter {when}\n".encode() + _data(message.encode())
@@ -182,34 +181,34 @@ def _data(content: bytes) -> bytes:
 
 
 class GitServer:
-    """Serves repositories over HTTP, or over HTTPS with `tls`."""
+    """A server of repositories over HTTP, or over HTTPS with `tls`."""
 
     def __init__(self, directory: Path, *, tls: bool = False, by_commit: bool = True) -> None:
         self._directory = directory
         self._tls = tls
         self._by_commit = by_commit
-        """Whether commits are given out by name, as large servers do; else only what a reference leads to."""
+        """True if commits are served by hash, as large servers do; otherwise only references are."""
         self.login: tuple[str, str] | None = None
-        """The name and password that are asked for; None lets everybody in."""
+        """The required user name and password; None allows anonymous access."""
         self.failures: list[int] = []
-        """Statuses that the next requests are answered with, first one first."""
+        """Statuses of the next responses, in order."""
         self.redirect_to: str = ""
-        """Where every request is redirected to, if anywhere."""
+        """The URL that all requests are redirected to, if set."""
         self.hangs = False
-        """Whether requests are taken and never answered."""
+        """True if requests are accepted and never answered."""
         self.requests: list[ReceivedRequest] = []
-        self.most_at_once = 0
-        """How many requests were being answered at a time, at most."""
-        self._at_once = 0
+        self.max_concurrent = 0
+        """The largest number of concurrent requests so far."""
+        self._concurrent = 0
         self._hanging = threading.Event()
         self.authority = ""
-        """The certificate that clients must trust, PEM, if there is TLS."""
+        """The PEM certificate that clients must trust, with TLS."""
         self.port = 0
         self._repositories: dict[str, GitRepository] = {}
         self._stack = ExitStack()
 
     def repository(self, name: str) -> GitRepository:
-        """The repository of this name, made if there is none yet."""
+        """Return the repository of this name, and create it if necessary."""
         if name not in self._repositories:
             path = self._directory / f"{name}.git"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +216,7 @@ class GitServer:
         return self._repositories[name]
 
     async def hanging(self) -> None:
-        """Wait until somebody waits for an answer that never comes."""
+        """Wait until a client waits for a response that never comes."""
         assert await asyncio.to_thread(self._hanging.wait, 20)
 
     @property
@@ -252,14 +251,14 @@ class GitServer:
     async def _handle(self, request: web.Request) -> web.Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.requests.append(ReceivedRequest(request.method, request.path_qs, headers))
-        self._at_once += 1
-        self.most_at_once = max(self.most_at_once, self._at_once)
+        self._concurrent += 1
+        self.max_concurrent = max(self.max_concurrent, self._concurrent)
         try:
-            return await self._answer(request)
+            return await self._respond(request)
         finally:
-            self._at_once -= 1
+            self._concurrent -= 1
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def _respond(self, request: web.Request) -> web.Response:
         if self.redirect_to:
             raise web.HTTPFound(self.redirect_to + request.path_qs)
         if self.failures:
@@ -272,7 +271,7 @@ class GitServer:
         return await asyncio.to_thread(self._backend, request, await request.read())
 
     def _backend(self, request: web.Request, body: bytes) -> web.Response:
-        """One request to git's own CGI program."""
+        """Pass one request to git's own CGI program."""
         environment = {
             "PATH": os.environ["PATH"],
             "GIT_PROJECT_ROOT": str(self._directory),

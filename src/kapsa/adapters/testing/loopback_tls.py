@@ -1,4 +1,4 @@
-"""TLS for servers on loopback, with a certificate that an authority of its own vouches for."""
+"""TLS for servers on loopback, with a certificate from their own authority."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIFETIME = timedelta(days=1)
 
 
 def loopback_tls(name: str) -> tuple[ssl.SSLContext, str]:
-    """What such a server listens with, and the certificate of its authority, which has this name."""
+    """Return the TLS context of a server, and the certificate of its authority, which has this name."""
     now = datetime.now(UTC)
     authority = make_authority(name, now=now, lifetime=_LIFETIME)
     pair = issue_certificate(authority, ["127.0.0.1", "localhost"], now=now, lifetime=_LIFETIME)

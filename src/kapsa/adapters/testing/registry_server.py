@@ -1,13 +1,12 @@
-"""An image registry on loopback, to the OCI distribution specification: pull, push, tags and deletion of manifests and blobs,
-both kinds of login, and ways to make it fail.
+"""An image registry on loopback: the OCI distribution API with pull, push, tags, deletion and both kinds of login.
 
     with RegistryServer() as registry:
-        digest = registry.push("team/app", "1.0")                    # an image, as a build leaves it
-        registry.login = ("builder", "secret")                       # asked for by token, or with token_login=False directly
-        registry.fail(503, times=2, path="/v2/team/app/manifests/")  # the next two requests for it
+        digest = registry.push("team/app", "1.0")                    # an image, as a build pushes it
+        registry.login = ("builder", "secret")                       # by token, or by basic auth if token_login=False
+        registry.fail(503, times=2, path="/v2/team/app/manifests/")  # fails the next two requests
         await ImageRegistry(registry.endpoint, GuardedHttpClient(address_guard=None), insecure=True).digest(...)
 
-`handle` is the whole registry without sockets: `registry.outgoing` takes the place of `GuardedHttpClient` in virtual time.
+`handle` is the registry without sockets. `registry.http` replaces `GuardedHttpClient` in tests on virtual time.
 """
 
 from __future__ import annotations
@@ -54,27 +53,27 @@ class _Failure(msgspec.Struct):
 
 
 class RegistryServer:
-    """A registry in memory."""
+    """An image registry in memory."""
 
     def __init__(self) -> None:
         self.login: tuple[str, str] | None = None
-        """The name and password that are asked for; None lets everybody in."""
+        """The required user name and password; None allows anonymous access."""
         self.token_login = True
-        """Whether a login is by token; else name and password come with each request."""
+        """True if a login is by token; otherwise user name and password are sent with each request."""
         self.identity_token = ""
-        """A refresh token that is taken instead of name and password, if there is one."""
+        """A refresh token that is accepted instead of user name and password, if set."""
         self.readable = True
-        """Whether whoever is logged in may read."""
-        self.tells_digests = True
-        self.deletes = True
-        """Whether manifests can be deleted."""
-        self.knows_head = True
+        """True if a logged-in client may read."""
+        self.returns_digests = True
+        self.supports_deletion = True
+        """True if manifests can be deleted."""
+        self.supports_head = True
         self.redirect_to = ""
-        """Where manifests are redirected to, if anywhere."""
+        """The URL that requests for manifests are redirected to, if set."""
         self.requests: list[ReceivedRequest] = []
         self.port = 0
-        self.outgoing = _InProcess(self)
-        """The registry as something that answers without sockets."""
+        self.http = _InProcess(self)
+        """A client of the registry that works without sockets."""
         self._manifests_of: dict[str, dict[str, tuple[str, bytes]]] = {}
         self._tags_of: dict[str, dict[str, str]] = {}
         self._contents: dict[str, bytes] = {}
@@ -85,11 +84,11 @@ class RegistryServer:
 
     @property
     def endpoint(self) -> str:
-        """Its host and port, as images are named with."""
+        """Its host and port, as in image names."""
         return f"127.0.0.1:{self.port}" if self.port else "registry.test"
 
     def push(self, repository: str, tag: str, content: bytes = b"layer") -> str:
-        """Put an image there; returns its digest."""
+        """Push an image. Return its digest."""
         config, layer = b"{}", content
         manifest = {
             "schemaVersion": 2,
@@ -104,11 +103,11 @@ class RegistryServer:
         return digest
 
     def tags(self, repository: str) -> list[str]:
-        """The tags of the images that are there."""
+        """Return the tags of a repository."""
         return sorted(self._tags_of.get(repository, ()))
 
     def remove(self, repository: str, tag: str) -> None:
-        """Take a tag away."""
+        """Remove a tag."""
         self._tags_of[repository].pop(tag)
 
     def fail(
@@ -120,7 +119,7 @@ class RegistryServer:
         method: str = "",
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> None:
-        """Answer the next requests whose path begins so with this status."""
+        """Respond with this status to the next requests whose path starts with `path`."""
         self._failures.append(_Failure(status, times, path, method, headers))
 
     def __enter__(self) -> Self:
@@ -138,83 +137,83 @@ class RegistryServer:
         self._stack.close()
 
     async def _serve(self, request: web.Request) -> web.Response:
-        answer = self.handle(request.method, str(request.url), dict(request.headers), await request.read())
-        body = b"" if request.method == "HEAD" else answer.body
-        return web.Response(status=answer.status, headers=dict(answer.headers), body=body)
+        response = self.handle(request.method, str(request.url), dict(request.headers), await request.read())
+        body = b"" if request.method == "HEAD" else response.body
+        return web.Response(status=response.status, headers=dict(response.headers), body=body)
 
     def handle(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpResponse:
-        """Answer one request."""
+        """Return the response to one request."""
         parts = urlsplit(url)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-        seen = ReceivedRequest(method, parts.path, {key.lower(): value for key, value in headers.items()})
-        self.requests.append(seen)
+        received = ReceivedRequest(method, parts.path, {key.lower(): value for key, value in headers.items()})
+        self.requests.append(received)
         for failure in self._failures:
             if failure.times > 0 and parts.path.startswith(failure.path) and failure.method in ("", method):
                 failure.times -= 1
                 return _error(failure.status, "UNAVAILABLE", headers=failure.headers)
         if parts.path == "/token":
-            return self._issue(method, query, seen, body)
-        if (refused := self._check(seen, f"{parts.scheme}://{parts.netloc}")) is not None:
-            return refused
+            return self._issue(method, query, received, body)
+        if (rejection := self._check(received, f"{parts.scheme}://{parts.netloc}")) is not None:
+            return rejection
         if parts.path == "/v2/":
             return HttpResponse(200, {"Docker-Distribution-Api-Version": "registry/2.0"}, b"{}")
         for pattern, handler in _ROUTES:
-            if found := pattern.fullmatch(parts.path):
-                answer: HttpResponse = getattr(self, handler)(seen, query, body, **found.groupdict())
-                return answer
+            if match := pattern.fullmatch(parts.path):
+                response: HttpResponse = getattr(self, handler)(received, query, body, **match.groupdict())
+                return response
         return _error(404, "NAME_UNKNOWN")
 
-    def _check(self, seen: ReceivedRequest, base: str) -> HttpResponse | None:
-        """Who asks; None if they may."""
+    def _check(self, received: ReceivedRequest, base: str) -> HttpResponse | None:
+        """Return the rejection of a request, or None if it is allowed."""
         if self.login is None:
             return None
-        given = seen.headers.get("authorization", "")
+        given = received.headers.get("authorization", "")
         if not self.token_login:
             if given == _basic(*self.login):
                 return None if self.readable else _error(403, "DENIED")
             return _error(401, "UNAUTHORIZED", headers={"WWW-Authenticate": 'Basic realm="registry"'})
-        name = re.match(r"/v2/(.+)/(?:manifests|blobs|tags)/", seen.path)
-        action = {"GET": "pull", "HEAD": "pull", "DELETE": "delete"}.get(seen.method, "pull,push")
-        wanted = f"repository:{name[1]}:{action}" if name else ""
+        name = re.match(r"/v2/(.+)/(?:manifests|blobs|tags)/", received.path)
+        action = {"GET": "pull", "HEAD": "pull", "DELETE": "delete"}.get(received.method, "pull,push")
+        scope = f"repository:{name[1]}:{action}" if name else ""
         granted = self._tokens.get(given.removeprefix("Bearer "))
-        if granted is not None and (granted == wanted or granted == f"{wanted},push"):
+        if granted is not None and (granted == scope or granted == f"{scope},push"):
             return None if self.readable else _error(403, "DENIED")
         challenge = f'Bearer realm="{base}/token",service="registry.test"'
-        if wanted:
-            challenge += f',scope="{wanted}"'
+        if scope:
+            challenge += f',scope="{scope}"'
         return _error(401, "UNAUTHORIZED", headers={"WWW-Authenticate": challenge})
 
     def _issue(
-        self, method: str, query: Mapping[str, str], seen: ReceivedRequest, body: bytes
+        self, method: str, query: Mapping[str, str], received: ReceivedRequest, body: bytes
     ) -> HttpResponse:
         form = (
             {key: values[0] for key, values in parse_qs(body.decode()).items()} if method == "POST" else query
         )
         if method == "POST":
-            known = bool(self.identity_token) and form.get("refresh_token") == self.identity_token
+            valid = bool(self.identity_token) and form.get("refresh_token") == self.identity_token
         else:
-            known = self.login is not None and seen.headers.get("authorization") == _basic(*self.login)
-        if not known or form.get("service") != "registry.test":
+            valid = self.login is not None and received.headers.get("authorization") == _basic(*self.login)
+        if not valid or form.get("service") != "registry.test":
             return _error(401, "UNAUTHORIZED")
         token = secrets.token_hex(16)
         self._tokens[token] = form.get("scope", "")
         return _json(200, {"token": token, "expires_in": 300})
 
     def forget_tokens(self) -> None:
-        """Make every token that was given out invalid."""
+        """Invalidate all tokens."""
         self._tokens.clear()
 
     def _manifests(
-        self, seen: ReceivedRequest, query: Mapping[str, str], body: bytes, name: str, reference: str
+        self, received: ReceivedRequest, query: Mapping[str, str], body: bytes, name: str, reference: str
     ) -> HttpResponse:
-        if self.redirect_to and seen.method in ("GET", "HEAD"):
-            return HttpResponse(307, {"Location": self.redirect_to + seen.path})
+        if self.redirect_to and received.method in ("GET", "HEAD"):
+            return HttpResponse(307, {"Location": self.redirect_to + received.path})
         stored, tags = self._manifests_of.setdefault(name, {}), self._tags_of.setdefault(name, {})
-        if seen.method == "PUT":
+        if received.method == "PUT":
             digest = _digest(body)
             if reference.startswith("sha256:") and reference != digest:
                 return _error(400, "DIGEST_INVALID")
-            stored[digest] = (seen.headers.get("content-type", _MANIFEST), body)
+            stored[digest] = (received.headers.get("content-type", _MANIFEST), body)
             if not reference.startswith("sha256:"):
                 tags[reference] = digest
             return HttpResponse(
@@ -223,19 +222,19 @@ class RegistryServer:
         digest = tags.get(reference, reference)
         if digest not in stored:
             return _error(404, "MANIFEST_UNKNOWN")
-        if seen.method == "DELETE":
+        if received.method == "DELETE":
             return self._delete(name, reference, digest)
-        if seen.method == "HEAD" and not self.knows_head:
+        if received.method == "HEAD" and not self.supports_head:
             return _error(405, "UNSUPPORTED")
         media_type, content = stored[digest]
         headers = {"Content-Type": media_type}
-        if self.tells_digests:
+        if self.returns_digests:
             headers["Docker-Content-Digest"] = digest
         return HttpResponse(200, headers, content)
 
     def _delete(self, name: str, reference: str, digest: str) -> HttpResponse:
-        """A tag goes alone; a manifest by its digest takes all its tags along."""
-        if not self.deletes:
+        """Delete a tag, or a manifest by its digest with all its tags."""
+        if not self.supports_deletion:
             return _error(405, "UNSUPPORTED")
         tags = self._tags_of[name]
         if reference in tags:
@@ -246,11 +245,11 @@ class RegistryServer:
         return HttpResponse(202, {})
 
     def _blobs(
-        self, seen: ReceivedRequest, query: Mapping[str, str], body: bytes, name: str, digest: str
+        self, received: ReceivedRequest, query: Mapping[str, str], body: bytes, name: str, digest: str
     ) -> HttpResponse:
         if digest not in self._contents:
             return _error(404, "BLOB_UNKNOWN")
-        if seen.method == "DELETE":
+        if received.method == "DELETE":
             del self._contents[digest]
             return HttpResponse(202, {})
         return HttpResponse(
@@ -260,9 +259,9 @@ class RegistryServer:
         )
 
     def _uploads(
-        self, seen: ReceivedRequest, query: Mapping[str, str], body: bytes, name: str, upload: str
+        self, received: ReceivedRequest, query: Mapping[str, str], body: bytes, name: str, upload: str
     ) -> HttpResponse:
-        if seen.method == "POST":
+        if received.method == "POST":
             upload = secrets.token_hex(8)
             self._running_uploads[upload] = bytearray()
             if "digest" not in query:
@@ -271,7 +270,7 @@ class RegistryServer:
             return _error(404, "BLOB_UPLOAD_UNKNOWN")
         content = self._running_uploads[upload]
         content += body
-        if seen.method == "PATCH":
+        if received.method == "PATCH":
             return HttpResponse(
                 202,
                 {"Location": f"/v2/{name}/blobs/uploads/{upload}", "Range": f"0-{max(0, len(content) - 1)}"},
@@ -283,7 +282,9 @@ class RegistryServer:
         self._contents[digest] = bytes(content)
         return HttpResponse(201, {"Location": f"/v2/{name}/blobs/{digest}", "Docker-Content-Digest": digest})
 
-    def _tags(self, seen: ReceivedRequest, query: Mapping[str, str], body: bytes, name: str) -> HttpResponse:
+    def _tags(
+        self, received: ReceivedRequest, query: Mapping[str, str], body: bytes, name: str
+    ) -> HttpResponse:
         if name not in self._tags_of:
             return _error(404, "NAME_UNKNOWN")
         tags = sorted(tag for tag in self._tags_of[name] if tag > query.get("last", ""))
@@ -300,7 +301,7 @@ class RegistryServer:
 
 
 class _InProcess:
-    """Takes the place of `GuardedHttpClient`: every request goes to the one registry, whatever its host is."""
+    """A replacement for `GuardedHttpClient` that sends all requests to one registry, whatever their host."""
 
     def __init__(self, server: RegistryServer) -> None:
         self._server = server
@@ -315,8 +316,8 @@ class _InProcess:
         verify: bool = True,
         limit: int = 4 * 1024 * 1024,
     ) -> HttpResponse:
-        answer = self._server.handle(method, url, headers, body)
-        return msgspec.structs.replace(answer, body=b"") if method == "HEAD" else answer
+        response = self._server.handle(method, url, headers, body)
+        return msgspec.structs.replace(response, body=b"") if method == "HEAD" else response
 
 
 def _digest(content: bytes) -> str:

@@ -30,7 +30,7 @@ async def check_requirements(display: Display) -> None:
             f"the embedded devcluster needs {' and '.join(missing)}; install it with: pip install 'kapsa[devcluster]'"
         )
     for name in ("git", "helm"):
-        await asyncio.to_thread(partial(find_tool, name, say=display.say))
+        await asyncio.to_thread(partial(find_tool, name, report=display.say))
 
 
 def _is_installed(name: str) -> bool:
