@@ -266,8 +266,8 @@ async def test_an_environment_whose_project_is_gone_can_still_be_deleted(client:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ({"repositoryUrl": "http://git.example.com/app"}, "the protocol 'http' is not allowed"),
-        ({"repositoryUrl": "https://git.example.com/a/../b"}, "must have no '..'"),
+        ({"repositoryUrl": "http://git.example.com/app"}, "protocol 'http' is not allowed"),
+        ({"repositoryUrl": "https://git.example.com/a/../b"}, "must not contain '..'"),
         ({"branch": "a..b"}, "'a..b' is not a valid branch name"),
     ],
 )
