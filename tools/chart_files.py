@@ -1,4 +1,4 @@
-"""Writes what the chart takes from the code into charts/kapsa/files; `--check` only reports whether they are up to date."""
+"""Writes the generated files of the chart into charts/kapsa/files; `--check` reports stale ones."""
 
 from __future__ import annotations
 

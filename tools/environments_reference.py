@@ -1,6 +1,6 @@
-"""Writes docs/environments/reference.md and settings.md from the models; `--check` only reports whether they are up to date.
+"""Writes docs/environments/reference.md and settings.md from the models; `--check` reports stale pages.
 
-The kinds come from the CRDs that the operator installs, so that the page says what the API server checks.
+The kinds come from the CRDs that the operator installs, so that the page matches the API server's validation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DIRECTORY = ROOT / "docs" / "environments"
 COMMAND = ".venv/bin/python tools/environments_reference.py"
 KINDS = (Project, Environment, DomainPool, Registry, PreviewEnvironment)
-"""In the order of the page."""
+"""The kinds in the order of the page."""
 LONGEST_PATTERN = 60
 HIDDEN_STATUS = ("conditions", "observedGeneration")
 """Fields that the status of every kind has; listed once."""
@@ -52,7 +52,7 @@ def _is_written(path: Path, text: str) -> bool:
 
 
 def _made(title: str) -> str:
-    return f"# {title}\n\nMade from the models by `{COMMAND}`; edit those, not this page."
+    return f"# {title}\n\nGenerated from the models by `{COMMAND}`; edit the models, not this page."
 
 
 # -- kinds -----------------------------------------------------------------------------------------------------
@@ -61,8 +61,8 @@ def _made(title: str) -> str:
 def kinds_page() -> str:
     definitions = {each["spec"]["names"]["kind"]: each for each in custom_resource_definitions(KINDS)}
     about = (
-        "Every status also has `conditions` (what is well and what is not, with a reason that the "
-        "[runbook](runbook.md) explains) and `observedGeneration` (the version of the spec that it speaks of). "
+        "Each status also has `conditions`, whose reasons the [runbook](runbook.md) explains, and "
+        "`observedGeneration`, the generation of the spec that it refers to. "
         "`kubectl explain` prints the same as this page: `kubectl explain project.spec.source`."
     )
     contents = "\n".join(f"- [{kind.kind}](#{kind.kind.lower()}): {_summary(kind)}" for kind in KINDS)
@@ -81,7 +81,7 @@ def _kind(definition: Mapping[str, Any]) -> Iterator[str]:
     schema = version["schema"]["openAPIV3Schema"]
     yield f"## {names['kind']}"
     short = f", short `{'`, `'.join(names['shortNames'])}`" if names.get("shortNames") else ""
-    scope = "in a namespace" if spec["scope"] == "Namespaced" else "of the whole cluster"
+    scope = "namespaced" if spec["scope"] == "Namespaced" else "cluster-scoped"
     yield f"`{spec['group']}/{version['name']}`, {scope}{short}. {schema['description']}"
     columns = [
         each["name"] for each in version.get("additionalPrinterColumns", ()) if not each.get("priority")
@@ -92,11 +92,11 @@ def _kind(definition: Mapping[str, Any]) -> Iterator[str]:
         hidden = HIDDEN_STATUS if part == "status" else ()
         rows = list(_rows(schema["properties"][part], "", hidden))
         if rows:
-            head = "| field | type | what it is |\n|---|---|---|"
+            head = "| field | type | description |\n|---|---|---|"
             yield f"### {names['kind']} {part}\n\n{head}\n" + "\n".join(rows)
     rules = list(_rules(schema["properties"]["spec"], ""))
     if rules:
-        yield f"### What a {names['kind']} must keep to\n\n" + "\n".join(rules)
+        yield f"### Rules for a {names['kind']}\n\n" + "\n".join(rules)
 
 
 def _rows(schema: Mapping[str, Any], path: str, hidden: tuple[str, ...] = ()) -> Iterator[str]:
@@ -168,8 +168,8 @@ def _rules(schema: Mapping[str, Any], path: str) -> Iterator[str]:
 
 def settings_page() -> str:
     about = (
-        "The operator is set up by environment variables. A value that can't be used stops it at the start with one line "
-        "that names the variable. With the chart, `operator.settings` sets them, by these names without `KAPSA_`."
+        "The operator is configured by environment variables. An invalid value stops it at the start with one line that names "
+        "the variable. In the chart, set them in `operator.settings`, by these names without `KAPSA_`."
     )
     descriptions = field_descriptions(Settings)
     hints = typing.get_type_hints(Settings, include_extras=True)
@@ -178,7 +178,7 @@ def settings_page() -> str:
         default = _default(field.default)
         what = _cell(f"{descriptions[field.name]} {_choices(hints[field.name])}".strip())
         rows.append(f"| `{PREFIX}{field.name.upper()}` | {default} | {what} |")
-    table = "| variable | default | what it is |\n|---|---|---|\n" + "\n".join(rows)
+    table = "| variable | default | description |\n|---|---|---|\n" + "\n".join(rows)
     return "\n\n".join([_made("Settings"), about, table]) + "\n"
 
 
@@ -205,7 +205,7 @@ def _shown(value: Any) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that does not end a table's cell. A bar has to be escaped in code, too."""
+    """Return the text for a cell of a table. A bar has to be escaped even in code."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 

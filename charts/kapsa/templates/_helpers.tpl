@@ -1,4 +1,4 @@
-{{/* One operator is installed in a cluster: its names are fixed, as `kapsa environments manifests` has them. */}}
+{{/* A cluster has one operator, so its names are fixed, as in `kapsa environments manifests`. */}}
 {{- define "kapsa.name" -}}
 kapsa-operator
 {{- end -}}
@@ -20,7 +20,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 kapsa-operator-webhooks-certificate
 {{- end -}}
 
-{{/* "true" if a feature is on: by its value, or by whether the cluster has the kind. Takes a value, a kind and the root. */}}
+{{/* "true" if a feature is enabled by its value or, with auto, because the cluster has the kind. Takes a value, a kind and the root. */}}
 {{- define "kapsa.isOn" -}}
 {{- $value := index . 0 -}}
 {{- $kind := index . 1 -}}
@@ -30,16 +30,16 @@ kapsa-operator-webhooks-certificate
 {{- else if $value }}true{{ end -}}
 {{- end -}}
 
-{{/* Settings by their variable: those that follow from other values, then those that were given. */}}
+{{/* Settings by their variable: those set by other values, then those in operator.settings. */}}
 {{- define "kapsa.variables" -}}
 {{- $known := splitList "\n" (trim (.Files.Get "files/settings.txt")) -}}
 {{- $taken := list "NAMESPACE" "LOG_LEVEL" "LOG_FORMAT" "METRICS_PORT" "METRICS_ENABLED" "CACHE_DIRECTORY" "WEBHOOKS_ENABLED" "WEBHOOK_PORT" "WEBHOOK_SERVICE" "WEBHOOK_CERT_DIRECTORY" "GIT_WEBHOOK_PORT" "GIT_WEBHOOK_SECRET" -}}
 {{- range $name, $value := .Values.operator.settings -}}
 {{- if not (has $name $known) -}}
-{{- fail (printf "operator.settings.%s is no setting of the operator; there are %s" $name (join ", " $known)) -}}
+{{- fail (printf "operator.settings.%s is not a setting of the operator; the settings are %s" $name (join ", " $known)) -}}
 {{- end -}}
 {{- if has $name $taken -}}
-{{- fail (printf "operator.settings.%s follows from other values of this chart: see operator.logging, metrics, webhooks and gitWebhooks" $name) -}}
+{{- fail (printf "operator.settings.%s is set by other values of this chart: use operator.logging, metrics, webhooks or gitWebhooks" $name) -}}
 {{- end -}}
 {{- end -}}
 KAPSA_LOG_LEVEL: {{ .Values.operator.logging.level }}
@@ -57,7 +57,7 @@ KAPSA_WEBHOOK_CERT_DIRECTORY: /etc/kapsa/webhooks
 KAPSA_GIT_WEBHOOK_PORT: {{ .Values.gitWebhooks.port }}
 {{- end }}
 {{- range $name, $value := .Values.operator.settings }}
-{{- /* Helm takes every number for a fraction, and would write a large one as 2e+09. */}}
+{{- /* Helm parses every number as a float, and would write a large one as 2e+09. */}}
 {{- if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ $value = int64 $value }}{{ end }}
 KAPSA_{{ $name }}: {{ toString $value | quote }}
 {{- end }}

@@ -172,9 +172,9 @@ async def test_values_become_settings_that_the_operator_takes(tmp_path: Path) ->
     [
         (
             "operator.settings.PREVIEWDOMAIN=a.b",
-            "operator.settings.PREVIEWDOMAIN is no setting of the operator",
+            "operator.settings.PREVIEWDOMAIN is not a setting of the operator",
         ),
-        ("operator.settings.LOG_LEVEL=DEBUG", "follows from other values of this chart"),
+        ("operator.settings.LOG_LEVEL=DEBUG", "is set by other values of this chart"),
         ("operator.replica=3", "additional properties 'replica' not allowed"),
         ("operator.logging.level=loud", "value must be one of"),
         ("gitWebhooks.enabled=true", "/gitWebhooks/secretName"),
