@@ -5,16 +5,19 @@ from typing import Any
 import pytest
 import yaml
 
-from kapsa.runtime import SchemaError
-from kapsa.runtime.generate.crd import (
+from kapsa.runtime import (
     ConversionWebhook,
+    CustomResource,
+    Scale,
+    SchemaError,
+    Spec,
+    Status,
     custom_resource_definition,
     custom_resource_definitions,
+    printer_column,
+    rule,
+    to_yaml,
 )
-from kapsa.runtime.generate.manifest import to_yaml
-from kapsa.runtime.resources.definition import Scale, printer_column
-from kapsa.runtime.resources.model import Spec, Status, rule
-from kapsa.runtime.resources.resource import CustomResource
 
 
 class PlainSpec(Spec):
@@ -58,7 +61,7 @@ def versions(**storage: Any) -> list[Any]:
     return made
 
 
-def test_a_crd_says_all_that_its_class_says() -> None:
+def test_a_crd_has_everything_that_its_class_declares() -> None:
     crd = custom_resource_definition([Tool])
     assert crd["metadata"] == {"name": "tools.example.com"}
     spec = crd["spec"]
@@ -84,7 +87,7 @@ def test_a_crd_says_all_that_its_class_says() -> None:
     assert schema["x-kubernetes-validations"] == [{"rule": "self.metadata.name != 'x'", "message": "not x"}]
 
 
-def test_columns_of_ones_own_keep_the_age() -> None:
+def test_custom_columns_keep_the_age() -> None:
     columns = custom_resource_definition([Tool])["spec"]["versions"][0]["additionalPrinterColumns"]
     assert columns == [
         {"name": "Image", "type": "string", "jsonPath": ".spec.image", "priority": 1},
@@ -105,7 +108,7 @@ def test_a_spec_without_required_fields_is_optional() -> None:
     assert "required" not in schema
 
 
-def test_versions_come_in_the_order_of_kubernetes_with_one_stored() -> None:
+def test_versions_are_in_the_order_of_kubernetes_with_one_stored() -> None:
     made = versions(
         v1alpha1={}, v2={"storage": True}, v1={"deprecated": "use v2"}, v1beta2={"served": False}, v10={}
     )
@@ -122,7 +125,7 @@ def test_versions_come_in_the_order_of_kubernetes_with_one_stored() -> None:
     assert crd["spec"]["versions"][3]["served"] is False
 
 
-def test_the_hub_is_stored_unless_said_otherwise() -> None:
+def test_the_hub_is_stored_by_default() -> None:
     crd = custom_resource_definition(versions(v1={"hub": True}, v2={}))
     assert [version["name"] for version in crd["spec"]["versions"] if version["storage"]] == ["v1"]
 
@@ -134,18 +137,18 @@ def test_the_hub_is_stored_unless_said_otherwise() -> None:
         {"v1": {"storage": True}, "v2": {"storage": True}},
     ],
 )
-def test_an_unclear_storage_version_is_refused(options: dict[str, Any]) -> None:
+def test_an_ambiguous_storage_version_is_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(SchemaError, match="exactly one of the versions v2, v1 must be stored"):
         custom_resource_definition(versions(**options))
 
 
-def test_versions_that_disagree_about_the_kind_are_refused() -> None:
+def test_versions_that_disagree_about_the_kind_are_rejected() -> None:
     made = versions(v1={"hub": True}, v2={"scope": "Cluster"})
     with pytest.raises(SchemaError, match="must have the same scope"):
         custom_resource_definition(made)
 
 
-def test_a_conversion_webhook_is_named_when_there_is_something_to_convert() -> None:
+def test_a_conversion_webhook_is_set_only_for_several_versions() -> None:
     webhook = ConversionWebhook(service="hooks", namespace="system", ca_bundle=b"CA")
     conversion = custom_resource_definition(versions(v1={"hub": True}, v2={}), conversion=webhook)["spec"][
         "conversion"
@@ -157,12 +160,12 @@ def test_a_conversion_webhook_is_named_when_there_is_something_to_convert() -> N
     assert "conversion" not in custom_resource_definition([Tool], conversion=webhook)["spec"]
 
 
-def test_classes_of_several_kinds_give_a_crd_each_in_order_of_names() -> None:
+def test_each_kind_gets_a_crd_sorted_by_name() -> None:
     crds = custom_resource_definitions([Tool, *versions(v1={"hub": True}, v2={})])
     assert [crd["metadata"]["name"] for crd in crds] == ["mades.example.com", "tools.example.com"]
 
 
-def test_a_class_that_is_no_kind_is_refused() -> None:
+def test_a_class_without_a_group_and_version_is_rejected() -> None:
     class Abstract(CustomResource[PlainSpec, Status]):
         pass
 
@@ -181,5 +184,5 @@ def test_yaml_is_the_same_every_time_and_reads_back() -> None:
 @pytest.mark.parametrize(
     "text", ["y", "N", "yes", "1e3", "0x1f", "1_000", ".5", "12", "true", "null", "", "2026-01-01"]
 )
-def test_text_that_kubernetes_would_take_for_something_else_is_quoted(text: str) -> None:
+def test_text_that_kubernetes_would_misread_is_quoted(text: str) -> None:
     assert to_yaml([{"text": text}]) == f"text: '{text}'\n"

@@ -11,16 +11,27 @@ import pytest
 import pytest_asyncio
 
 from kapsa.devcluster import DevCluster
-from kapsa.runtime.client.client import Client
-from kapsa.runtime.client.config import load_config
-from kapsa.runtime.client.http.transport import HttpTransport
-from kapsa.runtime.errors import ApiError, Invalid, NotFound, UnknownKind
-from kapsa.runtime.generate.crd import custom_resource_definition
-from kapsa.runtime.resources.definition import Scale, printer_column
-from kapsa.runtime.resources.metadata import ObjectMeta
-from kapsa.runtime.resources.model import Field, Part, Spec, Status, rule
-from kapsa.runtime.resources.quantity import IntOrString, Quantity
-from kapsa.runtime.resources.resource import CustomResource
+from kapsa.runtime import (
+    ApiError,
+    Client,
+    CustomResource,
+    Field,
+    HttpTransport,
+    IntOrString,
+    Invalid,
+    NotFound,
+    ObjectMeta,
+    Part,
+    Quantity,
+    Scale,
+    Spec,
+    Status,
+    UnknownKind,
+    custom_resource_definition,
+    load_config,
+    printer_column,
+    rule,
+)
 
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
@@ -49,7 +60,7 @@ class WholeSpec(Spec, rules=[rule("self.low <= self.high", "low is above high", 
     """Every form a field can have."""
 
     image: Annotated[str, Field(immutable=True)]
-    """What runs. It stays as it is."""
+    """The image. It cannot be changed."""
     zone: Annotated[str, Field(immutable=True, max_length=9)] | None = None
     low: int = 1
     high: int = 2
@@ -212,7 +223,7 @@ async def test_the_server_fills_in_the_defaults_that_python_has(wholes: Client) 
         ({"zone": "0123456789"}, "spec.zone"),
     ],
 )
-async def test_what_the_types_forbid_the_server_refuses(
+async def test_the_server_rejects_values_that_the_types_forbid(
     wholes: Client, spec: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(Invalid) as error:
@@ -227,7 +238,7 @@ async def test_a_nullable_field_keeps_null_and_an_optional_one_drops_it(wholes: 
     assert made["spec"]["high"] == 2
 
 
-async def test_an_immutable_field_stays(wholes: Client) -> None:
+async def test_an_immutable_field_cannot_be_changed(wholes: Client) -> None:
     await wholes.create(manifest("fixed", zone="z", namespace="n"))
     for change in ({"image": "other"}, {"zone": "y"}, {"zone": None}, {"namespace": None}):
         with pytest.raises(Invalid, match="cannot be"):
@@ -235,7 +246,7 @@ async def test_an_immutable_field_stays(wholes: Client) -> None:
     await wholes.patch(Whole, "fixed", {"spec": {"high": 9}}, namespace="default")
 
 
-async def test_fields_beyond_the_model_are_pruned_or_refused(wholes: Client) -> None:
+async def test_unknown_fields_are_pruned_or_rejected(wholes: Client) -> None:
     with pytest.raises(ApiError, match="unknown field"):
         await wholes.create(manifest("strict", surprise=1), field_validation="Strict")
     made = await wholes.create(manifest("pruned", surprise=1))
@@ -244,7 +255,7 @@ async def test_fields_beyond_the_model_are_pruned_or_refused(wholes: Client) -> 
         await wholes.apply(manifest("applied", surprise=1))
 
 
-async def test_status_is_a_subresource_of_its_own(wholes: Client) -> None:
+async def test_status_is_a_separate_subresource(wholes: Client) -> None:
     await wholes.create(manifest("status"))
     patched = await wholes.patch(
         Whole,
@@ -257,7 +268,7 @@ async def test_status_is_a_subresource_of_its_own(wholes: Client) -> None:
 
 
 async def test_resources_are_found_by_their_selectable_fields(wholes: Client) -> None:
-    await wholes.create(manifest("found"))
-    found = await wholes.list(Whole, namespace="default", field_selector="spec.image=i")
-    assert [each.name for each in found.items] == ["found"]
+    await wholes.create(manifest("selectable"))
+    listed = await wholes.list(Whole, namespace="default", field_selector="spec.image=i")
+    assert [each.name for each in listed.items] == ["selectable"]
     assert not (await wholes.list(Whole, namespace="default", field_selector="spec.image=j")).items

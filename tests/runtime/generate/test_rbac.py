@@ -5,20 +5,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from kapsa.runtime.client.dispatch import Call
-from kapsa.runtime.generate.audit import Audit, MissingRights
-from kapsa.runtime.generate.rbac import (
+from kapsa.runtime import (
+    Audit,
+    Call,
     ControllerRights,
+    CustomResource,
     GroupResource,
+    MissingRights,
     OperatorRights,
     PolicyRule,
+    Spec,
+    Status,
     WebhookRights,
     grants,
     rbac_manifests,
     rule_for,
 )
-from kapsa.runtime.resources.model import Spec, Status
-from kapsa.runtime.resources.resource import CustomResource
 
 
 class Policy(CustomResource[Spec, Status], group="example.com", version="v1", scope="Cluster"):
@@ -39,11 +41,11 @@ def rights(**changes: Any) -> OperatorRights:
 
 
 def rules_of(declared: OperatorRights, namespace: str | None = None) -> dict[str, tuple[str, ...]]:
-    """Verbs by resource of the grant for a namespace, or everywhere."""
-    found = [grant for grant in grants(declared, namespace="system") if grant.namespace == namespace]
+    """Return the verbs by resource of the grant for a namespace, or for the whole cluster."""
+    matches = [grant for grant in grants(declared, namespace="system") if grant.namespace == namespace]
     return {
         resource + (f"={','.join(rule.names)}" if rule.names else ""): rule.verbs
-        for grant in found
+        for grant in matches
         for rule in grant.rules
         for resource in rule.resources
     }
@@ -61,11 +63,11 @@ def rules_of(declared: OperatorRights, namespace: str | None = None) -> dict[str
         (Policy, GroupResource("example.com", "policies", False)),
     ],
 )
-def test_a_kind_is_known_by_its_resource(kind: Any, target: GroupResource) -> None:
+def test_a_kind_maps_to_its_resource(kind: Any, target: GroupResource) -> None:
     assert GroupResource.of(kind) == target
 
 
-def test_a_controller_gets_no_more_than_it_declares() -> None:
+def test_a_controller_gets_exactly_the_declared_rights() -> None:
     declared = rights(events=False, controller={"watches": (GroupResource.of("v1/ConfigMap"),)})
     assert rules_of(declared) == {
         "myapps": ("get", "list", "watch"),
@@ -93,7 +95,7 @@ def test_a_lease_is_granted_by_name_in_the_operators_own_namespace() -> None:
     }
 
 
-def test_a_lease_elsewhere_is_granted_where_it_is() -> None:
+def test_a_lease_in_another_namespace_is_granted_there() -> None:
     declared = rights(lease="lock", lease_namespace="locks")
     assert "leases=lock" in rules_of(declared, "locks")
     assert "leases=lock" not in rules_of(declared, "system")
@@ -110,58 +112,58 @@ def test_webhooks_are_granted_by_name() -> None:
     assert rules_of(declared, "system")["secrets=certs"] == ("get", "update")
 
 
-def test_what_is_granted_everywhere_is_not_granted_again_at_home() -> None:
+def test_a_cluster_wide_right_is_not_granted_again_in_a_namespace() -> None:
     extra = (rule_for("v1/Secret", "get", "create"),)
     declared = rights(webhooks=WebhookRights(secret="certs"), controller={"rules": extra})
     assert rules_of(declared)["secrets"] == ("get", "create")
     assert rules_of(declared, "system") == {"secrets=certs": ("update",)}
 
 
-def test_an_operator_of_some_namespaces_has_roles_only_there() -> None:
+def test_an_operator_limited_to_namespaces_has_roles_only_there() -> None:
     declared = rights(namespaces=("a", "b"), lease="lock")
     assert [grant.namespace for grant in grants(declared, namespace="system")] == ["a", "b", "system"]
     assert rules_of(declared, "a") == rules_of(declared, "b")
     assert "leases" not in rules_of(declared, "a")
 
 
-def test_cluster_scoped_resources_are_granted_everywhere_even_then() -> None:
+def test_cluster_scoped_resources_are_granted_cluster_wide_even_then() -> None:
     declared = rights(namespaces=("a",), controller={"watches": (GroupResource.of("v1/Namespace"),)})
     assert rules_of(declared) == {"namespaces": ("get", "list", "watch")}
     with pytest.raises(ValueError, match=r"a Role cannot grant .* on namespaces"):
         grants(declared, namespace="system", scope="Role")
 
 
-def test_events_about_cluster_scoped_resources_are_granted_where_they_are() -> None:
+def test_events_about_cluster_scoped_resources_are_granted_in_the_default_namespace() -> None:
     declared = rights(namespaces=("a",), controller={"resource": GroupResource.of(Policy), "owns": ()})
     assert rules_of(declared, "default") == {"events": ("create", "patch")}
     assert rules_of(msgspec.structs.replace(declared, namespaces=()), "default") == {}, "they are everywhere"
 
 
-def test_a_role_for_all_namespaces_is_refused() -> None:
+def test_a_role_for_all_namespaces_is_rejected() -> None:
     with pytest.raises(ValueError, match="needs a ClusterRole"):
         grants(rights(), namespace="system", scope="Role")
 
 
-def test_a_cluster_role_can_be_asked_for() -> None:
+def test_a_cluster_role_can_be_forced() -> None:
     declared = rights(namespaces=("a",))
     assert [grant.namespace for grant in grants(declared, namespace="a", scope="ClusterRole")] == [None]
 
 
-def test_rights_beyond_the_declared_ones_are_merged_in() -> None:
+def test_additional_rights_are_merged_in() -> None:
     extra = (rule_for("v1/Secret", "get"), rule_for("apps/v1/Deployment", "update"))
-    found = rules_of(rights(controller={"rules": extra}))
-    assert found["secrets"] == ("get",)
-    assert found["deployments"] == ("get", "list", "watch", "create", "update", "patch", "delete")
+    rules = rules_of(rights(controller={"rules": extra}))
+    assert rules["secrets"] == ("get",)
+    assert rules["deployments"] == ("get", "list", "watch", "create", "update", "patch", "delete")
 
 
-def test_a_named_right_that_a_general_one_includes_is_left_out() -> None:
+def test_a_named_right_that_a_general_one_includes_is_omitted() -> None:
     extra = (rule_for("v1/Secret", "get"), rule_for("v1/Secret", "get", "patch", names=["one"]))
-    found = rules_of(rights(controller={"rules": extra}))
-    assert found["secrets"] == ("get",)
-    assert found["secrets=one"] == ("patch",)
+    rules = rules_of(rights(controller={"rules": extra}))
+    assert rules["secrets"] == ("get",)
+    assert rules["secrets=one"] == ("patch",)
 
 
-def test_an_unknown_verb_is_refused() -> None:
+def test_an_unknown_verb_is_rejected() -> None:
     with pytest.raises(ValueError, match="unknown verbs read: use get, list"):
         rule_for("v1/Secret", "read")
 
@@ -184,7 +186,7 @@ def test_manifests_are_an_account_its_roles_and_their_bindings() -> None:
     assert made == rbac_manifests(rights(lease="lock"), name="my-operator", namespace="system")
 
 
-def test_a_name_that_no_account_can_have_is_refused() -> None:
+def test_an_invalid_account_name_is_rejected() -> None:
     with pytest.raises(ValueError, match="invalid service account name"):
         rbac_manifests(rights(), name="My_Operator", namespace="system")
 
@@ -196,7 +198,7 @@ def audited(*calls: tuple[Call, int]) -> Audit:
     return audit
 
 
-def test_a_call_without_a_rule_is_named() -> None:
+def test_a_call_without_a_rule_is_reported() -> None:
     audit = audited(
         (Call("list", "example.com", "myapps"), 200),
         (Call("get", "", "secrets", "", "default", "token"), 200),
@@ -206,7 +208,7 @@ def test_a_call_without_a_rule_is_named() -> None:
         audit.verify(grants(rights(), namespace="system"))
 
 
-def test_a_right_that_no_call_used_is_named() -> None:
+def test_an_unused_right_is_reported() -> None:
     audit = audited(
         (Call("list", "example.com", "myapps"), 200),
         (Call("watch", "example.com", "myapps"), 200),

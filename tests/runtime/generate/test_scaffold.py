@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from kapsa.devcluster import DevCluster
-from kapsa.runtime import Client, Operator
-from kapsa.runtime.errors import UnknownKind
+from kapsa.runtime import Client, Operator, UnknownKind
 from kapsa.runtime.generate.scaffold import OperatorProject, ScaffoldError, create_project
 from tests.eventually import eventually
 
@@ -22,7 +21,7 @@ BIN = Path(sys.executable).parent
 
 def make(project: Path, *targets: str) -> subprocess.CompletedProcess[str]:
     """Run a target of the project's Makefile in the environment that runs these tests."""
-    # Without what an outer make leaves for its own: it would have this one tell of directories, too.
+    # Without the variables of an outer make, which would have this one print directories, too.
     outer = ("PYTEST", "COV", "MAKE", "MFLAGS")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
     command = ["make", *targets, f"BIN={BIN}"]
@@ -47,7 +46,7 @@ def test_a_new_project_passes_its_own_checks_with_manifests_up_to_date(project: 
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_a_new_project_has_all_it_takes_to_be_deployed(project: Path) -> None:
+def test_a_new_project_has_all_manifests_for_a_deployment(project: Path) -> None:
     manifests = [
         manifest
         for file in ("crd.yaml", "deployment.yaml", "rbac.yaml")
@@ -64,7 +63,7 @@ def test_a_new_project_has_all_it_takes_to_be_deployed(project: Path) -> None:
     assert (sample["apiVersion"], sample["kind"]) == ("shops.example.org/v1alpha1", "WebShop")
 
 
-async def test_what_a_new_project_deploys_is_accepted_under_strict_validation(
+async def test_the_manifests_of_a_new_project_pass_strict_validation(
     project: Path, cluster: DevCluster
 ) -> None:
     client = Client.connect(kubeconfig=cluster.kubeconfig)
@@ -85,7 +84,7 @@ async def test_what_a_new_project_deploys_is_accepted_under_strict_validation(
         await eventually(is_accepted, bool, "a new kind that is served")
 
 
-def test_the_operator_has_longer_to_end_than_its_reconciles_have(project: Path) -> None:
+def test_the_termination_grace_exceeds_that_of_the_reconciles(project: Path) -> None:
     documents = list(yaml.safe_load_all((project / "manifests" / "deployment.yaml").read_text()))
     (deployment,) = (each for each in documents if each["kind"] == "Deployment")
     grace = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
@@ -93,7 +92,7 @@ def test_the_operator_has_longer_to_end_than_its_reconciles_have(project: Path) 
 
 
 @pytest.mark.parametrize(
-    ("noted", "source"),
+    ("direct_url", "source"),
     [
         (None, ""),
         ('{"url": "file:///srv/my%20kapsa", "dir_info": {"editable": true}}', "/srv/my kapsa"),
@@ -105,19 +104,19 @@ def test_the_operator_has_longer_to_end_than_its_reconciles_have(project: Path) 
     ],
     ids=["registry", "folder", "wheel", "git"],
 )
-def test_a_new_project_installs_kapsa_from_where_it_came(
-    noted: str | None, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_new_project_installs_kapsa_from_its_own_source(
+    direct_url: str | None, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = tmp_path / "site" / "kapsa-1.0.dist-info"
     installed.mkdir(parents=True)
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: kapsa\nVersion: 1.0\n")
-    if noted is not None:
-        (installed / "direct_url.json").write_text(noted)
+    if direct_url is not None:
+        (installed / "direct_url.json").write_text(direct_url)
     monkeypatch.setattr(sys, "path", [str(installed.parent), *sys.path])
     create_project(OperatorProject(name="shop"), tmp_path / "shop")
-    told = make(tmp_path / "shop", "--eval=told: ; @echo '$(KAPSA_SOURCE)|$(KAPSA)'", "told").stdout
-    wanted = f"kapsa[devcluster] @ {source}" if "://" in source else f"{source}[devcluster]"
-    assert told.splitlines()[-1] == f"{source}|{wanted}"
+    output = make(tmp_path / "shop", "--eval=show: ; @echo '$(KAPSA_SOURCE)|$(KAPSA)'", "show").stdout
+    requirement = f"kapsa[devcluster] @ {source}" if "://" in source else f"{source}[devcluster]"
+    assert output.splitlines()[-1] == f"{source}|{requirement}"
 
 
 def test_no_placeholder_is_left(tmp_path: Path) -> None:
@@ -125,7 +124,7 @@ def test_no_placeholder_is_left(tmp_path: Path) -> None:
         assert "{{" not in path.read_text(), path
 
 
-def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "precious").write_text("mine")
     with pytest.raises(ScaffoldError, match="already exists and is not empty"):
@@ -145,24 +144,24 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("name", ["", "Shop", "web_shop", "1shop", "shop-", "a--b", "s" * 41, "../shop"])
-def test_a_name_that_would_not_do_everywhere_is_refused(name: str) -> None:
+def test_an_invalid_project_name_is_rejected(name: str) -> None:
     with pytest.raises(ScaffoldError, match="invalid project name"):
         OperatorProject(name=name)
 
 
 @pytest.mark.parametrize("name", ["json", "class", "kapsa", "tests"])
-def test_a_name_that_is_taken_is_refused(name: str) -> None:
+def test_a_reserved_project_name_is_rejected(name: str) -> None:
     with pytest.raises(ScaffoldError, match="is reserved"):
         OperatorProject(name=name)
 
 
 @pytest.mark.parametrize("options", [{"group": "example"}, {"group": "Example.com"}, {"kind": "shop"}])
-def test_a_group_or_kind_that_kubernetes_refuses_is_refused(options: dict[str, str]) -> None:
+def test_an_invalid_group_or_kind_is_rejected(options: dict[str, str]) -> None:
     with pytest.raises(ScaffoldError, match="invalid"):
         OperatorProject(name="shop", **options)
 
 
-def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ScaffoldError, match=r"cannot write to .*file: (File exists|Not a directory)"):
         create_project(OperatorProject(name="shop"), tmp_path / "file" / "shop")

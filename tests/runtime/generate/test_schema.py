@@ -10,10 +10,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from kapsa.runtime import SchemaError
+from kapsa.runtime import Field, IntOrString, Part, Quantity, SchemaError, Spec, rule
 from kapsa.runtime.generate.schema import openapi_schema
-from kapsa.runtime.resources.model import Field, Part, Spec, rule
-from kapsa.runtime.resources.quantity import IntOrString, Quantity
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 RULES = "x-kubernetes-validations"
@@ -147,7 +145,7 @@ def test_a_struct_is_an_object_with_descriptions_defaults_and_required_fields() 
         """A server."""
 
         image: str
-        """What to run.
+        """The image to run.
 
         A full reference.
         """
@@ -168,7 +166,7 @@ def test_a_struct_is_an_object_with_descriptions_defaults_and_required_fields() 
         "description": "A server.",
         "type": "object",
         "properties": {
-            "image": {"description": "What to run.\n\nA full reference.", "type": "string"},
+            "image": {"description": "The image to run.\n\nA full reference.", "type": "string"},
             "openPorts": {"type": "array", "items": {"type": "integer"}},
             "payload": {"type": "string", "format": "byte"},
             "first": {"description": "The first entry.", "default": {"name": "one", "size": 1}, **entry},
@@ -184,15 +182,15 @@ def test_a_status_schema_has_no_defaults() -> None:
     assert made["properties"]["size"] == {"type": "integer"}
 
 
-def test_optional_and_nullable_are_told_apart() -> None:
-    class Told(Spec):
+def test_optional_and_nullable_are_distinguished() -> None:
+    class Optionals(Spec):
         optional: str | None = None
         nullable: str | None
         both: Annotated[str | None, Field(nullable=True)] = None
         unset: str | msgspec.UnsetType = msgspec.UNSET
         choice: Literal["a", "b"] | None
 
-    made = schema(Told)
+    made = schema(Optionals)
     assert made["properties"] == {
         "optional": {"type": "string"},
         "nullable": {"type": "string", "nullable": True},
@@ -266,14 +264,16 @@ class Holder(Part):
         (list[Holder], "Thing.spec[].inner", "give the list map_keys"),
     ],
 )
-def test_what_a_crd_cannot_express_is_refused_with_its_path(hint: Any, path: str, problem: str) -> None:
+def test_a_type_that_a_crd_cannot_express_is_rejected_with_its_path(
+    hint: Any, path: str, problem: str
+) -> None:
     with pytest.raises(SchemaError) as error:
         schema(hint)
     assert error.value.path == path
     assert problem in error.value.problem
 
 
-def test_a_map_key_must_always_be_there() -> None:
+def test_a_map_key_must_be_required_or_have_a_default() -> None:
     class Loose(Part):
         name: str | None = None
 
@@ -281,7 +281,7 @@ def test_a_map_key_must_always_be_there() -> None:
         schema(Annotated[list[Loose], Field(map_keys=["name"])])
 
 
-def test_a_default_outside_its_enum_is_refused() -> None:
+def test_a_default_outside_its_enum_is_rejected() -> None:
     class Wrong(Spec):
         mode: Annotated[str, Field(enum=["a", "b"])] = "c"
 

@@ -1,4 +1,4 @@
-"""What leader election promises: one leader, and no write from one that was."""
+"""Leader election: at most one leader, and no write from a former one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster.faults import Delay, Drop, FaultPlan, FaultRule
-from kapsa.runtime import Context, LeaderElection, Operator
-from kapsa.runtime.errors import ClientError, WriteRefused
+from kapsa.runtime import ClientError, Context, LeaderElection, Operator, WriteRefused
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app, config_map
 
@@ -25,8 +24,8 @@ def replica(work: Any = None, **attributes: Any) -> tuple[Operator, Recorder]:
 
 
 async def lease(harness: Harness) -> dict[str, Any]:
-    found: dict[str, Any] = (await harness.get(LEASE, "lock"))["spec"]
-    return found
+    spec: dict[str, Any] = (await harness.get(LEASE, "lock"))["spec"]
+    return spec
 
 
 async def test_one_replica_leads_and_the_other_keeps_its_caches_warm(harness: Harness) -> None:
@@ -54,11 +53,11 @@ async def test_a_lease_released_on_stop_is_taken_over_at_once(harness: Harness) 
     await harness.stop("first")
     assert (await lease(harness))["holderIdentity"] == ""
     await harness.clock.sleep(3)
-    assert waiting.runs == ["a"], "whoever leads begins with everything"
+    assert waiting.runs == ["a"], "a new leader reconciles everything"
     assert (await lease(harness))["leaseTransitions"] == 1
 
 
-async def test_a_lease_is_released_though_its_last_renewal_was_cut_off(
+async def test_a_lease_is_released_although_its_last_renewal_was_cancelled(
     harness: Harness, faults: FaultPlan
 ) -> None:
     await harness.install(App)
@@ -71,7 +70,7 @@ async def test_a_lease_is_released_though_its_last_renewal_was_cut_off(
     assert (await lease(harness))["holderIdentity"] == ""
 
 
-async def test_a_crashed_leader_is_replaced_after_the_lease_has_run_out(harness: Harness) -> None:
+async def test_a_crashed_leader_is_replaced_after_its_lease_has_expired(harness: Harness) -> None:
     await harness.install(App)
     await harness.apply(app("a"))
     (first, _), (second, waiting) = replica(), replica()
@@ -121,14 +120,14 @@ async def test_no_write_leaves_a_partitioned_leader_after_its_deadline(
     assert new.runs
 
 
-async def test_what_a_reconcile_left_running_writes_nothing_after_the_deadline(
+async def test_a_task_left_behind_by_a_reconcile_writes_nothing_after_the_deadline(
     harness: Harness, faults: FaultPlan
 ) -> None:
-    """Nobody can stop a task that a reconcile started and forgot: only the gate keeps it from writing."""
+    """A task that a reconcile left behind is not cancelled: only the gate keeps it from writing."""
     forgotten: list[asyncio.Task[None]] = []
     wrote_at: list[float] = []
 
-    async def write_for_ever(ctx: Context[App]) -> None:
+    async def write_forever(ctx: Context[App]) -> None:
         while True:
             with contextlib.suppress(ClientError):
                 await ctx.client.apply(
@@ -138,7 +137,7 @@ async def test_what_a_reconcile_left_running_writes_nothing_after_the_deadline(
             await harness.clock.sleep(0.5)
 
     async def start_and_forget(resource: App, ctx: Context[App]) -> Any:
-        forgotten.append(asyncio.create_task(write_for_ever(ctx)))
+        forgotten.append(asyncio.create_task(write_forever(ctx)))
 
     await harness.install(App)
     await harness.apply(app("a"))
@@ -156,7 +155,7 @@ async def test_what_a_reconcile_left_running_writes_nothing_after_the_deadline(
 
 
 @pytest.mark.parametrize("rates", [(0.8, 1.0), (1.0, 1.25), (1.25, 0.9)])
-async def test_clocks_that_drift_apart_never_make_two_writers(
+async def test_clock_drift_never_leads_to_two_writers(
     harness: Harness, faults: FaultPlan, rates: tuple[float, float]
 ) -> None:
     async def write(resource: App, ctx: Context[App]) -> None:
@@ -179,11 +178,11 @@ async def test_clocks_that_drift_apart_never_make_two_writers(
     faults.add(FaultRule(action=Drop(), resource="leases", client="first", times=0))
     await harness.clock.sleep(60)
     names = [name for name, _ in last]
-    assert names == sorted(names), "all of the first one's writes came before all of the second's"
+    assert names == sorted(names), "all writes of the first replica came before those of the second"
     assert set(names) == {"first", "second"}
 
 
-async def test_the_gate_closes_at_the_deadline_to_the_instant(harness: Harness, faults: FaultPlan) -> None:
+async def test_the_gate_closes_exactly_at_the_deadline(harness: Harness, faults: FaultPlan) -> None:
     await harness.install(App)
     operator, _ = replica()
     run = await harness.start(operator, name="first")
@@ -231,6 +230,6 @@ async def test_a_leader_that_lost_stands_by_and_can_lead_again(harness: Harness,
     assert sorted(controller.runs) == ["a", "a", "b"]
 
 
-def test_times_that_make_no_sense_are_refused() -> None:
+def test_inconsistent_durations_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"retry_period \* 1.2 < renew_deadline < lease_duration"):
         LeaderElection(name="lock", lease_duration=10, renew_deadline=10)

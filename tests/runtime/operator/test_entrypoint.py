@@ -1,4 +1,4 @@
-"""The operator as a program: started, asked, stopped by a signal."""
+"""The operator as a program: started, probed, stopped by a signal."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def is_ready(port: int, text: str) -> bool:
         return False
 
 
-async def test_sigterm_ends_the_program_after_its_work_with_the_lease_released(
+async def test_sigterm_lets_the_program_finish_its_work_and_release_the_lease(
     project: Path, unused_tcp_port: int
 ) -> None:
     async with DevCluster() as cluster:
@@ -135,7 +135,7 @@ async def test_sigterm_ends_the_program_after_its_work_with_the_lease_released(
         assert lease["spec"]["holderIdentity"] == ""
 
 
-async def test_an_operator_killed_for_real_at_any_time_ends_like_one_that_was_not(project: Path) -> None:
+async def test_an_operator_process_killed_at_any_time_reaches_the_same_state(project: Path) -> None:
     """A sample with real processes and SIGKILL of what the crash sweeps do on virtual time."""
     (project / "maker.py").write_text(MAKER)
     async with DevCluster() as cluster:
@@ -172,9 +172,9 @@ async def test_an_operator_killed_for_real_at_any_time_ends_like_one_that_was_no
 
 
 async def children(harness: Harness) -> dict[str, str]:
-    """The names of the children, and their UIDs."""
-    found = [each["metadata"] for each in await harness.client.list("v1/ConfigMap", namespace="default")]
-    return {each["name"]: each["uid"] for each in found if each["name"].startswith("m")}
+    """Return the UIDs of the children by name."""
+    configs = [each["metadata"] for each in await harness.client.list("v1/ConfigMap", namespace="default")]
+    return {each["name"]: each["uid"] for each in configs if each["name"].startswith("m")}
 
 
 async def enough(harness: Harness, least: int) -> bool:
@@ -184,7 +184,7 @@ async def enough(harness: Harness, least: int) -> bool:
     return all("status" in each for each in makers)
 
 
-async def test_an_operators_process_carries_no_more_than_it_needs(project: Path) -> None:
+async def test_an_operator_process_loads_only_what_it_needs(project: Path) -> None:
     look = f"import sys, things; print([name for name in {LEAVES_OUT!r} if name in sys.modules])"
     program = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -227,7 +227,7 @@ def test_a_function_that_returns_an_operator_is_called_when_it_is_loaded(project
         ("factories:empty", "factories:empty is not an Operator or a function that returns one"),
     ],
 )
-def test_a_target_that_names_no_operator_says_what_is_there(
+def test_an_invalid_target_lists_the_operators_of_the_module(
     project: Path, target: str, complaint: str
 ) -> None:
     modules = {
@@ -250,7 +250,7 @@ def test_a_target_that_names_no_operator_says_what_is_there(
         ("--namespace=Bad Name", "argument -n/--namespace: invalid namespace name 'Bad Name'"),
     ],
 )
-def test_a_mistaken_argument_is_one_line(
+def test_an_invalid_argument_is_reported_in_one_line(
     argument: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -261,21 +261,19 @@ def test_a_mistaken_argument_is_one_line(
     assert said.count("\n") == 1
 
 
-def test_a_users_mistake_is_one_line(
+def test_a_user_error_is_reported_in_one_line(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(project / "missing"))
     monkeypatch.delenv("KAPSA_DEBUG", raising=False)
     monkeypatch.setattr(gc, "freeze", lambda: None)  # for a process of its own, not for that of the tests
     assert main(["things:operator"]) == 1
-    told = f"kubeconfig not found: {project / 'missing'}; set KUBECONFIG, or pass the path of a kubeconfig"
-    assert capsys.readouterr().err == f"kapsa: {told}\n"
+    message = f"kubeconfig not found: {project / 'missing'}; set KUBECONFIG, or pass the path of a kubeconfig"
+    assert capsys.readouterr().err == f"kapsa: {message}\n"
 
 
-def test_the_command_is_the_program_and_loads_no_more_than_it(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The target module tells what is loaded by then, and is no operator, so that the program ends there."""
+def test_the_command_loads_no_more_than_the_program(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target module prints what is loaded by then, and has no operator, so the program ends there."""
     heavy = [name for name in LEAVES_OUT if name != "kapsa.cli"]
     (project / "looking.py").write_text(
         f"import sys; print([name for name in {heavy!r} if name in sys.modules])"
@@ -290,9 +288,7 @@ def test_the_command_is_the_program_and_loads_no_more_than_it(
     assert program.returncode == 1
 
 
-async def test_a_server_that_cannot_be_reached_is_waited_for_and_named(
-    unused_tcp_port: int, tmp_path: Path
-) -> None:
+async def test_an_unreachable_server_is_retried_and_reported(unused_tcp_port: int, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         f"""

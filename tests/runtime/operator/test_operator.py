@@ -1,4 +1,4 @@
-"""What an operator promises as a whole: its start, its end, and what it does when something is missing."""
+"""The operator as a whole: start, shutdown, and missing kinds and rights."""
 
 from __future__ import annotations
 
@@ -12,10 +12,21 @@ from structlog.testing import capture_logs
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
 from kapsa.devcluster.faults import Answer, Drop, FaultRule
-from kapsa.runtime import Client, Context, CustomResource, Operator, Owns, Spec, Status, Webhooks
-from kapsa.runtime.generate.audit import Audit
-from kapsa.runtime.generate.rbac import Grant, grants, rule_for
-from kapsa.runtime.operator.access_review import missing_rules
+from kapsa.runtime import (
+    Audit,
+    Client,
+    Context,
+    CustomResource,
+    Grant,
+    Operator,
+    Owns,
+    Spec,
+    Status,
+    Webhooks,
+    grants,
+    missing_rules,
+    rule_for,
+)
 from kapsa.runtime.testing import Harness, InProcessTransport
 from tests.runtime.sample_app import App, Recorder, app, config_map
 
@@ -27,7 +38,7 @@ class LateSpec(Spec):
 
 
 class Late(CustomResource[LateSpec, Status], group="example.com", version="v1"):
-    """A kind whose CRD comes later."""
+    """A kind whose CRD is installed later."""
 
 
 class LateController(Recorder):
@@ -65,7 +76,7 @@ async def test_a_crd_installed_after_the_operator_degrades_only_its_controller(h
     assert "[~]" not in run.health.report(run.health.ready)[1]
 
 
-async def test_a_watch_that_hangs_is_named_with_its_reason_after_two_minutes(
+async def test_a_watch_without_a_first_list_is_reported_after_two_minutes(
     harness: Harness, faults: FaultPlan
 ) -> None:
     await harness.install(App)
@@ -90,7 +101,7 @@ async def test_a_watch_that_hangs_is_named_with_its_reason_after_two_minutes(
     assert controller.runs == ["a"]
 
 
-async def test_readiness_tells_each_watchs_last_progress(harness: Harness) -> None:
+async def test_readiness_shows_the_last_progress_of_each_watch(harness: Harness) -> None:
     await harness.install(App)
     run = await harness.start(Operator(controllers=[Recorder(owns=["v1/ConfigMap"])]))
     await harness.clock.sleep(20)
@@ -99,7 +110,7 @@ async def test_readiness_tells_each_watchs_last_progress(harness: Harness) -> No
     assert "[+] watch v1/ConfigMap: watching" in report
 
 
-async def test_sigterm_lets_work_in_flight_finish_and_takes_no_more(harness: Harness) -> None:
+async def test_sigterm_lets_running_work_finish_and_accepts_no_more(harness: Harness) -> None:
     finished: list[str] = []
 
     async def slowly(resource: App, ctx: Context[App]) -> None:
@@ -116,14 +127,14 @@ async def test_sigterm_lets_work_in_flight_finish_and_takes_no_more(harness: Har
     await harness.apply(app("waiting"))
     started = harness.clock.monotonic()
     await harness.stop()
-    assert finished == ["running"], "the other one is for whoever leads next"
+    assert finished == ["running"], "the other one is left to the next leader"
     assert harness.clock.monotonic() - started == pytest.approx(17, abs=1)
     assert (await harness.get(App, "running")).status.ready == 1
     lease = await harness.get("coordination.k8s.io/v1/Lease", "lock")
     assert lease["spec"]["holderIdentity"] == "", "released, after the last write"
 
 
-async def test_work_that_takes_longer_than_30_seconds_is_cancelled_at_the_end(harness: Harness) -> None:
+async def test_work_that_takes_longer_than_30_seconds_is_cancelled_at_shutdown(harness: Harness) -> None:
     async def hang(resource: App, ctx: Context[App]) -> None:
         await asyncio.sleep(1000)
 
@@ -148,7 +159,7 @@ async def test_a_stopped_operator_leaves_no_task_behind(harness: Harness) -> Non
     assert {task.get_name() for task in asyncio.all_tasks() - before} == set()
 
 
-async def test_a_missing_right_is_named_exactly() -> None:
+async def test_a_missing_right_is_reported_as_a_rule() -> None:
     def allowed(attributes: Any) -> bool:
         return not (attributes.resource == "configmaps" and attributes.verb in ("create", "patch"))
 
@@ -173,7 +184,7 @@ async def test_a_missing_right_is_named_exactly() -> None:
         await run.stop()
 
 
-async def test_rights_are_checked_once_a_server_that_was_away_is_back() -> None:
+async def test_rights_are_checked_once_an_unreachable_server_is_back() -> None:
     clock, faults = VirtualClock(), FaultPlan()
     async with DevCluster(
         clock=clock, http=False, faults=faults, policy=lambda attributes: attributes.verb != "patch"
@@ -189,7 +200,7 @@ async def test_rights_are_checked_once_a_server_that_was_away_is_back() -> None:
         await run.stop()
 
 
-async def test_rights_are_checked_in_the_namespaces_the_operator_looks_at() -> None:
+async def test_rights_are_checked_in_the_watched_namespaces() -> None:
     clock = VirtualClock()
     async with DevCluster(
         clock=clock, http=False, policy=lambda attributes: attributes.namespace != "shop"
@@ -228,7 +239,7 @@ async def test_rights_are_checked_in_the_namespaces_of_this_run() -> None:
         assert str(missing).endswith("in a Role in namespace shop")
 
 
-async def test_of_a_right_to_named_objects_only_the_names_that_lack_it_are_missing() -> None:
+async def test_a_right_to_named_objects_is_missing_only_for_the_denied_names() -> None:
     def allowed(attributes: Any) -> bool:
         return (
             attributes.resource != "secrets"
@@ -246,7 +257,7 @@ async def test_of_a_right_to_named_objects_only_the_names_that_lack_it_are_missi
         ]
 
 
-async def test_the_calls_it_makes_are_the_rights_it_declares(harness: Harness) -> None:
+async def test_the_calls_match_the_declared_rights(harness: Harness) -> None:
     async def everything(resource: App, ctx: Context[App]) -> None:
         await ctx.apply(config_map(resource.name))
         await ctx.delete("v1/ConfigMap", f"{resource.name}-old")
@@ -268,7 +279,7 @@ async def test_the_calls_it_makes_are_the_rights_it_declares(harness: Harness) -
     assert surplus == ["patch events.events.k8s.io"], "that is for an event that repeats, and none did"
 
 
-async def test_an_api_server_that_is_away_for_an_hour_is_waited_for(
+async def test_an_api_server_that_is_down_for_an_hour_is_waited_for(
     harness: Harness, faults: FaultPlan
 ) -> None:
     await harness.install(App)
@@ -290,17 +301,17 @@ def test_the_ports_are_those_that_kubernetes_operators_use() -> None:
     assert Webhooks(service="webhooks").port == 9443
 
 
-def test_two_controllers_of_one_name_are_refused() -> None:
+def test_two_controllers_of_one_name_are_rejected() -> None:
     with pytest.raises(ValueError, match="two controllers are named 'app'"):
         Operator(controllers=[Recorder(), Recorder()])
 
 
-def test_a_name_that_cannot_be_a_field_manager_is_refused() -> None:
+def test_a_name_that_cannot_be_a_field_manager_is_rejected() -> None:
     with pytest.raises(ValueError, match="invalid operator name 'my operator'"):
         Operator(controllers=[Recorder()], name="my operator")
 
 
-def test_the_operator_knows_its_resources_and_its_rights() -> None:
+def test_the_operator_derives_its_resources_and_rights() -> None:
     operator = Operator(
         controllers=[Recorder(), LateController()], leader_election="lock", namespaces=["shop"]
     )
@@ -311,15 +322,15 @@ def test_the_operator_knows_its_resources_and_its_rights() -> None:
     assert [each.resource.resource for each in rights.controllers] == ["apps", "lates"]
 
 
-async def test_a_companion_lives_as_long_as_the_operator_and_writes_without_leading(harness: Harness) -> None:
-    told: list[str] = []
+async def test_a_companion_runs_as_long_as_the_operator_and_writes_without_leading(harness: Harness) -> None:
+    calls: list[str] = []
 
     @contextlib.asynccontextmanager
     async def companion(client: Client) -> AsyncIterator[None]:
-        told.append("begin")
-        await client.create(config_map(f"made-{len(told)}"), namespace="default")
+        calls.append("begin")
+        await client.create(config_map(f"made-{len(calls)}"), namespace="default")
         yield
-        told.append("end")
+        calls.append("end")
 
     await harness.install(App)
     operator = Operator(controllers=[Recorder()], companions=[companion], leader_election="lock")
@@ -328,4 +339,4 @@ async def test_a_companion_lives_as_long_as_the_operator_and_writes_without_lead
     assert await harness.get("v1/ConfigMap", "made-2") is not None
     await harness.stop("one")
     await harness.kill("two")
-    assert told == ["begin", "begin", "end", "end"]
+    assert calls == ["begin", "begin", "end", "end"]

@@ -16,9 +16,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from kapsa.devcluster import DevCluster
-from kapsa.runtime import Client, Context, LeaderElection, Operator
-from kapsa.runtime.errors import WriteRefused
-from kapsa.runtime.telemetry.health import CheckResult, HealthChecks, PortTakenError, ProbeServer
+from kapsa.runtime import Client, Context, LeaderElection, Operator, PortTakenError, WriteRefused
+from kapsa.runtime.telemetry.health import CheckResult, HealthChecks, ProbeServer
 from kapsa.runtime.telemetry.loop_watch import LoopWatch
 from kapsa.runtime.telemetry.metrics import Metrics
 from kapsa.runtime.testing import Harness, InProcessTransport
@@ -56,7 +55,7 @@ async def test_probes_and_metrics_are_served_on_their_own_ports(
         assert (await fetch(web, ports["metrics"], "/healthz"))[0] == 404
 
 
-async def test_the_paths_can_be_others(harness: Harness, web: aiohttp.ClientSession) -> None:
+async def test_the_paths_are_configurable(harness: Harness, web: aiohttp.ClientSession) -> None:
     await harness.install(App)
     paths = {"metrics_path": "/prometheus", "liveness_path": "/live", "readiness_path": "/ready"}
     operator = Operator(controllers=[Recorder()], metrics_port=0, health_port=0, host="127.0.0.1", **paths)  # type: ignore[arg-type]
@@ -69,7 +68,7 @@ async def test_the_paths_can_be_others(harness: Harness, web: aiohttp.ClientSess
         assert (await fetch(web, ports["health"], "/healthz"))[0] == 404
 
 
-def test_paths_that_cannot_be_told_apart_are_refused() -> None:
+def test_equal_and_relative_paths_are_rejected() -> None:
     with pytest.raises(ValueError, match="a path each, got /x, /healthz, /x"):
         Operator(controllers=[Recorder()], metrics_path="/x", readiness_path="/x")
     with pytest.raises(ValueError, match="liveness path must start with '/', got 'live'"):
@@ -89,7 +88,7 @@ def test_paths_that_cannot_be_told_apart_are_refused() -> None:
         (b"GET /heal", b""),
     ],
 )
-async def test_whatever_a_caller_says_the_port_answers_and_goes_on(asked: bytes, answered: bytes) -> None:
+async def test_any_request_gets_a_response(asked: bytes, answered: bytes) -> None:
     def broken() -> CheckResult:
         raise LookupError("no such watch")
 
@@ -109,38 +108,36 @@ async def test_whatever_a_caller_says_the_port_answers_and_goes_on(asked: bytes,
 
 
 @pytest.mark.each_loop
-async def test_callers_who_say_nothing_do_not_keep_the_kubelet_out() -> None:
+async def test_silent_connections_do_not_lock_out_the_kubelet() -> None:
     server = ProbeServer(HealthChecks(), Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
     await server.start()
     port = server.ports["health"]
     silent: list[socket.socket] = []
 
     async def connected() -> list[int]:
-        return [place for place, caller in enumerate(silent) if is_open(caller)]
+        return [index for index, caller in enumerate(silent) if is_open(caller)]
 
     try:
         for _ in range(2):
-            # The loop does not run meanwhile, so it meets all of them in one turn.
+            # The loop does not run meanwhile, so it accepts all of them in one turn.
             silent += [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
             assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 200 OK")
             writer.close()
         most = 128
-        left = await eventually(
-            connected, lambda left: len(left) <= most, "the rest to be cut off", seconds=5
-        )
-        assert left == list(range(200 - len(left), 200)), "the first to come is the first to go"
-        assert len(left) > most - 5, "and only as many as there are too many"
+        left = await eventually(connected, lambda left: len(left) <= most, "the rest to be closed", seconds=5)
+        assert left == list(range(200 - len(left), 200)), "the oldest are closed first"
+        assert len(left) > most - 5, "and only as many as exceed the limit"
     finally:
         await asyncio.wait_for(server.stop(), 5)
-    assert await eventually(connected, lambda left: not left, "the last to be cut off", seconds=5) == []
+    assert await eventually(connected, lambda left: not left, "the last to be closed", seconds=5) == []
     for caller in silent:
         caller.close()
 
 
 def is_open(caller: socket.socket) -> bool:
-    """Whether the other end still listens; it says nothing."""
+    """Return whether the server has kept the connection open."""
     try:
         return caller.recv(1, socket.MSG_DONTWAIT) != b""
     except BlockingIOError:
@@ -151,7 +148,7 @@ def is_open(caller: socket.socket) -> bool:
 
 @pytest.mark.each_loop
 @pytest.mark.parametrize("moments", range(3, 7))
-async def test_a_caller_who_has_just_come_is_not_left_hanging_when_the_ports_are_closed(moments: int) -> None:
+async def test_a_new_connection_is_closed_when_the_server_stops(moments: int) -> None:
     server = ProbeServer(HealthChecks(), Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
     await server.start()
     caller = socket.create_connection(("127.0.0.1", server.ports["health"]))
@@ -178,14 +175,14 @@ async def test_the_probes_can_be_served_on_ipv6() -> None:
 
 
 @pytest.mark.each_loop
-async def test_a_port_that_is_none_is_named() -> None:
+async def test_an_invalid_port_is_reported() -> None:
     server = ProbeServer(HealthChecks(), Metrics(), host="127.0.0.1", metrics_port=70000, health_port=None)
     with pytest.raises(PortTakenError, match="cannot serve metrics on port 70000"):
         await server.start()
     await server.stop()
 
 
-def test_an_operator_without_webhooks_carries_no_web_framework() -> None:
+def test_an_operator_without_webhooks_loads_no_web_framework() -> None:
     program = "import sys, kapsa.runtime.operator.entrypoint; print([m for m in sys.modules if m.startswith('aiohttp')])"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
@@ -201,7 +198,7 @@ async def test_one_port_can_serve_both(web: aiohttp.ClientSession, unused_tcp_po
     await server.stop()
 
 
-async def test_a_port_that_is_taken_is_named(unused_tcp_port: int) -> None:
+async def test_a_port_in_use_is_reported(unused_tcp_port: int) -> None:
     taken = ProbeServer(
         HealthChecks(), Metrics(), host="127.0.0.1", metrics_port=unused_tcp_port, health_port=None
     )
@@ -215,7 +212,7 @@ async def test_a_port_that_is_taken_is_named(unused_tcp_port: int) -> None:
     await taken.stop()
 
 
-async def test_one_failed_check_makes_it_not_ready_and_says_which(web: aiohttp.ClientSession) -> None:
+async def test_one_failed_check_makes_it_not_ready_and_is_reported(web: aiohttp.ClientSession) -> None:
     health = HealthChecks()
     health.ready["good"] = lambda: CheckResult(ok=True)
     health.ready["bad"] = lambda: CheckResult(ok=False, text="no luck")
@@ -236,11 +233,11 @@ async def test_a_blocked_event_loop_is_reported_with_the_stack_that_blocks_it() 
         await asyncio.sleep(0.1)
         block_the_loop(0.6)
 
-        async def said_last() -> str:
+        async def last_event() -> str:
             return str(logs[-1]["event"])
 
-        await eventually(said_last, lambda event: event == "event loop unblocked", "the end of the block")
-    # A busy machine can stop the loop, too; that is then reported beside it.
+        await eventually(last_event, lambda event: event == "event loop unblocked", "the end of the block")
+    # A busy machine can block the loop, too, which is then reported as well.
     assert any("block_the_loop" in stack for stack in stacks)
     assert [line["stack"] for line in logs if line["event"] == "event loop blocked"] == stacks
     await watch.stop()

@@ -1,4 +1,4 @@
-"""What is measured, under which names, and that no label grows without bound."""
+"""The metrics, their names, and their labels, none of which has unbounded values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 from prometheus_client import REGISTRY, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from kapsa.runtime import Backoff, Context, Operator
-from kapsa.runtime.cache.cache import Cache
+from kapsa.runtime import Backoff, Cache, Context, Operator
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app, config_map
 
@@ -54,7 +53,7 @@ async def test_everything_an_operator_does_is_measured(harness: Harness) -> None
     assert "workqueue_adds_total" in text
 
 
-async def test_a_run_under_way_shows_in_the_queues_metrics(harness: Harness) -> None:
+async def test_a_running_reconcile_shows_in_the_metrics_of_the_queue(harness: Harness) -> None:
     async def slowly(resource: App, ctx: Context[App]) -> None:
         await ctx.client.clock.sleep(50)
 
@@ -85,7 +84,7 @@ async def test_more_resources_make_no_more_series(harness: Harness) -> None:
     assert len((await render(harness)).splitlines()) == before
 
 
-async def test_two_operators_in_one_process_measure_apart(harness: Harness) -> None:
+async def test_two_operators_in_one_process_have_separate_metrics(harness: Harness) -> None:
     await harness.install(App)
     await harness.start(Operator(controllers=[Recorder()]), name="operator")
     other = await harness.start(Operator(controllers=[Recorder()], name="other"), name="other")
@@ -96,7 +95,7 @@ async def test_two_operators_in_one_process_measure_apart(harness: Harness) -> N
     assert counted in other.metrics.render().decode()
 
 
-async def test_an_operator_can_tell_more_from_its_cache(harness: Harness) -> None:
+async def test_an_operator_can_report_metrics_from_its_cache(harness: Harness) -> None:
     def collect(cache: Cache) -> Iterator[Metric]:
         family = GaugeMetricFamily("shop_apps", "How many apps there are.")
         family.add_metric([], len(cache.select(App.gvk)))
@@ -112,7 +111,7 @@ async def test_an_operator_can_tell_more_from_its_cache(harness: Harness) -> Non
     assert "shop_apps 1.0" in await render(harness)
 
 
-async def test_metrics_of_ones_own_are_served_beside_the_operators(harness: Harness) -> None:
+async def test_custom_metrics_are_served_alongside_those_of_the_operator(harness: Harness) -> None:
     # Not the name that the documentation uses: its examples may have run in this process.
     sold = Counter("market_items_sold_total", "Items sold.")
     # As the quick start of another framework counts: a second metric of this name would make the whole page unreadable.

@@ -39,7 +39,7 @@ def below(spans: InMemorySpanExporter, run: ReadableSpan) -> list[str]:
     return [each.name for each in finished if each.parent and each.parent.span_id == run.context.span_id]
 
 
-async def test_a_run_has_a_span_and_its_requests_are_below_it(
+async def test_a_run_has_a_span_and_its_requests_are_children(
     harness: Harness, spans: InMemorySpanExporter
 ) -> None:
     async def work(resource: App, ctx: Context[App]) -> Requeue | None:
@@ -82,7 +82,7 @@ async def test_a_failed_run_is_marked(harness: Harness, spans: InMemorySpanExpor
     assert run.attributes["kapsa.result"] == "error"
 
 
-def test_an_operator_without_the_sdk_loads_nothing_of_opentelemetry() -> None:
+def test_an_operator_without_the_sdk_does_not_load_opentelemetry() -> None:
     program = (
         "import sys, kapsa.runtime.operator.entrypoint\n"
         "from kapsa.runtime.telemetry.tracing import Tracing, configure\n"
@@ -102,5 +102,5 @@ def test_an_operator_without_the_sdk_loads_nothing_of_opentelemetry() -> None:
     ],
     ids=["nothing set", "no exporter", "disabled"],
 )
-def test_nothing_is_exported_unless_the_standard_variables_ask_for_it(environment: dict[str, str]) -> None:
+def test_nothing_is_exported_unless_the_standard_variables_request_it(environment: dict[str, str]) -> None:
     assert not configure("app", environment)

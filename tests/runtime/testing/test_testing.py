@@ -1,4 +1,4 @@
-"""What the testing module promises to whoever tests an operator with it."""
+"""The guarantees of the testing module."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kapsa.devcluster.faults import FaultPlan
-from kapsa.runtime import Context, Operator, Owns, Requeue
-from kapsa.runtime.generate.audit import MissingRights
+from kapsa.runtime import Context, MissingRights, Operator, Owns, Requeue
 from kapsa.runtime.testing import Harness, NotSettledError, Scenario, crash_at_every_write
 from tests.runtime.sample_app import App, Recorder, app, config_map
 
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 class Shop(Recorder):
-    """Two children, a status, an event and a clean-up: one of each kind of write."""
+    """A controller with each kind of write: two children, a status, an event and a clean-up."""
 
     owns = (Owns("v1/ConfigMap", deletes=True), "v1/Secret")
 
@@ -44,7 +43,7 @@ class Shop(Recorder):
 
 
 class Forgetful(Recorder):
-    """Makes a child only if its memory says that it has not yet: a crash in between leaves it unmade."""
+    """A controller that keeps its progress in memory: after a crash its child is never created."""
 
     owns = ("v1/ConfigMap",)
 
@@ -76,7 +75,7 @@ def scenario(controller: type[Recorder]) -> Scenario:
     )
 
 
-async def test_an_operator_that_crashes_at_any_write_ends_like_one_that_does_not(
+async def test_an_operator_that_crashes_at_any_write_reaches_the_same_state(
     record_property: Callable[[str, object], None],
 ) -> None:
     report = await crash_at_every_write(scenario(Shop))
@@ -90,14 +89,14 @@ async def test_an_operator_that_crashes_at_any_write_ends_like_one_that_does_not
     record_property("crash_points", report.points)
 
 
-async def test_an_operator_that_relies_on_its_memory_is_caught() -> None:
+async def test_an_operator_that_relies_on_its_memory_is_detected() -> None:
     report = await crash_at_every_write(scenario(Forgetful))
     assert any(
         "configmaps default/web was created 0 times instead of 1" in why for why in report.failures.values()
     )
 
 
-async def test_settle_passes_hours_in_no_time_and_waits_for_what_comes_back(harness: Harness) -> None:
+async def test_settle_passes_hours_in_no_time_and_waits_for_delayed_keys(harness: Harness) -> None:
     async def eventually(resource: App, ctx: Context[App]) -> Requeue | None:
         if resource.status.ready < 5:
             ctx.status.ready = resource.status.ready + 1
@@ -112,7 +111,7 @@ async def test_settle_passes_hours_in_no_time_and_waits_for_what_comes_back(harn
     assert harness.clock.monotonic() > 2000
 
 
-async def test_settle_does_not_wait_for_ever_for_what_only_looks(harness: Harness) -> None:
+async def test_settle_ignores_requeues_that_change_nothing(harness: Harness) -> None:
     async def poll(resource: App, ctx: Context[App]) -> Requeue:
         return Requeue(after=30)
 
@@ -123,7 +122,7 @@ async def test_settle_does_not_wait_for_ever_for_what_only_looks(harness: Harnes
     assert harness.clock.monotonic() < 700
 
 
-async def test_settle_says_who_never_stops(harness: Harness) -> None:
+async def test_settle_reports_what_never_stops(harness: Harness) -> None:
     async def restless(resource: App, ctx: Context[App]) -> Requeue:
         ctx.status.ready = resource.status.ready + 1
         return Requeue(after=0)
@@ -135,7 +134,7 @@ async def test_settle_says_who_never_stops(harness: Harness) -> None:
         await harness.settle(max_writes=200)
 
 
-async def test_a_missing_condition_or_event_says_what_is_there_instead(harness: Harness) -> None:
+async def test_a_missing_condition_or_event_is_reported_with_the_present_ones(harness: Harness) -> None:
     async def work(resource: App, ctx: Context[App]) -> None:
         ctx.condition("Ready", False, reason="Broken", message="no luck")
         ctx.event("Warning", "Broken", "no luck")
@@ -150,7 +149,7 @@ async def test_a_missing_condition_or_event_says_what_is_there_instead(harness: 
         await harness.assert_event("Made")
 
 
-async def test_the_rights_of_an_operator_of_one_namespace_end_there(harness: Harness) -> None:
+async def test_the_rights_of_an_operator_of_one_namespace_are_limited_to_it(harness: Harness) -> None:
     async def elsewhere(resource: App, ctx: Context[App]) -> None:
         await ctx.apply(config_map(resource.spec.image, namespace=resource.spec.image), owner=False)
 
@@ -168,7 +167,7 @@ async def test_the_rights_of_an_operator_of_one_namespace_end_there(harness: Har
         harness.verify_rights(operator)
 
 
-async def test_calls_are_recorded_by_who_made_them(harness: Harness, faults: FaultPlan) -> None:
+async def test_calls_are_recorded_by_client(harness: Harness, faults: FaultPlan) -> None:
     async def work(resource: App, ctx: Context[App]) -> None:
         await ctx.apply(config_map(resource.name))
 

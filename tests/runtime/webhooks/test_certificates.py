@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from kapsa.runtime import Lifetimes
 from kapsa.runtime.client.auth.tls import client_context, present
 from kapsa.runtime.webhooks.certificates import (
     CertificatePair,
     CertificateState,
-    Lifetimes,
     advance,
     issue_certificate,
     make_authority,
@@ -22,7 +22,7 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
 def trusted(bundle: bytes, serving: CertificatePair, name: str) -> bool:
-    """Whether a client that trusts `bundle` accepts `serving` under `name`, in a TLS handshake in memory."""
+    """Return whether a client that trusts `bundle` accepts `serving` under `name`, in an in-memory handshake."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     present(server, serving.certificate, serving.key)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -43,7 +43,7 @@ def trusted(bundle: bytes, serving: CertificatePair, name: str) -> bool:
     return True
 
 
-def test_what_an_authority_issues_is_trusted_under_every_name_and_under_no_other() -> None:
+def test_an_issued_certificate_is_trusted_under_its_names_only() -> None:
     now = datetime.now(UTC)
     authority = make_authority("test", now=now, lifetime=DAY)
     pair = issue_certificate(authority, [*NAMES, "127.0.0.1"], now=now, lifetime=DAY)
@@ -59,7 +59,7 @@ def test_nothing_changes_while_nothing_is_due() -> None:
     assert advance(state, NAMES, NOW + timedelta(days=30)) is state
 
 
-def test_the_serving_certificate_is_renewed_after_two_thirds_of_its_life_by_the_same_authority() -> None:
+def test_the_serving_certificate_is_renewed_after_two_thirds_of_its_lifetime_by_the_same_authority() -> None:
     state = advance(None, NAMES, NOW)
     renewed = advance(state, NAMES, NOW + timedelta(days=61))
     assert renewed.serving != state.serving
@@ -90,7 +90,7 @@ def test_a_new_authority_is_published_before_anything_is_signed_with_it() -> Non
     assert signed.bundle == published.bundle
 
 
-def test_over_five_years_every_step_is_trusted_by_who_knows_only_the_bundle_before() -> None:
+def test_over_five_years_each_certificate_is_trusted_by_a_client_with_the_previous_bundle() -> None:
     """The bundle reaches clients some time after it changed: the one of the step before must always do."""
     shift = datetime.now(UTC) - NOW  # certificates are judged by the machine's clock
 
@@ -122,7 +122,7 @@ def _subjects(bundle: bytes) -> set[str]:
     return {certificate.subject.rfc4514_string() for certificate in x509.load_pem_x509_certificates(bundle)}
 
 
-def test_the_authority_before_is_forgotten_when_it_has_expired() -> None:
+def test_the_previous_authority_is_dropped_when_it_expires() -> None:
     times = Lifetimes()
     state = advance(None, NAMES, NOW, times)
     first = state.authority.certificate
@@ -131,13 +131,13 @@ def test_the_authority_before_is_forgotten_when_it_has_expired() -> None:
     assert first not in state.bundle
 
 
-def test_a_key_does_not_show_itself_in_a_log() -> None:
+def test_a_key_is_never_logged() -> None:
     pair = make_authority("test", now=NOW, lifetime=DAY)
     assert "PRIVATE" not in repr(advance(None, NAMES, NOW))
     assert "PRIVATE" not in f"{pair}"
 
 
-def test_a_foreign_key_is_refused_for_signing() -> None:
+def test_an_authority_with_another_kind_of_key_cannot_sign() -> None:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ed25519
 

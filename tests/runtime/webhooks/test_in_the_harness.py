@@ -12,8 +12,12 @@ from cryptography import x509
 from kapsa.runtime import (
     AdmissionRequest,
     AdmissionResponse,
+    ApiError,
     Converter,
     CustomResource,
+    Forbidden,
+    InternalError,
+    Lifetimes,
     MutatingWebhook,
     Operator,
     Spec,
@@ -23,9 +27,7 @@ from kapsa.runtime import (
     allow,
     deny,
 )
-from kapsa.runtime.errors import ApiError, Forbidden, InternalError
 from kapsa.runtime.testing import Harness
-from kapsa.runtime.webhooks.certificates import Lifetimes
 from tests.runtime.sample_app import App, Recorder, app
 
 pytestmark = pytest.mark.virtual_time
@@ -52,7 +54,7 @@ def operator(**options: Any) -> Operator:
     return Operator(controllers=[Recorder()], name="shop", webhooks=webhooks)
 
 
-async def test_what_the_operator_denies_and_changes_the_cluster_denies_and_changes(harness: Harness) -> None:
+async def test_the_cluster_applies_the_decisions_and_changes_of_webhooks(harness: Harness) -> None:
     await harness.install(App)
     await harness.start(operator())
     await harness.settle()
@@ -63,7 +65,7 @@ async def test_what_the_operator_denies_and_changes_the_cluster_denies_and_chang
     assert (await harness.get(App, "web")).spec.replicas == 1
 
 
-async def test_while_the_operator_is_away_writes_are_refused_and_then_go_on(harness: Harness) -> None:
+async def test_writes_are_rejected_while_the_operator_is_down(harness: Harness) -> None:
     await harness.install(App)
     await harness.start(operator())
     await harness.settle()
@@ -97,7 +99,7 @@ async def test_a_kind_may_have_several_validating_webhooks(harness: Harness) -> 
         await harness.apply(app("web", replicas=4))
 
 
-async def test_any_replica_answers(harness: Harness) -> None:
+async def test_any_replica_serves_webhooks(harness: Harness) -> None:
     await harness.install(App)
     await harness.start(operator(), name="one")
     await harness.start(operator(), name="two")
@@ -107,7 +109,7 @@ async def test_any_replica_answers(harness: Harness) -> None:
         await harness.apply(app("web", replicas=4))
 
 
-async def test_a_hung_webhook_is_given_up_after_its_time(harness: Harness) -> None:
+async def test_a_hanging_webhook_times_out(harness: Harness) -> None:
     class Slow(ValidatingWebhook[App]):
         timeout_seconds = 5
 
@@ -125,7 +127,9 @@ async def test_a_hung_webhook_is_given_up_after_its_time(harness: Harness) -> No
     assert harness.clock.monotonic() - before < 40  # with the client's retries
 
 
-async def test_whatever_is_rotated_the_registered_bundle_trusts_what_is_served(harness: Harness) -> None:
+async def test_the_registered_bundle_trusts_the_served_certificate_through_every_rotation(
+    harness: Harness,
+) -> None:
     lifetimes = Lifetimes(authority=timedelta(hours=6), serving=timedelta(hours=2))
     await harness.install(App)
     await harness.start(operator(lifetimes=lifetimes, check_every=300.0))

@@ -1,4 +1,4 @@
-"""What one who means no good, or whose network is bad, can take from the webhook port: so much time, so much room."""
+"""The limits of the webhook port against slow, silent and hostile clients."""
 
 import asyncio
 from typing import Any
@@ -34,30 +34,30 @@ def post(path: str, length: int) -> bytes:
         ("/nowhere", []),
     ],
 )
-async def test_a_request_that_does_not_arrive_in_time_is_refused_and_counted(
+async def test_a_request_that_does_not_arrive_in_time_is_rejected_and_counted(
     path: str, counted: list[Any]
 ) -> None:
     declared = webhooks(AppValidator(), converters=[OldAppConverter()], body_timeout=0.2)
     async with asyncio.timeout(10), running(declared) as run:
         reader, writer = await connect(run)
         writer.write(post(path, 1000) + b"{")
-        answer = await reader.read()  # to the end: then it hangs up
-        assert answer.startswith(b"HTTP/1.1 408 ")
-        assert answer.endswith(b"request body did not arrive within 0.2 s")
+        response = await reader.read()  # to the end: the server closes the connection
+        assert response.startswith(b"HTTP/1.1 408 ")
+        assert response.endswith(b"request body did not arrive within 0.2 s")
         assert run.seen == counted
         writer.close()
 
 
-@pytest.mark.parametrize("said", [b"", f"POST {VALIDATE} HTTP/1.1\r\nHost:".encode()])
-async def test_a_caller_who_does_not_get_as_far_as_a_request_is_let_go(said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", f"POST {VALIDATE} HTTP/1.1\r\nHost:".encode()])
+async def test_a_connection_without_a_complete_request_is_closed(sent: bytes) -> None:
     async with asyncio.timeout(10), running(webhooks(AppValidator(), idle_timeout=0.2)) as run:
         reader, writer = await connect(run)
-        writer.write(said)
+        writer.write(sent)
         assert await reader.read() == b""
         writer.close()
 
 
-async def test_callers_who_only_hold_their_connection_do_not_keep_the_api_server_out() -> None:
+async def test_idle_connections_do_not_lock_out_the_api_server() -> None:
     async with asyncio.timeout(10), running(webhooks(AppValidator(), max_connections=2)) as run:
         callers = [await connect(run) for _ in range(4)]
         for reader, _ in callers[:2]:

@@ -10,23 +10,24 @@ import pytest
 import pytest_asyncio
 
 from kapsa.devcluster import DevCluster
-from kapsa.runtime import errors
-from kapsa.runtime.client.client import Client
-from kapsa.runtime.generate.crd import custom_resource_definition
-from kapsa.runtime.resources.metadata import ObjectMeta
-from kapsa.runtime.resources.model import Spec, Status
-from kapsa.runtime.resources.resource import CustomResource
-from kapsa.runtime.webhooks.admission import (
+from kapsa.runtime import (
     AdmissionRequest,
     AdmissionResponse,
+    Client,
+    Converter,
+    CustomResource,
     MutatingWebhook,
+    ObjectMeta,
+    Spec,
+    Status,
     ValidatingWebhook,
+    Webhooks,
     allow,
+    custom_resource_definition,
     deny,
+    errors,
 )
-from kapsa.runtime.webhooks.conversion import Converter
 from kapsa.runtime.webhooks.server import WebhookServer
-from kapsa.runtime.webhooks.webhooks import Webhooks
 
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
@@ -151,7 +152,7 @@ def shop(name: str, **spec: Any) -> Shop:
     return Shop(metadata=ObjectMeta(name=name, namespace="default"), spec=ShopSpec(**spec))
 
 
-async def test_the_api_server_denies_with_our_message_and_applies_our_change(client: Client) -> None:
+async def test_the_api_server_returns_our_message_and_applies_our_patch(client: Client) -> None:
     with pytest.raises(
         errors.Forbidden, match=r"validate-shop.* denied the request: spec.replicas: at most 5, not 6"
     ):
@@ -160,12 +161,12 @@ async def test_the_api_server_denies_with_our_message_and_applies_our_change(cli
     assert made.spec == ShopSpec(image="nginx", replicas=2)
 
 
-async def test_a_webhook_with_a_bug_denies_and_says_so(client: Client) -> None:
+async def test_a_webhook_that_raises_denies_with_the_exception(client: Client) -> None:
     with pytest.raises(errors.ApiError, match=r"failed, so the write is denied: ZeroDivisionError"):
         await client.create(shop("buggy", image="bug"))
 
 
-async def test_of_a_webhook_that_takes_too_long_we_tell_before_the_api_server_gives_up(
+async def test_a_slow_webhook_responds_before_the_api_server_times_out(
     client: Client,
 ) -> None:
     metadata = ObjectMeta(name="hung", namespace="default", labels={"hung": "yes"})
@@ -173,7 +174,7 @@ async def test_of_a_webhook_that_takes_too_long_we_tell_before_the_api_server_gi
         await client.create(Shop(metadata=metadata, spec=ShopSpec()))
 
 
-async def test_the_api_server_converts_between_versions_through_us(client: Client) -> None:
+async def test_the_api_server_converts_versions_through_the_webhook(client: Client) -> None:
     await client.create(shop("converted", image="nginx", replicas=3))
     old = await client.get(OldShop, "converted")
     assert old.spec == OldSpec(picture="nginx", size="3")

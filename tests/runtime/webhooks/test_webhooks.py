@@ -15,28 +15,32 @@ import msgspec
 import pytest
 
 from kapsa.devcluster import DevCluster
-from kapsa.runtime.client.auth.tls import client_context
-from kapsa.runtime.client.client import Client
-from kapsa.runtime.errors import ConfigError, WriteRefused
-from kapsa.runtime.generate.rbac import WebhookRights
-from kapsa.runtime.resources.metadata import ObjectMeta
-from kapsa.runtime.resources.model import Spec, Status
-from kapsa.runtime.resources.resource import CustomResource
-from kapsa.runtime.testing import InProcessTransport
-from kapsa.runtime.webhooks._certificate_sources import DirectoryCertificates, SecretCertificates
-from kapsa.runtime.webhooks._json_patch import difference
-from kapsa.runtime.webhooks.admission import (
+from kapsa.runtime import (
     AdmissionRequest,
     AdmissionResponse,
+    Client,
+    ConfigError,
+    Converter,
+    CustomResource,
+    Lifetimes,
     MutatingWebhook,
+    ObjectMeta,
+    Spec,
+    Status,
     ValidatingWebhook,
+    WebhookRights,
+    Webhooks,
+    WriteRefused,
     allow,
     deny,
 )
-from kapsa.runtime.webhooks.certificates import Lifetimes, issue_certificate, make_authority
-from kapsa.runtime.webhooks.conversion import Conversions, Converter
+from kapsa.runtime.client.auth.tls import client_context
+from kapsa.runtime.testing import InProcessTransport
+from kapsa.runtime.webhooks._certificate_sources import DirectoryCertificates, SecretCertificates
+from kapsa.runtime.webhooks._json_patch import difference
+from kapsa.runtime.webhooks.certificates import issue_certificate, make_authority
+from kapsa.runtime.webhooks.conversion import Conversions
 from kapsa.runtime.webhooks.server import WebhookServer
-from kapsa.runtime.webhooks.webhooks import Webhooks
 
 VALIDATING = "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration"
 MUTATING = "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration"
@@ -63,7 +67,7 @@ class OldSpec(Spec):
 class OldApp(
     CustomResource[OldSpec, AppStatus], group="example.com", version="v1alpha1", kind="App", storage=False
 ):
-    """An application, as it was."""
+    """An application in its first version."""
 
 
 class OldAppConverter(Converter[OldApp, App]):
@@ -197,7 +201,7 @@ async def test_a_validating_webhook_allows_denies_with_its_message_and_warns() -
         assert [outcome for _, outcome in run.seen] == ["allowed", "denied", "allowed"]
 
 
-async def test_a_delete_is_judged_by_the_object_as_it_was() -> None:
+async def test_a_delete_is_decided_by_the_old_object() -> None:
     async with running(webhooks(AppValidator())) as run:
         denied = await run.admit(VALIDATE, None, operation="DELETE", oldObject=app(image="precious"))
         assert denied["status"]["message"] == "it is protected"
@@ -240,7 +244,7 @@ async def test_an_object_that_does_not_fit_the_model_is_denied_with_the_field() 
         assert run.seen == [("validate-app.example.com", "misfit")]
 
 
-async def test_a_mutating_webhook_answers_with_the_patch_of_what_it_changed() -> None:
+async def test_a_mutating_webhook_responds_with_a_patch() -> None:
     async with running(webhooks(AppDefaulter())) as run:
         response = await run.admit(MUTATE, app(replicas=2, unknown={"kept": True}))
         assert response["patchType"] == "JSONPatch"
@@ -250,14 +254,14 @@ async def test_a_mutating_webhook_answers_with_the_patch_of_what_it_changed() ->
         ]
 
 
-async def test_a_mutating_webhook_that_changes_nothing_answers_without_a_patch() -> None:
+async def test_a_mutating_webhook_that_changes_nothing_responds_without_a_patch() -> None:
     async with running(webhooks(AppDefaulter())) as run:
         manifest = app(image="x")
         manifest["metadata"]["labels"] = {"team/owner": "a"}
         assert await run.admit(MUTATE, manifest) == {"uid": "u-1", "allowed": True}
 
 
-async def test_built_in_kinds_are_judged_as_plain_data() -> None:
+async def test_built_in_kinds_are_passed_as_plain_data() -> None:
     async with running(webhooks(PodPolicy())) as run:
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {"hostNetwork": True}}
         response = await run.admit("/validate-core-v1-pod", pod)
@@ -265,7 +269,7 @@ async def test_built_in_kinds_are_judged_as_plain_data() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"request": 5}', b'{"request": {"uid": "x"}}'])
-async def test_what_is_no_review_is_refused_and_counted(body: bytes) -> None:
+async def test_a_malformed_review_is_rejected_and_counted(body: bytes) -> None:
     async with running(webhooks(AppValidator())) as run:
         status, text = await run.post(VALIDATE, body)
         assert status == 400
@@ -273,7 +277,7 @@ async def test_what_is_no_review_is_refused_and_counted(body: bytes) -> None:
         assert run.seen == [("validate-app.example.com", "malformed")]
 
 
-async def test_a_request_beyond_the_limit_is_refused() -> None:
+async def test_a_request_beyond_the_limit_is_rejected() -> None:
     async with running(webhooks(AppValidator(), max_body_bytes=10_000)) as run:
         status, text = await run.post(VALIDATE, review(app(image="x" * 20_000)))
         assert status == 413
@@ -283,7 +287,7 @@ async def test_a_request_beyond_the_limit_is_refused() -> None:
 # Declaring
 
 
-def test_a_webhook_needs_a_kind_and_a_sensible_time_limit() -> None:
+def test_a_webhook_needs_a_kind_and_a_valid_timeout() -> None:
     class Nameless(ValidatingWebhook[Any]):
         pass
 
@@ -292,11 +296,11 @@ def test_a_webhook_needs_a_kind_and_a_sensible_time_limit() -> None:
 
     with pytest.raises(TypeError, match="Nameless has no kind"):
         Nameless()
-    with pytest.raises(ValueError, match="from 1 to 30"):
+    with pytest.raises(ValueError, match="between 1 and 30, got 60"):
         Slow()
 
 
-def test_two_webhooks_at_one_path_are_refused() -> None:
+def test_two_webhooks_at_one_path_are_rejected() -> None:
     class Other(ValidatingWebhook[App]):
         pass
 
@@ -353,7 +357,7 @@ async def test_the_operator_registers_its_webhooks_with_its_own_authority() -> N
     assert entries["mutate-app.example.com"]["reinvocationPolicy"] == "Never"
 
 
-async def test_a_converged_registration_is_not_written_again_and_a_changed_one_is_put_back() -> None:
+async def test_an_up_to_date_registration_is_not_written_and_a_changed_one_is_restored() -> None:
     async with running(webhooks(AppValidator())) as run:
         writes: list[str] = []
         run.client.observe(lambda call, code, seconds: writes.append(call.verb) if call.writes else None)
@@ -368,7 +372,7 @@ async def test_a_converged_registration_is_not_written_again_and_a_changed_one_i
         assert live["webhooks"][0]["failurePolicy"] == "Fail"
 
 
-async def test_a_registration_that_somebody_else_made_only_gets_the_authority() -> None:
+async def test_a_registration_of_another_manager_only_gets_the_ca_bundle() -> None:
     async with running(webhooks(AppValidator())) as run:
         live = await run.client.get(VALIDATING, "shop")
         bundle = live["webhooks"][0]["clientConfig"].pop("caBundle")
@@ -386,7 +390,7 @@ async def test_a_registration_that_somebody_else_made_only_gets_the_authority() 
         assert (made["clientConfig"]["caBundle"], made["timeoutSeconds"]) == (bundle, 8)
 
 
-def test_a_service_is_named_with_its_namespace_and_the_certificate_carries_its_names() -> None:
+def test_a_service_is_registered_with_its_namespace_and_the_certificate_has_its_names() -> None:
     declared = Webhooks(AppValidator(), service="hooks")
     assert declared.hosts("operators") == ["hooks.operators.svc", "hooks.operators.svc.cluster.local"]
 
@@ -419,7 +423,7 @@ async def secret_sources(count: int) -> AsyncIterator[tuple[ShiftedClock, Client
         ]  # fmt: skip
 
 
-async def test_replicas_that_start_at_once_come_to_share_one_certificate() -> None:
+async def test_replicas_that_start_together_share_one_certificate() -> None:
     async with secret_sources(4) as (_, client, sources):
         results = await asyncio.gather(*(source.current() for source in sources))
         assert all(result == results[0] for result in results)
@@ -437,7 +441,7 @@ async def test_a_rotation_by_one_replica_is_picked_up_by_the_other() -> None:
         assert await other.current() == renewed
 
 
-async def test_a_broken_secret_is_made_anew() -> None:
+async def test_a_damaged_secret_is_replaced() -> None:
     async with secret_sources(1) as (_, client, (source,)):
         first = await source.current()
         broken = {"data": {"tls.crt": base64.b64encode(b"nonsense").decode()}}
@@ -445,7 +449,7 @@ async def test_a_broken_secret_is_made_anew() -> None:
         assert await source.current() != first
 
 
-async def test_certificates_of_a_directory_are_read_again_and_the_last_good_ones_kept(tmp_path: Path) -> None:
+async def test_certificates_in_a_directory_are_reread_and_the_last_good_ones_kept(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     authority = make_authority("cert-manager", now=now, lifetime=timedelta(days=1))
     source = DirectoryCertificates(tmp_path)
@@ -491,7 +495,7 @@ async def test_a_rotated_certificate_is_served_without_a_restart(tmp_path: Path)
         assert await served(run.server.port) == second != first
 
 
-async def test_a_standby_that_may_not_write_serves_as_soon_as_the_leader_has_made_the_secret() -> None:
+async def test_a_standby_serves_as_soon_as_the_leader_has_created_the_secret() -> None:
     async with DevCluster(http=False, controllers=False) as cluster:
         leader = Client(InProcessTransport(cluster), field_manager="shop")
 
@@ -522,7 +526,7 @@ NEW: dict[str, Any] = {
 }
 
 
-def test_versions_are_converted_through_the_hub_and_metadata_comes_back_whole() -> None:
+def test_versions_are_converted_through_the_hub_and_metadata_is_preserved() -> None:
     conversions = Conversions([OldAppConverter()])
     old = conversions.convert(NEW, "example.com/v1alpha1")
     assert old["apiVersion"] == "example.com/v1alpha1"
@@ -534,7 +538,7 @@ def test_versions_are_converted_through_the_hub_and_metadata_comes_back_whole() 
     assert conversions.convert(NEW, "example.com/v1") is NEW
 
 
-async def test_a_conversion_review_answers_all_objects_or_names_the_one_that_failed() -> None:
+async def test_a_conversion_review_returns_all_objects_or_names_the_one_that_failed() -> None:
     async with running(webhooks(converters=[OldAppConverter()])) as run:
         request = {"uid": "c-1", "desiredAPIVersion": "example.com/v1alpha1", "objects": [NEW, NEW]}
         _, answer = await run.post("/convert", {"request": request})
@@ -553,7 +557,7 @@ async def test_a_conversion_review_answers_all_objects_or_names_the_one_that_fai
         assert run.seen == [("convert", "converted"), ("convert", "error")]
 
 
-def test_a_converter_between_different_kinds_or_with_two_hubs_is_refused() -> None:
+def test_a_converter_between_different_kinds_or_with_two_hubs_is_rejected() -> None:
     class Other(CustomResource[OldSpec, AppStatus], group="other.com", version="v1"):
         pass
 
@@ -591,7 +595,7 @@ def test_the_patch_between_two_documents(before: Any, after: Any, patch: list[An
     assert json_patch(before, patch) == after
 
 
-def test_metadata_given_to_a_converted_resource_may_change_labels() -> None:
+def test_a_converter_may_change_labels() -> None:
     class Relabel(OldAppConverter):
         def from_hub(self, resource: App) -> OldApp:
             metadata = ObjectMeta(name=resource.name, labels={"new": "label"})
