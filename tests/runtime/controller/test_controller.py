@@ -142,6 +142,50 @@ async def test_its_own_status_write_causes_no_run(harness: Harness) -> None:
     assert (await harness.get(App, "a")).status.ready == 1
 
 
+async def test_a_status_write_of_one_controller_runs_another_of_the_same_kind(harness: Harness) -> None:
+    async def write(resource: App, ctx: Context[App]) -> None:
+        ctx.status.ready = resource.spec.replicas
+
+    writer, other = Recorder(write, name="writer"), Recorder(name="other")
+    await start(harness, writer, other)
+    await harness.apply(app("a"))
+    await harness.settle()
+    assert writer.runs == ["a"]
+    assert other.runs.count("a") == 2, (
+        "after the creation, and after the status write of the other controller"
+    )
+
+
+async def test_a_change_by_another_manager_between_two_own_writes_causes_one_more_run(
+    harness: Harness,
+) -> None:
+    async def write_twice(resource: App, ctx: Context[App]) -> None:
+        await ctx.apply(config_map("a", data={"image": "first"}))
+        if len(controller.runs) == 1:
+            patch = {"data": {"extra": "1"}}
+            await harness.client.patch("v1/ConfigMap", "a", patch, namespace="default")
+        await ctx.apply(config_map("a", data={"image": "second"}))
+
+    controller = Recorder(write_twice, owns=("v1/ConfigMap",))
+    await start(harness, controller)
+    await harness.apply(app("a"))
+    await harness.settle()
+    assert controller.runs == ["a", "a"]
+
+
+async def test_a_child_with_a_generated_name_causes_no_further_run_of_its_owner(harness: Harness) -> None:
+    async def create(resource: App, ctx: Context[App]) -> None:
+        if not ctx.children("v1/ConfigMap"):
+            child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}}
+            await ctx.create(child)
+
+    controller = Recorder(create, owns=("v1/ConfigMap",))
+    await start(harness, controller)
+    await harness.apply(app("a"))
+    await harness.settle()
+    assert controller.runs == ["a"]
+
+
 async def test_a_key_that_always_fails_backs_off_while_others_run(harness: Harness) -> None:
     async def fail_for_bad(resource: App, ctx: Context[App]) -> None:
         if resource.name == "bad":

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from kapsa.runtime import Context, Controller, Operator, Requeue, TerminalError, Watch, generation_changed
+from kapsa.runtime import (
+    Context,
+    Controller,
+    Key,
+    Operator,
+    Requeue,
+    StoredObject,
+    TerminalError,
+    Watch,
+    generation_changed,
+)
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app, config_map
 
@@ -248,6 +258,20 @@ async def test_the_predicates_of_the_watch_apply_to_tracked_objects(harness: Har
 
 async def test_an_object_that_is_both_mapped_and_tracked_runs_the_resource_once(harness: Harness) -> None:
     controller = Recorder(read_image, watches=(Watch(CONFIG_MAP, map=lambda stored: [("default", "a")]),))
+    await start(harness, controller)
+    await harness.apply(app("a", image="one"))
+    await harness.settle()
+    controller.runs.clear()
+    await change(harness, "one")
+    await harness.settle()
+    assert controller.runs == ["a"]
+
+
+async def test_a_map_that_fails_does_not_keep_the_readers_from_running(harness: Harness) -> None:
+    def fail(stored: StoredObject) -> list[Key]:
+        raise KeyError("no label")
+
+    controller = Recorder(read_image, watches=(Watch(CONFIG_MAP, map=fail),))
     await start(harness, controller)
     await harness.apply(app("a", image="one"))
     await harness.settle()

@@ -38,7 +38,7 @@ class Subscriptions:
 
     def readers(self, gvk: GroupVersionKind, key: Key) -> tuple[Key, ...]:
         """Return the resources that are subscribed to an object."""
-        return tuple(self._readers.get((gvk, key), ()))
+        return tuple(self._readers.get((gvk, key), ())) if self._readers else ()
 
     def end_run(self, reader: Key, *, completed: bool) -> None:
         """Replace the resource's subscriptions by those of the run that completed, or add those of one that failed."""

@@ -22,7 +22,7 @@ __all__ = ["Triggers"]
 _log = structlog.get_logger(__name__)
 
 _Source: TypeAlias = Callable[[Change], Iterable[Key]]
-"""A function from a change to the keys that must run because of it, each once."""
+"""A function from a change to the keys that must run because of it."""
 
 
 class Triggers:
@@ -86,9 +86,7 @@ class Triggers:
                 transform=watch.transform,
                 optional=watch.optional,
             )
-            self._add(informers, self._readers(watch))
-            if watch.map is not None:
-                self._add(informers, self._mapped(watch, watch.map))
+            self._add(informers, self._concerned(watch))
 
     def _watch_reads(self) -> None:
         for read in self._controller.read:
@@ -123,7 +121,7 @@ class Triggers:
         key = change.object.key
         self._queue.drop(key)
         self._subscriptions.drop(key)
-        if self.enabled:  # the reconciler remembers something about it, too
+        if self.enabled:  # so that the reconciler forgets it, too
             self._enqueue(key, change, self._gvk.kind, Priority.BACKGROUND)
 
     def _handler(self, informer: Informer, sources: Sequence[_Source]) -> Callable[[Change], None]:
@@ -136,7 +134,8 @@ class Triggers:
             keys: dict[Key, None] = {}
             for source in sources:
                 try:
-                    keys.update(dict.fromkeys(source(change)))
+                    for key in source(change):
+                        keys[key] = None
                 except Exception:
                     _log.exception(
                         "change not mapped", watch=str(informer.scope), object=str(change.object.key)
@@ -144,12 +143,7 @@ class Triggers:
             for key in keys:
                 self._enqueue(key, change, kind, Priority.EVENT)
 
-        def changed_alone(change: Change) -> None:
-            if self.enabled:
-                for key in sources[0](change):
-                    self._enqueue(key, change, kind, Priority.EVENT)
-
-        return changed if len(sources) > 1 else changed_alone
+        return changed
 
     def _owners(self, owned: Owns) -> _Source:
         """Return a source of the resources that control, or controlled, a changed child."""
@@ -178,39 +172,37 @@ class Triggers:
                 return key
         return None
 
-    def _readers(self, watch: Watch) -> _Source:
-        """Return a source of the resources that read a changed object with `track=True`."""
+    def _concerned(self, watch: Watch) -> _Source:
+        """Return a source of the resources that read a changed object with `track=True`, and those of `map`."""
         gvk = kind_of(watch.kind)
+        mapper = self._mapper(watch)
 
-        def readers(change: Change) -> Iterable[Key]:
-            if not self._subscriptions or not _passes(watch.predicates, change):
-                return ()
-            return self._subscriptions.readers(gvk, change.object.key)
-
-        return readers
-
-    def _mapped(self, watch: Watch, mapper: Any) -> _Source:
-        """Return a source of the resources that the watch's own function names."""
-        concerned: Callable[[StoredObject], Keys] = mapper
-        if takes_cache(mapper):
-            concerned = lambda stored: mapper(stored, self._cache)  # noqa: E731
-
-        def mapped(change: Change) -> Iterable[Key]:
+        def concerned(change: Change) -> Iterable[Key]:
             if not _passes(watch.predicates, change):
-                return ()
-            sides = (side for side in (change.old, change.new) if side is not None)
-            return dict.fromkeys(Key(*key) for side in sides for key in concerned(side))
+                return
+            yield from self._subscriptions.readers(gvk, change.object.key)
+            if mapper is not None:
+                for side in (change.old, change.new):
+                    if side is not None:
+                        yield from (Key(*key) for key in mapper(side))
 
-        return mapped
+        return concerned
+
+    def _mapper(self, watch: Watch) -> Callable[[StoredObject], Keys] | None:
+        mapper: Any = watch.map
+        if mapper is not None and takes_cache(mapper):
+            return lambda stored: mapper(stored, self._cache)
+        return mapper  # type: ignore[no-any-return]  # its signature has just been checked
 
     def _enqueue(self, key: Key, change: Change, kind: str, priority: Priority) -> None:
         new = change.new
-        live = new is not None and not change.initial
+        # A delete or an object of a list is never the echo of a write.
+        identity = None if new is None or change.initial else (new.uid, new.resource_version)
         self._queue.add(
             key,
             Reason(change.event, kind, *change.object.key),
             priority=Priority.BACKGROUND if change.initial else priority,
-            change=(new.uid, new.resource_version) if live and new is not None else None,
+            change=identity,
         )
 
 
