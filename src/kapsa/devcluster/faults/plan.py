@@ -105,7 +105,7 @@ class RequestTarget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RequestRecord(msgspec.Struct, kw_only=True, gc=False):
-    """One request that was made."""
+    """One request and its outcome."""
 
     number: int
     verb: str

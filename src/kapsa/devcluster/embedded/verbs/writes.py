@@ -135,7 +135,7 @@ async def _create_by_update(backend: Backend, write: WriteRequest, transform: Tr
     allowed = applies or backend.strategy(write.info).allows_create_on_update
     if not allowed or write.subresource:
         if not write.method.is_patch:
-            # A whole object is read, and warned about, before anybody looks whether there is one to replace.
+            # The real server decodes a whole object, with warnings, before it looks up the one to replace.
             obj = transform(None)
             decode_into_schema(write, obj)
             _check_identity(write, obj)
@@ -162,7 +162,7 @@ def _check_identity(write: WriteRequest, obj: Object) -> None:
 
 
 def _check_revision(backend: Backend, write: WriteRequest, obj: Object, old: Object) -> None:
-    """Optimistic locking: a resourceVersion that the update carries must be the live one."""
+    """Check optimistic locking: the uid and resourceVersion of an update must be the live ones."""
     meta, live = obj["metadata"], old["metadata"]
     if meta.get("uid") and meta["uid"] != live["uid"]:
         if write.method.is_patch:
@@ -181,9 +181,9 @@ def _check_revision(backend: Backend, write: WriteRequest, obj: Object, old: Obj
     if not given or given == "0":
         if not backend.strategy(write.info).allows_unconditional_update:
             problem = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            # The store knows resources only, and names one where a kind belongs.
-            unkinded = msgspec.structs.replace(write.info.stored_as, kind=write.info.resource)
-            raise errors.invalid(unkinded, write.name, [problem])
+            # The real server's store has no kinds, and names the resource instead.
+            resource_as_kind = msgspec.structs.replace(write.info.stored_as, kind=write.info.resource)
+            raise errors.invalid(resource_as_kind, write.name, [problem])
         meta["resourceVersion"] = live["resourceVersion"]
         return
     if not given.isdigit():
@@ -241,7 +241,7 @@ def _track(backend: Backend, write: WriteRequest, obj: Object, old: Object | Non
         # The real server has no entry to translate then, and records nothing.
         return obj
     if write.info.is_custom and obj["metadata"].get("managedFields") == []:
-        # Metadata of a custom resource is decoded first, and an empty list says nothing there.
+        # The metadata of a custom resource is decoded first, which drops an empty list.
         del obj["metadata"]["managedFields"]
     return track_update(
         old,
