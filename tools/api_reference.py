@@ -80,12 +80,26 @@ def render() -> str:
             anchor, *_ = [anchors.of(heading) for heading in headings]
             index[public] = f"[{public}](#{anchor})"
             entries.append(entry)
-        sections += [f"## {name}", summary or _prose(module.__doc__ or ""), _index(name, index), *entries]
+        sections += [
+            f"## {name}",
+            summary or _prose(module.__doc__ or ""),
+            _index(name, index),
+            *_introduction(name, anchors),
+            *entries,
+        ]
     head = (
         "# API reference\n\n"
         f"Made from the docstrings by `{COMMAND}`; edit those, not this page.\n\n" + "\n".join(contents)
     )
     return "\n\n".join([head, *sections]) + "\n"
+
+
+def _introduction(module: str, anchors: _Anchors) -> list[str]:
+    """Return the tree of errors for the façade, which exports each of them; nothing for other modules."""
+    if module != "kapsa.runtime":
+        return []
+    anchors.of("Errors")
+    return ["### Errors", _prose(importlib.import_module("kapsa.runtime.errors").__doc__ or "")]
 
 
 def _index(module: str, links: dict[str, str]) -> str:
@@ -369,7 +383,7 @@ def _signature(
     """Return the signature on one line if it fits, else with one parameter a line."""
     parameters = _parameters(node.args)
     prefix = "" if name else ("async def " if _returns_awaitable(node) else "def ")
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns and not skip_return else ""
+    returns = f" -> {ast.unparse(node.returns).strip(chr(39))}" if node.returns and not skip_return else ""
     head = f"{prefix}{name or node.name}("
     line = f"{head}{', '.join(parameters)}){returns}"
     if len(line) <= WIDTH:

@@ -29,7 +29,7 @@ INTERNAL = {
         "takes_cache",
     },
     "handed out by the work queue, the informer and the running operator; users read them and never construct them": {
-        "CheckResult",
+        "HealthCheckResult",
         "ControllerMetrics",
         "HealthChecks",
         "Item",

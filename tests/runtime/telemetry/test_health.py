@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from kapsa.devcluster import DevCluster
 from kapsa.runtime import Client, Context, LeaderElection, Operator, PortTakenError, WriteRefused
-from kapsa.runtime.telemetry.health import CheckResult, HealthChecks, ProbeServer
+from kapsa.runtime.telemetry.health import HealthCheckResult, HealthChecks, ProbeServer
 from kapsa.runtime.telemetry.loop_watch import LoopWatch
 from kapsa.runtime.telemetry.metrics import Metrics
 from kapsa.runtime.testing import Harness, InProcessTransport
@@ -89,7 +89,7 @@ def test_equal_and_relative_paths_are_rejected() -> None:
     ],
 )
 async def test_any_request_gets_a_response(asked: bytes, answered: bytes) -> None:
-    def broken() -> CheckResult:
+    def broken() -> HealthCheckResult:
         raise LookupError("no such watch")
 
     health = HealthChecks()
@@ -214,8 +214,8 @@ async def test_a_port_in_use_is_reported(unused_tcp_port: int) -> None:
 
 async def test_one_failed_check_makes_it_not_ready_and_is_reported(web: aiohttp.ClientSession) -> None:
     health = HealthChecks()
-    health.ready["good"] = lambda: CheckResult(ok=True)
-    health.ready["bad"] = lambda: CheckResult(ok=False, text="no luck")
+    health.ready["good"] = lambda: HealthCheckResult(ok=True)
+    health.ready["bad"] = lambda: HealthCheckResult(ok=False, text="no luck")
     server = ProbeServer(health, Metrics(), host="127.0.0.1", metrics_port=None, health_port=0)
     await server.start()
     assert await fetch(web, server.ports["health"], "/readyz") == (

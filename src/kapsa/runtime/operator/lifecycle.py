@@ -30,7 +30,7 @@ from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.operator.access_review import MissingRule, missing_rules
 from kapsa.runtime.operator.declaration import OperatorDeclaration
 from kapsa.runtime.operator.election import Elector
-from kapsa.runtime.telemetry.health import Check, CheckResult, HealthChecks, ProbeServer
+from kapsa.runtime.telemetry.health import Check, HealthCheckResult, HealthChecks, ProbeServer
 from kapsa.runtime.telemetry.loop_watch import LoopWatch
 from kapsa.runtime.telemetry.metrics import Metrics
 from kapsa.runtime.telemetry.tracing import Tracing
@@ -300,43 +300,45 @@ class RunningOperator:
         if self.webhooks is not None:
             self.health.ready["webhooks"] = self._webhook_result
 
-    def _loop_result(self) -> CheckResult:
+    def _loop_result(self) -> HealthCheckResult:
         watch = self.loop_watch
         if watch is None:
-            return CheckResult(ok=True)
+            return HealthCheckResult(ok=True)
         stalled = max(watch.lag, watch.stalled)
         if stalled > watch.limit:
-            return CheckResult(ok=False, text=f"blocked for {stalled:.1f} s")
-        return CheckResult(ok=True, text=f"lag {watch.lag * 1000:.0f} ms")
+            return HealthCheckResult(ok=False, text=f"blocked for {stalled:.1f} s")
+        return HealthCheckResult(ok=True, text=f"lag {watch.lag * 1000:.0f} ms")
 
-    def _election_result(self) -> CheckResult:
+    def _election_result(self) -> HealthCheckResult:
         leads = self.elector is not None and self.elector.is_leader
-        return CheckResult(ok=True, text="leading" if leads else "standing by, caches warm")
+        return HealthCheckResult(ok=True, text="leading" if leads else "standing by, caches warm")
 
-    def _webhook_result(self) -> CheckResult:
+    def _webhook_result(self) -> HealthCheckResult:
         server = self.webhooks
         assert server is not None
         where = f"served on port {server.port}" if server.port else "not served yet"
-        return CheckResult(ok=server.ready.is_set() or server.port > 0, text=server.trouble or where)
+        return HealthCheckResult(ok=server.ready.is_set() or server.port > 0, text=server.trouble or where)
 
 
 def _watch_check(informer: Informer) -> Check:
-    def check() -> CheckResult:
+    def check() -> HealthCheckResult:
         missing = informer.state is State.MISSING and informer.required
-        return CheckResult(ok=informer.synced.is_set() or missing, text=informer.describe(), degraded=missing)
+        return HealthCheckResult(
+            ok=informer.synced.is_set() or missing, text=informer.describe(), degraded=missing
+        )
 
     return check
 
 
 def _controller_check(reconciler: Reconciler) -> Check:
-    def check() -> CheckResult:
+    def check() -> HealthCheckResult:
         waiting = reconciler.waiting_for
         if not waiting:
-            return CheckResult(ok=True, text="working" if reconciler.working else "standing by")
+            return HealthCheckResult(ok=True, text="working" if reconciler.working else "standing by")
         missing = all(informer.state is State.MISSING for informer in waiting)
         why = "; ".join(
             f"{informer.scope}: {informer.trouble or informer.state.value}" for informer in waiting
         )
-        return CheckResult(ok=missing, text=f"waits for {why}", degraded=missing)
+        return HealthCheckResult(ok=missing, text=f"waits for {why}", degraded=missing)
 
     return check

@@ -14,10 +14,10 @@ import structlog
 
 from kapsa.runtime.telemetry.metrics import CONTENT_TYPE, Metrics
 
-__all__ = ["Check", "CheckResult", "HealthChecks", "PortTakenError", "ProbeServer"]
+__all__ = ["Check", "HealthCheckResult", "HealthChecks", "PortTakenError", "ProbeServer"]
 
 
-class CheckResult(msgspec.Struct, frozen=True):
+class HealthCheckResult(msgspec.Struct, frozen=True):
     """The result of a health check."""
 
     ok: bool
@@ -31,7 +31,7 @@ class CheckResult(msgspec.Struct, frozen=True):
         return f"[{mark}] {name}: {self.text}"
 
 
-Check = Callable[[], CheckResult]
+Check = Callable[[], HealthCheckResult]
 _Page = Callable[[], tuple[HTTPStatus, str, bytes]]
 """Returns status, content type and body."""
 
