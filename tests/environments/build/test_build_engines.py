@@ -1,4 +1,4 @@
-"""What builds consist of: nothing of a tenant's becomes code, each container gets the credentials it needs, and progress is read right."""
+"""The objects of builds: input from tenants is never code, each container gets only the credentials that it needs."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def job(**options: Any) -> dict[str, Any]:
 
 
 def pod(**options: Any) -> dict[str, Any]:
-    found: dict[str, Any] = job(**options)["spec"]["template"]["spec"]
-    return found
+    spec: dict[str, Any] = job(**options)["spec"]["template"]["spec"]
+    return spec
 
 
 # -- Jobs ------------------------------------------------------------------------------------------------------
 
 
-def test_a_dockerfile_is_built_by_rootless_buildkit_unless_the_project_says_otherwise() -> None:
+def test_a_dockerfile_is_built_by_rootless_buildkit_by_default() -> None:
     (container,) = pod(dockerfile="docker/Dockerfile", context="app", args={"VERSION": "1"})["containers"]
     assert container["securityContext"]["runAsUser"] == 1000
     assert "privileged" not in container["securityContext"]
@@ -86,7 +86,7 @@ def test_a_dockerfile_is_built_by_rootless_buildkit_unless_the_project_says_othe
     assert f"--destination=registry.example.com/org/app:{COMMIT}" in container["args"]
 
 
-def test_an_insecure_registry_is_told_to_the_builder() -> None:
+def test_an_insecure_registry_is_configured_in_the_builder() -> None:
     (container,) = pod(insecure=True)["containers"]
     assert any(each.endswith("registry.insecure=true") for each in container["args"])
 
@@ -106,7 +106,7 @@ def test_the_container_that_fetches_cannot_push_and_the_one_that_pushes_cannot_f
     assert list(config["auths"]) == ["registry.example.com"]
 
 
-def test_a_build_that_fails_is_not_tried_again_and_one_that_was_evicted_is() -> None:
+def test_a_build_that_fails_is_not_retried_and_one_that_was_evicted_is() -> None:
     spec = job()["spec"]
     actions = [rule["action"] for rule in spec["podFailurePolicy"]["rules"]]
     assert actions == ["Ignore", "FailJob"]
@@ -136,14 +136,14 @@ def test_a_build_that_would_leave_its_repository_or_add_options_is_refused(build
         ({"conditions": [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy"}]}, "failed"),
     ],
 )
-def test_a_jobs_conditions_say_how_far_it_is(status: dict[str, Any], state: str) -> None:
+def test_the_conditions_of_a_job_are_its_progress(status: dict[str, Any], state: str) -> None:
     assert ENGINES.progress({"kind": "Job", "status": status}).state == state
 
 
-def test_a_build_that_takes_too_long_says_so() -> None:
+def test_an_exceeded_deadline_is_reported() -> None:
     failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
     progress = ENGINES.progress({"kind": "Job", "status": {"conditions": [failed]}})
-    assert progress.message == "it took longer than it may"
+    assert progress.message == "the build exceeded its deadline"
 
 
 # -- the source ------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_a_build_that_takes_too_long_says_so() -> None:
 def fetch(
     repository: GitRepository, commit: str, directory: Path, **build: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run what the first container of a build runs, with the same variables, in directories of the test."""
+    """Run the script of a build's first container with the same variables, in directories of the test."""
     container = pod(url=repository.url, commit=commit, **build)["initContainers"][0]
     (directory / "home").mkdir()
     variables = {each["name"]: each["value"] for each in container["env"]}
@@ -177,7 +177,7 @@ def test_the_source_of_a_build_is_exactly_its_commit(git_repository: GitReposito
     assert not (source / ".git").exists()
 
 
-def test_the_source_of_a_pull_request_is_found(git_repository: GitRepository, tmp_path: Path) -> None:
+def test_the_source_of_a_pull_request_is_fetched(git_repository: GitRepository, tmp_path: Path) -> None:
     commit = git_repository.pull_request(7, {"Dockerfile": "FROM fork\n"})
     done = fetch(git_repository, commit, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -193,11 +193,11 @@ def test_a_dockerfile_that_is_a_link_out_of_the_repository_is_refused(
     assert "leaves the repository" in done.stderr
 
 
-def test_a_dockerfile_that_is_not_there_is_named(git_repository: GitRepository, tmp_path: Path) -> None:
+def test_a_missing_dockerfile_is_reported(git_repository: GitRepository, tmp_path: Path) -> None:
     commit = git_repository.commit({"README.md": "Nothing to build.\n"})
     done = fetch(git_repository, commit, tmp_path)
     assert done.returncode == 1
-    assert f"Dockerfile in commit {commit}" in done.stderr
+    assert f"commit {commit} has no ./Dockerfile" in done.stderr
 
 
 # -- kpack -----------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_buildpacks_are_built_by_a_kpack_image_of_exactly_the_commit() -> None:
     assert image["spec"]["build"]["env"] == [{"name": "A", "value": "1"}]
 
 
-def test_kpack_gets_credentials_by_an_account_of_the_builds_own() -> None:
+def test_kpack_gets_credentials_by_a_service_account_of_the_build() -> None:
     git, registry, account, image = ENGINES.objects(request(strategy="buildpack", source=SOURCE, push=PUSH))
     assert git["metadata"]["annotations"] == {"kpack.io/git": "https://git.example.com"}
     assert registry["type"] == "kubernetes.io/dockerconfigjson"
@@ -245,5 +245,7 @@ def test_kpack_gets_credentials_by_an_account_of_the_builds_own() -> None:
         ({"observedGeneration": 2, "conditions": [{"type": "Ready", "status": "True"}]}, "succeeded"),
     ],
 )
-def test_a_kpack_images_status_counts_only_for_its_present_spec(status: dict[str, Any], state: str) -> None:
+def test_a_kpack_images_status_counts_only_for_its_current_generation(
+    status: dict[str, Any], state: str
+) -> None:
     assert ENGINES.progress({"kind": "Image", "metadata": {"generation": 2}, "status": status}).state == state

@@ -1,4 +1,4 @@
-"""What is changed in every repository's objects so that they can live in an environment."""
+"""Changes to the objects of a repository so that they can run in an environment."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ async def render(renderer: Renderer, checkout: WriteCheckout, text: str, **more:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("field", "warnings"),
     [
         ("", ()),
         ("automountServiceAccountToken: false\n", ()),
-        ("automountServiceAccountToken: true\n", ("no token of ServiceAccount runner is mounted",)),
+        ("automountServiceAccountToken: true\n", ("the token of ServiceAccount runner is not mounted",)),
     ],
 )
-async def test_no_token_of_an_account_is_mounted(
-    renderer: Renderer, checkout: WriteCheckout, said: str, told: tuple[str, ...]
+async def test_the_token_of_a_service_account_is_not_mounted(
+    renderer: Renderer, checkout: WriteCheckout, field: str, warnings: tuple[str, ...]
 ) -> None:
-    rendered = await render(renderer, checkout, ACCOUNT + said)
+    rendered = await render(renderer, checkout, ACCOUNT + field)
     assert rendered.objects[0]["automountServiceAccountToken"] is False
-    assert rendered.warnings == told
+    assert rendered.warnings == warnings
 
 
-async def test_no_token_is_mounted_in_pods_that_ask_for_it(
+async def test_tokens_are_not_mounted_in_pods_that_request_them(
     renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     text = POD.replace("MORE", "automountServiceAccountToken: true,")
     rendered = await render(renderer, checkout, text)
     assert rendered.objects[0]["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
-    assert rendered.warnings == ("no token is mounted in pods of Deployment web",)
+    assert rendered.warnings == ("service account tokens are not mounted in pods of Deployment web",)
 
 
 @pytest.mark.parametrize(
@@ -72,22 +72,20 @@ async def test_pods_of_any_account_can_pull_the_projects_images(
     assert rendered.objects[0]["spec"]["template"]["spec"]["imagePullSecrets"] == secrets
 
 
-async def test_without_a_pull_secret_pods_are_left_as_they_are(
+async def test_without_a_pull_secret_pods_are_not_changed(
     renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     rendered = await render(renderer, checkout, POD.replace("MORE", ""))
     assert "imagePullSecrets" not in rendered.objects[0]["spec"]["template"]["spec"]
 
 
-async def test_a_job_that_removes_itself_stays_or_it_would_run_again_and_again(
-    renderer: Renderer, checkout: WriteCheckout
-) -> None:
+async def test_a_job_that_deletes_itself_is_kept(renderer: Renderer, checkout: WriteCheckout) -> None:
     rendered = await render(renderer, checkout, JOB)
     assert rendered.objects[0]["spec"] == {"suspend": False}
-    assert rendered.warnings == ("Job migrate stays when it is done: ttlSecondsAfterFinished is left out",)
+    assert rendered.warnings == ("Job migrate is kept after it finishes: ttlSecondsAfterFinished is ignored",)
 
 
-async def test_what_helm_create_makes_can_be_deployed(renderer: Renderer, checkout: WriteCheckout) -> None:
+async def test_the_output_of_helm_create_can_be_deployed(renderer: Renderer, checkout: WriteCheckout) -> None:
     made: Checkout = checkout({})
     command = [str(find_tool("helm").path), "create", "app"]
     await asyncio.to_thread(subprocess.run, command, cwd=made.root, check=True, capture_output=True)

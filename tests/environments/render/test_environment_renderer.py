@@ -1,4 +1,4 @@
-"""The objects of an Environment, from a real git server through the real tools to what may be applied."""
+"""The objects of an Environment, from a real git server through the real tools and the filter."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FILES: dict[str, Any] = {
 
 
 class SteppedClock(SystemClock):
-    """Stands still until it is moved."""
+    """A clock that stands still until it is moved."""
 
     seconds = 0.0
 
@@ -119,10 +119,10 @@ async def test_each_type_of_deployment_runs_the_image_in_the_environments_namesp
 ) -> None:
     commit = git_repository.commit(FILES)
     rendered = (await environments.render(request(git_repository, commit, **deployment))).objects
-    (found,) = (each for each in rendered if each["kind"] == "Deployment")
-    assert found["metadata"]["name"] == name
+    (deployment,) = (each for each in rendered if each["kind"] == "Deployment")
+    assert deployment["metadata"]["name"] == name
     assert {each["metadata"]["namespace"] for each in rendered} == {NAMESPACE}
-    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE
 
 
 async def test_exactly_the_commit_is_rendered_whatever_its_branch_is_at(
@@ -130,10 +130,10 @@ async def test_exactly_the_commit_is_rendered_whatever_its_branch_is_at(
 ) -> None:
     old = git_repository.commit(FILES)
     git_repository.commit({"plain/app.yaml": DEPLOYMENT.replace("{name: web}\nspec", "{name: newer}\nspec")})
-    (found,) = (
+    (manifest,) = (
         await environments.render(request(git_repository, old, type="manifest", path="plain"))
     ).objects
-    assert found["metadata"]["name"] == "web"
+    assert manifest["metadata"]["name"] == "web"
 
 
 async def test_a_commit_that_only_a_pull_request_leads_to_is_rendered(
@@ -144,14 +144,14 @@ async def test_a_commit_that_only_a_pull_request_leads_to_is_rendered(
     assert len((await environments.render(asked)).objects) == 1
 
 
-async def test_what_was_rendered_is_neither_fetched_nor_rendered_again(
+async def test_a_cached_result_is_neither_fetched_nor_rendered_again(
     environments: EnvironmentRenderer, git_server: GitServer, git_repository: GitRepository
 ) -> None:
     template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {r: '{{ randAlphaNum 20 }}'}\n"
     commit = git_repository.commit({**CHART, "chart/templates/a.yaml": template})
     asked = request(git_repository, commit, type="helm", path="chart")
     first = (await environments.render(asked)).objects
-    first[0]["data"]["kept"] = "by whoever got it"
+    first[0]["data"]["kept"] = "a change by the caller"
     fetched = len(git_server.requests)
     git_repository.path.rename(git_repository.path.with_name("gone.git"))
     second = (await environments.render(asked)).objects
@@ -161,32 +161,36 @@ async def test_what_was_rendered_is_neither_fetched_nor_rendered_again(
     assert (await environments.render(with_values)).objects[0]["data"] != second[0]["data"]
 
 
-async def test_another_commit_path_or_type_is_rendered_anew(
+async def test_another_commit_path_or_type_is_rendered_separately(
     environments: EnvironmentRenderer, git_repository: GitRepository
 ) -> None:
-    def told(text: str) -> str:
-        return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{told: {text}}}\n"
+    def config_map(text: str) -> str:
+        return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{text: {text}}}\n"
 
-    files = {"one/a.yaml": told("first"), "two/a.yaml": told("elsewhere"), "one/b/a.yaml": told("below")}
+    files = {
+        "one/a.yaml": config_map("first"),
+        "two/a.yaml": config_map("elsewhere"),
+        "one/b/a.yaml": config_map("below"),
+    }
     first = git_repository.commit({**files, "one/b/kustomization.yaml": "resources: [a.yaml]\n"})
-    second = git_repository.commit({"one/a.yaml": told("second")})
-    wanted: list[tuple[str, dict[str, Any], str]] = [
+    second = git_repository.commit({"one/a.yaml": config_map("second")})
+    cases: list[tuple[str, dict[str, Any], str]] = [
         (first, {"type": "manifest", "path": "one"}, "first"),
         (second, {"type": "manifest", "path": "one"}, "second"),
         (first, {"type": "manifest", "path": "two"}, "elsewhere"),
         (first, {"type": "kustomize", "path": "one/b"}, "below"),
         (first, {"type": "manifest", "path": "one"}, "first"),
     ]
-    for commit, deployment, text in wanted:
-        (found,) = (
+    for commit, deployment, text in cases:
+        (manifest,) = (
             await environments.render(request(git_repository, commit, image=None, **deployment))
         ).objects
-        assert found["data"] == {"told": text}
+        assert manifest["data"] == {"text": text}
     with pytest.raises(RenderFailed, match="is a kustomization"):
         await environments.render(request(git_repository, first, image=None, type="manifest", path="one/b"))
 
 
-async def test_what_is_kept_has_a_bound_and_the_least_recently_used_goes(clock: SteppedClock) -> None:
+async def test_the_cache_has_a_limit_and_evicts_the_least_recently_used(clock: SteppedClock) -> None:
     made: list[str] = []
     size = len(msgspec.json.encode(Rendered(({"kind": "a"},))))
     cache = RenderCache(max_bytes=2 * size, clock=clock)
@@ -203,21 +207,21 @@ async def test_what_is_kept_has_a_bound_and_the_least_recently_used_goes(clock: 
     assert made == ["a", "b", "c", "b"]
 
 
-async def test_what_one_tenant_rendered_is_not_shown_to_another(
+async def test_the_result_of_one_tenant_is_not_returned_to_another(
     environments: EnvironmentRenderer, git_server: GitServer
 ) -> None:
     private = git_server.repository("team/private")
     commit = private.commit(FILES)
     git_server.login = ("robot", "a-password")
-    known = GitCredentials(username="robot", password="a-password")
+    valid = GitCredentials(username="robot", password="a-password")
     deployment: Any = {"type": "manifest", "path": "plain"}
-    assert (await environments.render(request(private, commit, credentials=known, **deployment))).objects
+    assert (await environments.render(request(private, commit, credentials=valid, **deployment))).objects
     for credentials in (None, GitCredentials(username="robot", password="wrong")):
         with pytest.raises(ExternalError):
             await environments.render(request(private, commit, credentials=credentials, **deployment))
 
 
-async def test_a_refusal_is_remembered_for_a_while_and_trouble_is_not(
+async def test_refusals_are_cached_for_a_while_and_other_errors_are_not(
     environments: EnvironmentRenderer,
     git_server: GitServer,
     git_repository: GitRepository,
@@ -226,13 +230,13 @@ async def test_a_refusal_is_remembered_for_a_while_and_trouble_is_not(
     commit = git_repository.commit(CHART)
     broken = git_repository.commit({**CHART, "chart/templates/a.yaml": "{{ fail (randAlphaNum 20) }}\n"})
     asked = request(git_repository, broken, type="helm", path="chart")
-    told = []
+    messages = []
     for seconds in (0, 299, 301):
         clock.seconds = seconds
         with pytest.raises(RenderFailed) as error:
             await environments.render(asked)
-        told.append(str(error.value))
-    assert told[0] == told[1] != told[2]
+        messages.append(str(error.value))
+    assert messages[0] == messages[1] != messages[2]
     git_server.failures.append(503)
     with pytest.raises(Unreachable):
         await environments.render(request(git_repository, commit, type="manifest", path="plain"))
@@ -254,7 +258,7 @@ async def test_a_chart_with_a_cluster_role_or_another_namespace_is_refused_by_na
     assert "'kube-system'" in str(error.value)
 
 
-async def test_what_somebody_should_know_is_told_every_time(
+async def test_warnings_are_returned_every_time(
     environments: EnvironmentRenderer, git_repository: GitRepository
 ) -> None:
     hook = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, annotations: {helm.sh/hook: pre-install}}\n"
@@ -267,7 +271,7 @@ async def test_what_somebody_should_know_is_told_every_time(
         )
 
 
-async def test_the_restricted_standard_is_asked_of_repositories_and_kept_by_the_operator_itself(
+async def test_the_restricted_standard_applies_to_repositories_and_to_generated_objects(
     tmp_path: Path, git_repository: GitRepository
 ) -> None:
     restricted = EnvironmentRenderer(

@@ -1,4 +1,4 @@
-"""What a repository may put into its environment's namespace, and what is refused by name."""
+"""Objects that a repository may put into its environment's namespace, and objects that are refused by name."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def refusals(*objects: dict[str, Any], rules: FilterRules = RULES) -> list[str]:
     return [str(each) for each in error.value.refusals]
 
 
-def test_everything_goes_into_the_environments_namespace_whatever_it_says_of_itself() -> None:
+def test_all_objects_are_placed_in_the_environments_namespace() -> None:
     objects = [thing(), thing("v1/Secret"), thing("v1/Service", metadata={"namespace": NAMESPACE}, spec={})]
     assert [each["metadata"]["namespace"] for each in filter_objects(objects, RULES)] == [NAMESPACE] * 3
 
 
-def test_what_the_server_owns_is_left_out() -> None:
+def test_fields_that_the_server_owns_are_removed() -> None:
     metadata: dict[str, Any] = {
         "uid": "x",
         "resourceVersion": "7",
@@ -58,43 +58,45 @@ def test_what_the_server_owns_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("rbac.authorization.k8s.io/v1/ClusterRole", "it is cluster-scoped, and rights are not given by repositories"),
+        ("rbac.authorization.k8s.io/v1/ClusterRole", "it is cluster-scoped, and a repository cannot grant permissions"),
         ("rbac.authorization.k8s.io/v1/ClusterRoleBinding", "it is cluster-scoped"),
-        ("rbac.authorization.k8s.io/v1/Role", "rights are not given by repositories"),
-        ("rbac.authorization.k8s.io/v1/RoleBinding", "rights are not given by repositories"),
+        ("rbac.authorization.k8s.io/v1/Role", "a repository cannot grant permissions"),
+        ("rbac.authorization.k8s.io/v1/RoleBinding", "a repository cannot grant permissions"),
         ("v1/Namespace", "it is cluster-scoped"),
-        ("v1/ResourceQuota", "quotas are the operator's"),
-        ("v1/LimitRange", "limits are the operator's"),
-        ("networking.k8s.io/v1/NetworkPolicy", "network policies are the operator's"),
+        ("v1/ResourceQuota", "the operator manages quotas"),
+        ("v1/LimitRange", "the operator manages limits"),
+        ("networking.k8s.io/v1/NetworkPolicy", "the operator manages network policies"),
         ("apiextensions.k8s.io/v1/CustomResourceDefinition", "it is cluster-scoped"),
         ("v1/PersistentVolume", "it is cluster-scoped"),
         ("v1/Pod", "use a Deployment"),
-        ("v1/Endpoints", "it could lead requests anywhere"),
-        ("discovery.k8s.io/v1/EndpointSlice", "it could lead requests anywhere"),
-        ("admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration", "not on the list"),
-        ("catalyst.catalyst.dev/v1alpha1/Environment", "not on the list"),
-        ("argoproj.io/v1alpha1/Application", "not on the list"),
+        ("v1/Endpoints", "it could route requests to any address"),
+        ("discovery.k8s.io/v1/EndpointSlice", "it could route requests to any address"),
+        ("admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration", "not one of the kinds"),
+        ("catalyst.catalyst.dev/v1alpha1/Environment", "not one of the kinds"),
+        ("argoproj.io/v1alpha1/Application", "not one of the kinds"),
         ("evil.example.com/v1/ConfigMap", "apiVersion evil.example.com/v1 is not allowed; use v1"),
         ("extensions/v1beta1/Ingress", "use networking.k8s.io/v1"),
     ],
 )  # fmt: skip
 def test_a_kind_that_is_not_allowed_is_refused_by_name(kind: str, why: str) -> None:
-    (told,) = refusals(thing(kind, "mine"), thing())
-    assert told.startswith(f"{kind.rpartition('/')[2]} mine: ")
-    assert why in told
+    (refusal,) = refusals(thing(kind, "mine"), thing())
+    assert refusal.startswith(f"{kind.rpartition('/')[2]} mine: ")
+    assert why in refusal
 
 
 def test_an_object_meant_for_another_namespace_is_refused_by_name() -> None:
-    (told,) = refusals(thing(metadata={"namespace": "kube-system"}))
-    assert told == "ConfigMap web: it is meant for namespace 'kube-system'; leave metadata.namespace out"
+    (refusal,) = refusals(thing(metadata={"namespace": "kube-system"}))
+    assert refusal == "ConfigMap web: metadata.namespace is 'kube-system'; leave it out"
 
 
-def test_all_that_is_refused_is_told_at_once() -> None:
-    told = refusals(thing("v1/Namespace", "a"), thing(), thing("v1/Pod", "b"), deployment(hostNetwork=True))
-    assert [each.partition(":")[0] for each in told] == ["Namespace a", "Pod b", "Deployment web"]
+def test_all_refusals_are_reported_at_once() -> None:
+    refused = refusals(
+        thing("v1/Namespace", "a"), thing(), thing("v1/Pod", "b"), deployment(hostNetwork=True)
+    )
+    assert [each.partition(":")[0] for each in refused] == ["Namespace a", "Pod b", "Deployment web"]
 
 
-def test_a_message_has_an_end_however_much_is_refused() -> None:
+def test_a_message_lists_a_limited_number_of_refusals() -> None:
     refused = ObjectsRefused([Refusal(f"Pod {number}", "no") for number in range(1000)])
     assert str(refused).endswith("; and 980 more")
     assert len(refused.refusals) == 1000
@@ -117,7 +119,7 @@ def test_a_message_has_an_end_however_much_is_refused() -> None:
         {"name": ["a"]},
     ],
 )
-def test_metadata_that_belongs_to_others_or_is_none_is_refused(metadata: dict[str, Any]) -> None:
+def test_reserved_or_invalid_metadata_is_refused(metadata: dict[str, Any]) -> None:
     assert refusals(thing(metadata=metadata))
 
 
@@ -128,7 +130,7 @@ def test_metadata_that_belongs_to_others_or_is_none_is_refused(metadata: dict[st
         (thing("v1/Secret", type="bootstrap.kubernetes.io/token"), "token of the cluster"),
         (thing("v1/ServiceAccount", automountServiceAccountToken=True), "automountServiceAccountToken"),
         (thing("v1/ServiceAccount"), "automountServiceAccountToken must be false"),
-        (thing("v1/PersistentVolumeClaim", spec={"volumeName": "another"}), "may be another's"),
+        (thing("v1/PersistentVolumeClaim", spec={"volumeName": "another"}), "could bind a volume of another tenant"),
         (thing("v1/PersistentVolumeClaim", spec={"dataSourceRef": {"namespace": "x"}}), "another namespace"),
         (thing("apps/v1/Deployment", spec={}), "no pod template"),
         (thing("batch/v1/CronJob"), "no pod template"),
@@ -137,8 +139,8 @@ def test_metadata_that_belongs_to_others_or_is_none_is_refused(metadata: dict[st
             deployment(volumes=[{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]),
             "mount a token",
         ),
-        (deployment(nodeName="control-plane"), "around the scheduler"),
-        (deployment(priorityClassName="system-node-critical"), "the system's own"),
+        (deployment(nodeName="control-plane"), "bypass the scheduler"),
+        (deployment(priorityClassName="system-node-critical"), "reserved for the system"),
         (deployment(hostNetwork=True), "hostNetwork"),
         (deployment(volumes=[{"name": "h", "hostPath": {"path": "/"}}]), "hostPath"),
         (thing("v1/Service", spec={"type": "LoadBalancer"}), "only ClusterIP"),
@@ -151,14 +153,14 @@ def test_metadata_that_belongs_to_others_or_is_none_is_refused(metadata: dict[st
         ),
     ],
 )  # fmt: skip
-def test_what_reaches_out_of_the_namespace_is_refused(manifest: dict[str, Any], words: str) -> None:
+def test_objects_that_reach_out_of_the_namespace_are_refused(manifest: dict[str, Any], words: str) -> None:
     assert words in " ".join(refusals(manifest))
 
 
-def test_a_pod_in_a_cron_job_is_looked_at_too() -> None:
+def test_a_pod_in_a_cron_job_is_checked_too() -> None:
     pod = {"template": {"spec": {"containers": [{"name": "a", "securityContext": {"privileged": True}}]}}}
-    (told,) = refusals(thing("batch/v1/CronJob", spec={"jobTemplate": {"spec": pod}}))
-    assert "container a: securityContext.privileged is true" in told
+    (refusal,) = refusals(thing("batch/v1/CronJob", spec={"jobTemplate": {"spec": pod}}))
+    assert "container a: securityContext.privileged is true" in refusal
 
 
 # -- hosts --------------------------------------------------------------------------------------------------------
@@ -211,7 +213,7 @@ def test_without_a_host_there_is_no_ingress() -> None:
         ("external-dns.alpha.kubernetes.io/target", "198.51.100.1"),
     ],
 )
-def test_annotations_that_configure_what_all_share_are_refused(key: str, value: str) -> None:
+def test_annotations_that_configure_the_shared_controller_are_refused(key: str, value: str) -> None:
     manifest = ingress({"host": HOST})
     manifest["metadata"]["annotations"] = {key: value}
     assert key in " ".join(refusals(manifest))
@@ -238,35 +240,35 @@ def test_annotations_about_the_environment_alone_are_allowed(key: str, value: st
 
 
 def test_one_object_twice_is_refused() -> None:
-    assert refusals(thing(), thing()) == ["ConfigMap web: it is there twice"]
+    assert refusals(thing(), thing()) == ["ConfigMap web: it is defined twice"]
     assert filter_objects([thing(), thing("v1/Secret")], RULES)
 
 
 def test_objects_that_no_server_would_store_are_refused() -> None:
-    (told,) = refusals(thing(data={"a": "x" * 1_100_000}))
-    assert "larger than 1024 KB" in told
+    (refusal,) = refusals(thing(data={"a": "x" * 1_100_000}))
+    assert "larger than 1024 KB" in refusal
 
 
 def test_more_objects_than_a_namespace_should_get_are_refused() -> None:
-    (told,) = refusals(*(thing("v1/ConfigMap", f"c{number}") for number in range(301)))
-    assert "more than 300 objects" in told
+    (refusal,) = refusals(*(thing("v1/ConfigMap", f"c{number}") for number in range(301)))
+    assert "more than 300 objects" in refusal
 
 
 def test_more_bytes_than_a_namespace_should_get_are_refused_however_small_each_object_is() -> None:
-    (told,) = refusals(
+    (refusal,) = refusals(
         *(thing("v1/ConfigMap", f"c{number}", data={"a": "x" * 1_000_000}) for number in range(9))
     )
-    assert told == "repository: more than 300 objects, or 8 MB of them"
+    assert refusal == "repository: more than 300 objects, or 8 MB in total"
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "a_b", "-a", "a" * 254])
-def test_a_name_that_no_server_takes_is_refused(name: str) -> None:
-    (told,) = refusals(thing("v1/ConfigMap", name))
-    assert "it has no name, or one that is not allowed" in told
+def test_an_invalid_name_is_refused(name: str) -> None:
+    (refusal,) = refusals(thing("v1/ConfigMap", name))
+    assert "metadata.name is missing or invalid" in refusal
     assert filter_objects([thing("v1/ConfigMap", "a" * 253)], RULES)
 
 
-def test_every_allowed_kind_passes_in_its_plainest_form() -> None:
+def test_every_allowed_kind_passes_in_its_simplest_form() -> None:
     pod = {"template": {"spec": {"containers": [{"name": "app", "image": "app:1"}]}}}
     forms: dict[str, Any] = {
         **dict.fromkeys(("Deployment", "StatefulSet", "DaemonSet", "Job"), pod),

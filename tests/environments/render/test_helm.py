@@ -1,4 +1,4 @@
-"""Charts rendered by the real helm, and what a hostile one tries."""
+"""Charts rendered for an environment by the real helm."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def render(
     return await renderer.render(made, deployment, injected(**more))
 
 
-async def test_image_host_and_variables_are_put_in_and_the_image_runs_by_digest(
+async def test_image_host_and_variables_are_injected_and_the_image_runs_by_digest(
     renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     values = {
@@ -93,8 +93,8 @@ async def test_an_image_that_is_known_by_digest_only_runs_by_digest(
 
 
 async def test_a_chart_that_takes_the_digest_gets_it(renderer: Renderer, checkout: WriteCheckout) -> None:
-    told = CONFIG_MAP + "  image: {{ toJson .Values.image | quote }}\n"
-    rendered = await render(renderer, checkout, {"chart/templates/a.yaml": told}, image=IMAGE)
+    template = CONFIG_MAP + "  image: {{ toJson .Values.image | quote }}\n"
+    rendered = await render(renderer, checkout, {"chart/templates/a.yaml": template}, image=IMAGE)
     given = {"digest": DIGEST, "repository": "registry.example.com/team/app", "tag": IMAGE.tag}
     assert msgspec.json.decode(rendered.objects[0]["data"]["image"]) == given
 
@@ -110,7 +110,7 @@ async def test_a_chart_with_variables_by_name_gets_them_by_name(
     assert rendered.objects[0]["data"]["env"] == '{"A":"kept","DEBUG":"true"}'
 
 
-async def test_a_chart_that_ignores_the_image_is_remarked_upon(
+async def test_a_chart_that_ignores_the_image_causes_a_warning(
     renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     rendered = await render(
@@ -119,7 +119,7 @@ async def test_a_chart_that_ignores_the_image_is_remarked_upon(
     assert "no container of the chart runs registry.example.com/team/app" in rendered.warnings[0]
 
 
-async def test_variables_that_the_chart_ignores_are_remarked_upon(
+async def test_variables_that_the_chart_ignores_cause_a_warning(
     renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     rendered = await render(
@@ -132,7 +132,7 @@ async def test_variables_that_the_chart_ignores_are_remarked_upon(
     )
 
 
-async def test_a_template_without_end_is_ended_and_not_worth_a_retry(checkout: WriteCheckout) -> None:
+async def test_an_endless_template_is_killed_and_not_retryable(checkout: WriteCheckout) -> None:
     text = '{{ range until 100000 }}{{ range until 100000 }}{{ sha256sum "x" }}{{ end }}{{ end }}'
     with pytest.raises(RenderFailed, match="longer than 1 s") as error:
         await render(Renderer(timeout=1), checkout, {"chart/templates/a.yaml": CONFIG_MAP + f"  a: {text}\n"})
@@ -140,7 +140,7 @@ async def test_a_template_without_end_is_ended_and_not_worth_a_retry(checkout: W
     assert not error.value.retryable
 
 
-async def test_hooks_are_not_run_and_named(renderer: Renderer, checkout: WriteCheckout) -> None:
+async def test_a_hook_causes_a_warning(renderer: Renderer, checkout: WriteCheckout) -> None:
     hook = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, annotations: {helm.sh/hook: pre-install}}\n"
     files = {"chart/templates/a.yaml": CONFIG_MAP + "  a: b\n", "chart/templates/hook.yaml": hook}
     rendered = await render(renderer, checkout, files)
@@ -148,7 +148,9 @@ async def test_hooks_are_not_run_and_named(renderer: Renderer, checkout: WriteCh
     assert rendered.warnings == ("Job migrate is a Helm hook, which is not run",)
 
 
-async def test_a_path_without_a_chart_is_named(renderer: Renderer, checkout: WriteCheckout) -> None:
+async def test_a_path_without_a_chart_is_reported_with_a_remedy(
+    renderer: Renderer, checkout: WriteCheckout
+) -> None:
     made = checkout({"other/file": "x"})
     with pytest.raises(RenderFailed, match=r"no Chart\.yaml in 'other'") as error:
         await renderer.render(made, Deployment(type="helm", path="other"), injected())

@@ -1,4 +1,4 @@
-"""What the operator makes itself for a project that is no more than an image."""
+"""The generated objects of a project that is a single image."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def render(
 
 
 def container(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    (found,) = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
-    assert isinstance(found, dict)
-    return found
+    (container,) = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
 
 
-def test_an_image_becomes_a_deployment_and_a_service_that_fit_each_other(renderer: Renderer) -> None:
+def test_an_image_becomes_a_deployment_and_a_service_that_match(renderer: Renderer) -> None:
     objects = render(renderer)
     deployment, service = objects["Deployment"], objects["Service"]
     assert list(objects) == ["Deployment", "Service"]
@@ -53,7 +53,7 @@ def test_an_image_becomes_a_deployment_and_a_service_that_fit_each_other(rendere
     assert deployment["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 
-def test_variables_resources_ports_and_probes_are_as_the_environment_says(renderer: Renderer) -> None:
+def test_variables_resources_ports_and_probes_are_those_of_the_environment(renderer: Renderer) -> None:
     runtime = EnvironmentRuntime(
         replicas=3,
         resources=ResourceRequirements(limits={"memory": Quantity("256Mi")}),
@@ -86,7 +86,7 @@ def test_an_autoscaler_decides_the_replicas_alone(renderer: Renderer) -> None:
     assert [each["resource"]["name"] for each in spec["metrics"]] == ["memory"]
 
 
-def test_a_service_is_called_as_the_project_says(renderer: Renderer) -> None:
+def test_a_service_has_the_configured_name(renderer: Renderer) -> None:
     service = render(renderer, service=ServiceTarget(name="front", port=8000))["Service"]
     assert service["metadata"]["name"] == "front"
     assert service["spec"]["ports"][0]["port"] == 8000
@@ -104,14 +104,12 @@ def test_without_an_image_there_is_nothing_to_run(renderer: Renderer) -> None:
     assert "imageRepository" in error.value.hint
 
 
-def test_it_keeps_the_restricted_standard_where_that_is_asked_for(renderer: Renderer) -> None:
+def test_it_meets_the_restricted_standard_if_required(renderer: Renderer) -> None:
     made = render(renderer, restricted=True)
     assert filter_objects(list(made.values()), FilterRules(namespace="x", pod_security="restricted"))
 
 
-async def test_a_cluster_takes_all_of_it_under_strict_validation(
-    renderer: Renderer, cluster: DevCluster
-) -> None:
+async def test_a_cluster_accepts_it_under_strict_validation(renderer: Renderer, cluster: DevCluster) -> None:
     probe = Probe(path="/", port=8080)
     runtime = EnvironmentRuntime(
         ports=(

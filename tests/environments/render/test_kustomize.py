@@ -1,4 +1,4 @@
-"""Kustomizations built by the real kustomize, and what a hostile one tries."""
+"""Kustomizations rendered for an environment by the real kustomize."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_an_overlay_is_built_on_its_base_and_gets_image_host_and_variables
     assert ingress["spec"]["tls"][0]["hosts"] == ["pr-7.example.com"]
 
 
-async def test_a_path_that_holds_no_kustomization_is_named(
+async def test_a_path_without_a_kustomization_is_reported(
     renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     with pytest.raises(RenderFailed, match=r"no kustomization\.yaml in 'overlay'"):

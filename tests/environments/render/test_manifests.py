@@ -1,4 +1,4 @@
-"""Plain manifests, and what an environment puts into them."""
+"""Plain manifests, and the injection of an environment's parts."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ async def render(
 
 
 def containers(rendered: Rendered, number: int = 0) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = rendered.objects[number]["spec"]["template"]["spec"]["containers"]
-    return found
+    listed: list[dict[str, Any]] = rendered.objects[number]["spec"]["template"]["spec"]["containers"]
+    return listed
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def containers(rendered: Rendered, number: int = 0) -> list[dict[str, Any]]:
         ({"deploy/a.yaml": "{{ .Values.x }}: y"}, r"deploy/a\.yaml"),
     ],
 )  # fmt: skip
-async def test_what_is_wrong_is_told_with_the_file(
+async def test_a_mistake_is_reported_with_its_file(
     renderer: Renderer, checkout: WriteCheckout, files: Mapping[str, str], words: str
 ) -> None:
     with pytest.raises(RenderFailed, match=words):
@@ -87,7 +87,7 @@ async def test_a_directory_with_a_link_to_elsewhere_is_refused_with_its_name(
         await renderer.render(omitted, Deployment(type="manifest", path="deploy"), brought)
 
 
-# -- what an environment puts in ----------------------------------------------------------------------------------
+# -- injection -------------------------------------------------------------------------------------------------
 
 
 async def test_the_only_container_gets_the_image_by_digest(
@@ -119,7 +119,7 @@ async def test_of_several_containers_the_one_that_names_the_image_gets_it(
     assert "env" not in before
 
 
-async def test_an_image_that_could_be_meant_for_several_containers_is_not_guessed(
+async def test_an_image_that_could_be_for_several_containers_is_an_error(
     renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     with pytest.raises(RenderFailed, match=r"not clear which container runs.*Deployment web") as error:
@@ -128,20 +128,18 @@ async def test_an_image_that_could_be_meant_for_several_containers_is_not_guesse
     assert "app" in error.value.hint
 
 
-async def test_an_image_that_nothing_runs_is_remarked_upon(
+async def test_an_image_that_nothing_runs_causes_a_warning(
     renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     rendered = await render(
         renderer, checkout, {"deploy/a.yaml": CONFIG_MAP.replace("NAME", "one")}, image=IMAGE
     )
     assert rendered.warnings == (
-        "nothing runs the image registry.example.com/team/app: there is no workload",
+        "nothing runs the image registry.example.com/team/app: the repository has no workload",
     )
 
 
-async def test_a_variable_takes_the_place_of_one_of_the_same_name(
-    renderer: Renderer, checkout: WriteCheckout
-) -> None:
+async def test_a_variable_replaces_one_of_the_same_name(renderer: Renderer, checkout: WriteCheckout) -> None:
     text = workload("app:1").replace(
         "image: 'app:1'", "image: 'app:1', env: [{name: A, value: old}, {name: B, value: kept}]"
     )
@@ -159,7 +157,7 @@ async def test_an_ingress_of_one_host_or_none_gets_the_environments(
     assert {rule["host"] for rule in rendered.objects[0]["spec"]["rules"]} == {"pr-7.example.com"}
 
 
-async def test_an_ingress_of_several_hosts_means_something_by_them(
+async def test_an_ingress_of_several_hosts_is_not_changed(
     renderer: Renderer, checkout: WriteCheckout
 ) -> None:
     files = {"deploy/a.yaml": ingress("a.example.com", "b.example.com")}
@@ -170,9 +168,7 @@ async def test_an_ingress_of_several_hosts_means_something_by_them(
     ]
 
 
-async def test_nonsense_where_containers_should_be_does_no_harm(
-    renderer: Renderer, checkout: WriteCheckout
-) -> None:
+async def test_invalid_containers_are_ignored(renderer: Renderer, checkout: WriteCheckout) -> None:
     text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: x}}}\n"
     rendered = await render(
         renderer, checkout, {"deploy/a.yaml": text + "---\n" + workload("app:1")}, image=IMAGE

@@ -1,7 +1,9 @@
-"""Builds: the objects that turn a commit into an image, and what their status says. No I/O: the build step applies and reads.
+"""Builds: the objects that turn a commit into an image, and the progress that their status reports. Without I/O.
 
-engines (buildkit · kaniko, both a job whose source is fetched first · kpack) · identity (which image a commit has, and which
-builds are the same)
+- `engines`: selects the engine of a project. A new engine is added here.
+- `buildkit`, `kaniko`: builds of Dockerfiles as a `job`, whose first container fetches the `source`.
+- `kpack`: builds with buildpacks.
+- `identity`: the tag of a commit's image, and the name of its build.
 """
 
 from kapsa.environments.build.engines import BuildEngines

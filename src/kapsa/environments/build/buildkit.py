@@ -1,6 +1,6 @@
-"""BuildKit, rootless: the default way to build a Dockerfile. No privileges, no daemon that builds share, no root.
+"""BuildKit, rootless: the default engine for Dockerfiles. It needs no privileges, no shared daemon and no root.
 
-Its sandbox needs system calls that the usual seccomp and AppArmor profiles forbid, so the namespace of builds can't enforce
+Its sandbox uses system calls that the default seccomp and AppArmor profiles forbid, so the namespace of builds cannot enforce
 the baseline Pod Security standard.
 """
 
@@ -21,9 +21,9 @@ _HOME = "/home/user"
 
 
 def buildkit_objects(request: BuildRequest, settings: Settings) -> list[dict[str, Any]]:
-    """The objects of a BuildKit build, the Job last.
+    """Return the objects of a BuildKit build, the Job last.
 
-    :raises Refused: something of the project is not taken.
+    Raises `Refused` when a field of the project is not valid.
     """
     container = {
         "name": "build",
@@ -31,7 +31,7 @@ def buildkit_objects(request: BuildRequest, settings: Settings) -> list[dict[str
         "command": ["buildctl-daemonless.sh", "build"],
         "args": _arguments(request),
         "env": [
-            # Without a sandbox for processes no privileges are needed: builds see each other's processes only inside one pod.
+            # Without a process sandbox no privileges are needed. Processes see each other only within one pod.
             {"name": "BUILDKITD_FLAGS", "value": "--oci-worker-no-process-sandbox"},
             {"name": "DOCKER_CONFIG", "value": f"{_HOME}/.docker"},
         ],
@@ -57,7 +57,7 @@ def _arguments(request: BuildRequest) -> list[str]:
     build = request.project.spec.build
     assert build is not None
     dockerfile = PurePosixPath(workspace_path(build.context, build.dockerfile))
-    # A reference holds neither commas nor quotes, so nothing can be added to the list of attributes.
+    # A reference has neither commas nor quotes, so it cannot add attributes.
     pushed = f"type=image,name={request.image},push=true"
     return [
         "--progress=plain",

@@ -1,4 +1,4 @@
-"""Which engine builds a project, its objects, and how far they are."""
+"""The build engines: the one for a project, the objects that it creates, and their progress."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _OBJECTS = {"buildkit": buildkit_objects, "kaniko": kaniko_objects, "kpack": kpa
 
 
 class BuildEngines:
-    """BuildKit, Kaniko and kpack: what `kapsa.environments.ports.Builds` asks for."""
+    """The engines BuildKit, Kaniko and kpack, as `kapsa.environments.ports.Builds`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def engine(self, project: Project) -> str:
-        """What builds this project's images: what it says, or what suits its strategy."""
+        """Return the engine of a project: the configured one, or the default for its strategy."""
         build = project.spec.build
         if build is None or build.strategy == "none":
             return "none"
@@ -34,12 +34,12 @@ class BuildEngines:
         return "kpack" if build.strategy == "buildpack" else self._settings.build_engine
 
     def objects(self, request: BuildRequest) -> Sequence[dict[str, Any]]:
-        """The objects that build it; the build itself, a Job or a kpack Image, is the last.
+        """Return the objects of a build. The last one is the build itself, a Job or a kpack Image.
 
-        :raises Refused: something of the project is not taken.
+        Raises `Refused` when a field of the project is not valid.
         """
         return _OBJECTS[self.engine(request.project)](request, self._settings)
 
     def progress(self, build: Mapping[str, Any]) -> BuildProgress:
-        """How far the build is, from the last of its objects."""
+        """Return the progress of a build, from the last of its objects."""
         return kpack_progress(build) if build.get("kind") == "Image" else job_progress(build)

@@ -1,4 +1,4 @@
-"""What makes two builds the same: the image that comes out. Its tag says the commit, and how that is built."""
+"""The identity of a build: the tag of its image, from the commit and the way it is built."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from kapsa.environments.resources import Build, Project
 __all__ = ["build_digest", "build_name", "image_tag"]
 
 _DIGITS = 10
-_USUAL = Build()
+_DEFAULT = Build()
 
 
 def build_digest(build: Build | None) -> str:
-    """A few digits for how a commit is built; none where it is built as usual, or not here at all.
+    """Return a short digest of the build settings; empty for the default settings and for projects without builds.
 
-    What a build may use is not part of it: the same image comes out.
+    The resources of a build are not part of it: they do not change the image.
     """
     if build is None or build.strategy == "none":
         return ""
-    parts = [_content(build), _content(_USUAL)]
+    parts = [_content(build), _content(_DEFAULT)]
     if parts[0] == parts[1]:
         return ""
     return hashlib.sha256(parts[0]).hexdigest()[:_DIGITS]
 
 
 def image_tag(project: Project, commit: str) -> str:
-    """The tag of a commit's image: the commit, and what is special about its build.
+    """Return the tag of a commit's image: the commit, and the digest of its build settings.
 
-    So an image that somebody else pushed for the commit is found, and one that was built in another way is not taken for it.
+    An image that a pipeline pushed with the commit as its tag is used. One that was built with other settings is not.
     """
     digest = build_digest(project.spec.build)
     return f"{check_commit(commit)}-{digest}" if digest else check_commit(commit)
 
 
 def build_name(project: Project, commit: str, image: ImageReference) -> str:
-    """The name of the build of an image: the same for all environments of the project that want it."""
+    """Return the name of an image's build, which all environments of the project share."""
     content = f"{project.metadata} {image}"
     digits = hashlib.sha256(content.encode()).hexdigest()[:8]
     return f"{bounded(project.name.replace('.', '-'), 30)}-{digits}-{commit[:12]}"

@@ -1,4 +1,4 @@
-"""Build Jobs: what BuildKit and Kaniko builds have in common, and how far one is."""
+"""Build Jobs: the common parts of BuildKit and Kaniko builds, and the progress of a Job."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["ARGUMENT", "build_arguments", "build_job", "job_progress", "registry
 ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEPT_SECONDS = 7 * 86_400
 _PART_OF_REPOSITORY = "git."
-_WHY_FAILED = {
-    "DeadlineExceeded": "it took longer than it may",
-    "BackoffLimitExceeded": "its pods were lost again and again",
+_FAILURES = {
+    "DeadlineExceeded": "the build exceeded its deadline",
+    "BackoffLimitExceeded": "the pods of the build were lost repeatedly",
     "PodFailurePolicy": "the build ended with an error",
 }
 
@@ -33,11 +33,11 @@ def build_job(
     pod: Mapping[str, Any],
     volumes: list[Any],
 ) -> list[dict[str, Any]]:
-    """The objects of a build: its credentials if it has any, and the Job last.
+    """Return the objects of a build: a Secret with its credentials, if it has any, and the Job last.
 
-    A build that fails is not tried again, since the same commit fails again; one whose pod was evicted is.
+    A failed build is not retried, since the same commit would fail again. One whose pod was evicted is.
 
-    :raises Refused: something of the project is not taken.
+    Raises `Refused` when a field of the project is not valid.
     """
     build = request.project.spec.build
     assert build is not None
@@ -81,9 +81,9 @@ def build_job(
 
 
 def build_arguments(request: BuildRequest) -> dict[str, str]:
-    """The arguments of a Dockerfile build: those of the project, and its build's variables.
+    """Return the arguments of a Dockerfile build: the arguments and variables of the project.
 
-    :raises Refused: a name is not one that a Dockerfile can use.
+    Raises `Refused` when a name is not valid in a Dockerfile.
     """
     build = request.project.spec.build
     assert build is not None
@@ -91,29 +91,30 @@ def build_arguments(request: BuildRequest) -> dict[str, str]:
     for name in arguments:
         if not ARGUMENT.fullmatch(name):
             raise Refused(
-                f"{name[:80]!r} is not the name of a build argument", hint="Use letters, digits and _"
+                f"{name[:80]!r} is not a valid name for a build argument", hint="Use letters, digits and _"
             )
     return arguments
 
 
 def registry_mount(request: BuildRequest, path: str) -> list[dict[str, Any]]:
-    """Where the container that pushes finds its credentials, if there are any."""
+    """Return the volume mount with the credentials to push, if there are any."""
     return [{"name": "registry", "mountPath": path, "readOnly": True}] if request.push is not None else []
 
 
 def job_progress(job: Mapping[str, Any]) -> BuildProgress:
-    """How far a build Job is."""
+    """Return the progress of a build Job."""
     status = job.get("status") or {}
     conditions = {
         each["type"]: each for each in status.get("conditions") or () if each.get("status") == "True"
     }
-    if "Complete" in conditions:  # SuccessCriteriaMet comes before it, while the last pods still end
+    if "Complete" in conditions:  # SuccessCriteriaMet is set earlier, while the last pods still run
         return BuildProgress("succeeded")
     for kind in ("Failed", "FailureTarget"):
         if kind in conditions:
             reason = conditions[kind].get("reason", "")
             return BuildProgress(
-                "failed", _WHY_FAILED.get(reason, conditions[kind].get("message") or reason or "it failed")
+                "failed",
+                _FAILURES.get(reason, conditions[kind].get("message") or reason or "the build failed"),
             )
     if (job.get("spec") or {}).get("suspend"):
         return BuildProgress("running", "(suspended)")
@@ -121,7 +122,7 @@ def job_progress(job: Mapping[str, Any]) -> BuildProgress:
 
 
 def _credential_volumes(request: BuildRequest, secret: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """The credentials, each in a volume of its own: the container that fetches can't push, and the other way round."""
+    """Return a volume for each set of credentials: the container that fetches cannot push, and vice versa."""
     if secret is None:
         return []
     volumes = []

@@ -1,4 +1,4 @@
-"""Kaniko: a Dockerfile built without any special rights, as root in its own container. No longer maintained upstream."""
+"""Kaniko: builds Dockerfiles without special privileges, as root in its container. No longer maintained upstream."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["kaniko_objects"]
 
 
 def kaniko_objects(request: BuildRequest, settings: Settings) -> list[dict[str, Any]]:
-    """The objects of a Kaniko build, the Job last.
+    """Return the objects of a Kaniko build, the Job last.
 
-    :raises Refused: something of the project is not taken.
+    Raises `Refused` when a field of the project is not valid.
     """
     build = request.project.spec.build
     assert build is not None

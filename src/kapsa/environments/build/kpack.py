@@ -1,4 +1,4 @@
-"""kpack: images from buildpacks. kpack does the work; an Image says what is wanted, and its status what became of it."""
+"""kpack: builds images with buildpacks. The spec of an Image describes the build, and its status reports the progress."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _WAITING = ("BuilderNotReady", "SourceNotReady", "ResolverNotReady")
 
 
 def builder_name(setting: str) -> str:
-    """The ClusterBuilder that a builder image goes by: `paketobuildpacks/builder:base` is `paketobuildpacks-builder-base`."""
+    """Return the ClusterBuilder for a builder image: `paketobuildpacks-builder-base` for `paketobuildpacks/builder:base`."""
     return sanitize(setting)
 
 
 def kpack_objects(request: BuildRequest, settings: Settings) -> list[dict[str, Any]]:
-    """The objects of a kpack build, the Image last. There is one Image for one commit, so its status is of that commit.
+    """Return the objects of a kpack build, the Image last. Each commit has its own Image, and so its own status.
 
-    :raises Refused: something of the project is not taken.
+    Raises `Refused` when a field of the project is not valid.
     """
     build = request.project.spec.build
     assert build is not None
@@ -42,11 +42,11 @@ def kpack_objects(request: BuildRequest, settings: Settings) -> list[dict[str, A
     secrets = _secrets(request, address)
     account = request.name if secrets else settings.kpack_service_account
     variables = {**{each.name: each.value for each in build.env}, **build.args}
-    made: dict[str, Any] = {
+    build_spec: dict[str, Any] = {
         "env": [{"name": name, "value": value} for name, value in sorted(variables.items())]
     }
     if build.resources is not None:
-        made["resources"] = msgspec.to_builtins(build.resources, enc_hook=lambda value: value.to_wire())
+        build_spec["resources"] = msgspec.to_builtins(build.resources, enc_hook=lambda value: value.to_wire())
     image = {
         "apiVersion": "kpack.io/v1alpha2",
         "kind": "Image",
@@ -56,7 +56,7 @@ def kpack_objects(request: BuildRequest, settings: Settings) -> list[dict[str, A
             "serviceAccountName": account,
             "builder": {"kind": "ClusterBuilder", "name": builder_name(settings.kpack_builder_image)},
             "source": source,
-            "build": made,
+            "build": build_spec,
             "imageTaggingStrategy": "None",
             "successBuildHistoryLimit": 1,
             "failedBuildHistoryLimit": 1,
@@ -66,17 +66,17 @@ def kpack_objects(request: BuildRequest, settings: Settings) -> list[dict[str, A
 
 
 def kpack_progress(image: Mapping[str, Any]) -> BuildProgress:
-    """How far the build of an Image is. What its status says of an earlier version of it does not count."""
+    """Return the progress of an Image's build. A status of an earlier generation is ignored."""
     status = image.get("status") or {}
     if status.get("observedGeneration", 0) < (image.get("metadata") or {}).get("generation", 0):
-        return BuildProgress("running", "(kpack has not seen it yet)")
+        return BuildProgress("running", "(kpack has not observed it yet)")
     conditions = {each.get("type"): each for each in status.get("conditions") or ()}
     ready: Mapping[str, Any] = conditions.get("Ready") or {}
     message = str(ready.get("message") or "")
     if ready.get("status") == "True":
         return BuildProgress("succeeded")
     if ready.get("status") == "False" and ready.get("reason") not in _WAITING:
-        return BuildProgress("failed", message or "kpack could not build it")
+        return BuildProgress("failed", message or "kpack failed to build the image")
     return BuildProgress("running", f"({message})" if message else "")
 
 
@@ -103,7 +103,7 @@ def _git_secret(name: str, credentials: GitCredentials, address: RepositoryAddre
         made = _secret(name, "kubernetes.io/basic-auth", texts)
     port = f":{address.port}" if address.port else ""
     host = f"{address.host}{port}"
-    # kpack sends them to this server only.
+    # kpack sends the credentials to this server only.
     made["metadata"]["annotations"] = {
         "kpack.io/git": f"{address.user or 'git'}@{host}"
         if address.protocol == "ssh"

@@ -1,6 +1,6 @@
-"""The source of a build: a container that fetches exactly one commit, with git as hardened as in the operator itself.
+"""The source of a build: a container that fetches one commit, with the same hardened git configuration as the operator.
 
-Repository, commit and paths come from tenants. They reach the script as variables and are never part of its text.
+Repository, commit and paths come from tenants. They are passed to the script as variables and are never part of its text.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ git -c advice.detachedHead=false checkout --quiet --detach "$COMMIT"
 rm -rf .git "$HOME/key" "$HOME/askpass"
 root=$(pwd -P)
 for path in "$CONTEXT" ${DOCKERFILE:+"$CONTEXT/$DOCKERFILE"}; do
-  found=$(readlink -f -- "$root/$path" || true)
-  case "$found/" in
-    "$root"/*) [ -e "$found" ] || { echo "there is no $path in commit $COMMIT" >&2; exit 1; } ;;
+  target=$(readlink -f -- "$root/$path" || true)
+  case "$target/" in
+    "$root"/*) [ -e "$target" ] || { echo "commit $COMMIT has no $path" >&2; exit 1; } ;;
     *) echo "$path leaves the repository" >&2; exit 1 ;;
   esac
 done
 """
-"""What the container runs. Context and Dockerfile must be inside the commit: a link could lead to the credentials."""
+"""The script of the container. Context and Dockerfile must be inside the commit: a link could lead to the credentials."""
 
 
 def fetch_container(request: BuildRequest, image: str) -> dict[str, Any]:
-    """The container that puts the commit's files into the workspace.
+    """Return the container that writes the commit's files into the workspace.
 
-    :raises Refused: the repository, the commit or a path is not taken.
+    Raises `Refused` when the repository, the commit or a path is not valid.
     """
     build = request.project.spec.build
     assert build is not None
@@ -76,7 +76,7 @@ def fetch_container(request: BuildRequest, image: str) -> dict[str, Any]:
         DOCKERFILE: str(check_path(build.dockerfile)),
         "WORKSPACE": _WORKSPACE,
         "CREDENTIALS": _CREDENTIALS,
-        "HOME": "/tmp",  # noqa: S108 - a directory of the container's own
+        "HOME": "/tmp",  # noqa: S108 - in the container
         **_git_variables(protocols),
     }
     mounts = [{"name": "workspace", "mountPath": _WORKSPACE}, {"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108
@@ -94,16 +94,16 @@ def fetch_container(request: BuildRequest, image: str) -> dict[str, Any]:
 
 
 def workspace_path(*parts: str) -> str:
-    """Where a path of the repository is in the build's containers.
+    """Return the path of a file of the repository in the containers of a build.
 
-    :raises Refused: it leaves the repository.
+    Raises `Refused` when it leaves the repository.
     """
     path = check_path("/".join(parts))
     return f"{_WORKSPACE}/source/{path}" if str(path) != "." else f"{_WORKSPACE}/source"
 
 
 def credentials_secret(request: BuildRequest) -> dict[str, Any] | None:
-    """The Secret with what this one build needs to fetch and to push; None if it needs nothing."""
+    """Return the Secret with the credentials of this build to fetch and to push, or None if it needs none."""
     texts: dict[str, str] = {}
     if request.source is not None:
         texts |= {

@@ -1,9 +1,14 @@
-"""From a repository to objects: charts, kustomizations, manifests and plain images, with an environment's own put in, filtered.
+"""The objects of an environment: rendered from a repository, adapted, and filtered.
 
-    environment_renderer → cache → renderer (one of helm · kustomize · manifests · image; transform, adapt) → filter (routing, pod_security)
+    environment_renderer → cache → renderer → filter
 
-What comes from a repository is nobody's word: yaml_documents reads it within limits, the tools run without a cluster, a
-network or a home, and the filter lets through only what may be in the environment's namespace.
+- `environment_renderer`: the entry point: checks out the commit, renders it once, and filters the result.
+- `renderer`: renders a chart (`helm`), a kustomization or plain manifests; `image` makes the objects of a plain image.
+- `injection`, `adaptation`: put the image, variables and host in, and change what cannot run in an environment.
+- `filter`: rejects everything that a repository may not put into the environment's namespace.
+
+Nothing in a repository is trusted: `kapsa.adapters.manifests` reads it within limits, and helm and kustomize run without a
+cluster, a network or a home directory.
 """
 
 from kapsa.adapters.errors import RenderFailed

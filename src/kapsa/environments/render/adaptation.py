@@ -1,7 +1,7 @@
-"""What is changed in every repository's objects so that they can live in an environment: no tokens, pulled images, Jobs that stay.
+"""Changes to the objects of a repository so that they can run in an environment: no tokens, pull secrets, Jobs that stay.
 
-Each is what nearly every chart has and nobody means by it; refusing them would refuse what `helm create` makes. Whoever wrote
-the objects is told.
+Nearly every chart has these defaults, and rejecting them would reject what `helm create` generates. A warning reports each
+change.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ __all__ = ["adapt"]
 
 
 def adapt(objects: Sequence[Manifest], injected: Injected) -> list[str]:
-    """Change the objects in place. Returns what somebody should know."""
-    told: list[str] = []
+    """Change the objects in place. Return a warning for each change."""
+    warnings: list[str] = []
     for each in objects:
-        told += _without_token(each)
-        told += _staying(each)
+        warnings += _remove_token(each)
+        warnings += _keep_finished_job(each)
         if injected.pull_secret:
-            _pulling(each, injected.pull_secret)
-    return told
+            _add_pull_secret(each, injected.pull_secret)
+    return warnings
 
 
-def _without_token(manifest: Manifest) -> Iterator[str]:
-    """Nothing in an environment has business with the API server, and a token is mounted unless somebody says no."""
+def _remove_token(manifest: Manifest) -> Iterator[str]:
+    """Disable service account tokens, which are mounted by default. Environments do not use the API server."""
     if manifest.get("kind") == "ServiceAccount":
         if manifest.get("automountServiceAccountToken"):
-            yield f"no token of {display_name(manifest)} is mounted"
+            yield f"the token of {display_name(manifest)} is not mounted"
         manifest["automountServiceAccountToken"] = False
     spec = pod_spec(manifest)
     if spec is not None and spec.get("automountServiceAccountToken"):
         spec["automountServiceAccountToken"] = False
-        yield f"no token is mounted in pods of {display_name(manifest)}"
+        yield f"service account tokens are not mounted in pods of {display_name(manifest)}"
 
 
-def _staying(manifest: Manifest) -> Iterator[str]:
-    """A Job that removes itself would be missed, made anew and run again, for ever."""
+def _keep_finished_job(manifest: Manifest) -> Iterator[str]:
+    """Keep Jobs after they finish. One that deletes itself would be created and run again and again."""
     spec = manifest.get("spec")
     if manifest.get("kind") == "Job" and isinstance(spec, dict) and "ttlSecondsAfterFinished" in spec:
         del spec["ttlSecondsAfterFinished"]
-        yield f"{display_name(manifest)} stays when it is done: ttlSecondsAfterFinished is left out"
+        yield f"{display_name(manifest)} is kept after it finishes: ttlSecondsAfterFinished is ignored"
 
 
-def _pulling(manifest: Manifest, secret: str) -> None:
-    """Pods of another account than the namespace's own, or with other secrets, would not get at the project's images."""
+def _add_pull_secret(manifest: Manifest, secret: str) -> None:
+    """Add the pull secret to pods. Those with their own service account or secrets could not pull the project's images."""
     spec = pod_spec(manifest)
     if spec is None:
         return
-    named = list(entries(spec, "imagePullSecrets"))
-    if all(each.get("name") != secret for each in named):
-        spec["imagePullSecrets"] = [*named, {"name": secret}]
+    listed = list(entries(spec, "imagePullSecrets"))
+    if all(each.get("name") != secret for each in listed):
+        spec["imagePullSecrets"] = [*listed, {"name": secret}]

@@ -1,6 +1,6 @@
-"""What was rendered before: kept by everything that went in, so that nothing is rendered twice.
+"""A cache of rendered objects, keyed by all inputs of the rendering.
 
-Refusals are kept, too, for a while: what takes all the time it is given would else take it again at every retry.
+Refusals are cached for a while, too: a rendering that times out would otherwise take as long at each retry.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder(order="deterministic", enc_hook=str).encode
 
 
 class RenderCache:
-    """Holds the most recently used results, encoded: nobody can change what another one gets."""
+    """The most recently used results, encoded, so that callers do not share mutable objects."""
 
     def __init__(
         self,
@@ -36,32 +36,32 @@ class RenderCache:
         self._max_bytes = max_bytes
         self._refusal_seconds = refusal_seconds
         self._clock = clock or SystemClock()
-        self._kept: dict[str, bytes] = {}
+        self._results: dict[str, bytes] = {}
         self._bytes = 0
         self._refusals: dict[str, tuple[float, ExternalError]] = {}
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     @staticmethod
     def key(*parts: Any) -> str:
-        """A name for everything that has a say in the result."""
+        """Return the key for the inputs of a rendering."""
         return hashlib.sha256(_encode(parts)).hexdigest()
 
     async def get(self, key: str, make: Callable[[], Awaitable[Rendered]]) -> Rendered:
-        """The result for this key, made if it is not known; once, however many ask at a time.
+        """Return the result for a key, rendering it with `make` if it is not cached. Concurrent callers share one rendering.
 
-        :raises ExternalError: whatever `make` raises; a refusal or a timeout also if it was a short while ago.
+        Raises the errors of `make`, and again for a while those that are refusals or timeouts.
         """
         async with self._locks.setdefault(key, asyncio.Lock()):
             self._raise_refusal(key)
-            kept = self._kept.pop(key, None)
-            if kept is None:
-                kept = _encode(await self._made(key, make))
-                self._bytes += len(kept)
-            self._kept[key] = kept  # at the end: it was used last
-            self._drop()
-        return msgspec.json.decode(kept, type=Rendered)
+            encoded = self._results.pop(key, None)
+            if encoded is None:
+                encoded = _encode(await self._make(key, make))
+                self._bytes += len(encoded)
+            self._results[key] = encoded  # at the end: the most recently used
+            self._evict()
+        return msgspec.json.decode(encoded, type=Rendered)
 
-    async def _made(self, key: str, make: Callable[[], Awaitable[Rendered]]) -> Rendered:
+    async def _make(self, key: str, make: Callable[[], Awaitable[Rendered]]) -> Rendered:
         try:
             return await make()
         except (Refused, TimedOut) as refusal:
@@ -78,6 +78,6 @@ class RenderCache:
             raise refusal.with_traceback(None)
         del self._refusals[key]
 
-    def _drop(self) -> None:
-        while self._bytes > self._max_bytes and self._kept:
-            self._bytes -= len(self._kept.pop(next(iter(self._kept))))
+    def _evict(self) -> None:
+        while self._bytes > self._max_bytes and self._results:
+            self._bytes -= len(self._results.pop(next(iter(self._results))))

@@ -1,4 +1,4 @@
-"""The objects of an Environment: its commit checked out and rendered with what it brings, then judged. What `dependencies.ManifestRenderer` asks for."""
+"""The objects of an Environment: its commit checked out, rendered with its inputs, and filtered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["EnvironmentRenderer"]
 
 
 class EnvironmentRenderer:
-    """ManifestRenderer what Environments ask for, nothing twice."""
+    """A renderer for Environments that renders the same inputs only once."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class EnvironmentRenderer:
         self._cache = cache or RenderCache()
 
     async def render(self, request: RenderRequest) -> Rendered:
-        """The objects, all of which may be applied: only allowed kinds, in the environment's namespace.
+        """Render the objects of an environment: only allowed kinds, in the environment's namespace.
 
-        :raises ExternalError: they cannot be made, or some are refused.
+        Raises `ExternalError` when they do not render, or when some are refused.
         """
         injected = self._injected(request)
         if request.project.spec.deployment.type == "image":
@@ -57,7 +57,7 @@ class EnvironmentRenderer:
             ) as checkout:
                 return await self._renderer.render(checkout, deployment, injected)
 
-        # Who asks is part of the key: what one may see of a repository, another may not.
+        # The credentials are part of the key: they decide who may see a repository.
         key = RenderCache.key(
             (origin.repository_url, request.credentials, request.commit),
             (deployment.type, deployment.path, deployment.values),
@@ -68,7 +68,7 @@ class EnvironmentRenderer:
     def _injected(self, request: RenderRequest) -> Injected:
         project, environment = request.project, request.environment
         return Injected(
-            # The same in all environments of a project: each has a namespace to itself.
+            # The same in all environments of a project, since each has its own namespace.
             release=release_name(project.name),
             namespace=request.namespace,
             image=ImageReference.parse(request.image) if request.image else None,

@@ -1,7 +1,7 @@
-"""The filter: what a repository may put into its environment's namespace. Everything else is refused, each thing by name.
+"""The filter: rejects objects that a repository may not put into its environment's namespace, each by name.
 
-Nothing is quietly dropped or repaired: half an application is worse than none, and somebody meant what they wrote. Only the
-namespace is filled in, and what the API server owns (status, managedFields) is left out.
+Nothing is silently dropped or repaired: half an application is worse than none. Only the namespace is set, and fields that
+the API server owns (status, managedFields) are removed.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ ALLOWED_KINDS = (
     "policy/v1/PodDisruptionBudget",
     "networking.k8s.io/v1/Ingress",
 )
-"""The kinds that a repository may bring: namespaced, and nothing that grants rights or limits resources."""
+"""The kinds that a repository may contain: namespaced, and none that grant permissions or limit resources."""
 
 _WHY = {
-    "ResourceQuota": "quotas are the operator's",
-    "LimitRange": "limits are the operator's",
-    "NetworkPolicy": "network policies are the operator's",
-    "Role": "rights are not given by repositories",
-    "RoleBinding": "rights are not given by repositories",
-    "ClusterRole": "it is cluster-scoped, and rights are not given by repositories",
-    "ClusterRoleBinding": "it is cluster-scoped, and rights are not given by repositories",
-    "Namespace": "it is cluster-scoped; the environment's namespace is made for it",
-    "CustomResourceDefinition": "it is cluster-scoped; ask whoever runs the cluster to install it",
+    "ResourceQuota": "the operator manages quotas",
+    "LimitRange": "the operator manages limits",
+    "NetworkPolicy": "the operator manages network policies",
+    "Role": "a repository cannot grant permissions",
+    "RoleBinding": "a repository cannot grant permissions",
+    "ClusterRole": "it is cluster-scoped, and a repository cannot grant permissions",
+    "ClusterRoleBinding": "it is cluster-scoped, and a repository cannot grant permissions",
+    "Namespace": "it is cluster-scoped; the operator creates the environment's namespace",
+    "CustomResourceDefinition": "it is cluster-scoped; ask an administrator to install it",
     "PersistentVolume": "it is cluster-scoped; use a PersistentVolumeClaim",
     "Pod": "use a Deployment or a Job",
     "ReplicaSet": "use a Deployment",
-    "Endpoints": "it could lead requests anywhere",
-    "EndpointSlice": "it could lead requests anywhere",
+    "Endpoints": "it could route requests to any address",
+    "EndpointSlice": "it could route requests to any address",
 }
 _RESERVED = ("catalyst.dev/", "kapsa-project.io/", "applyset.kubernetes.io/", "pod-security.kubernetes.io/")
 _SERVER_OWNED = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
@@ -62,22 +62,22 @@ _MOST_SHOWN = 20
 
 
 class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What is allowed in one environment."""
+    """The limits of one environment."""
 
     namespace: str
     hosts: Collection[str] = ()
-    """The hosts that are allocated to it."""
+    """Hosts that are allocated to the environment."""
     pod_security: Level = "baseline"
     kinds: Sequence[str] = ALLOWED_KINDS
     objects: int = 300
-    """How many objects there may be."""
+    """The largest number of objects."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """One thing that is refused."""
+    """One problem with one object."""
 
     object: str
-    """Its kind and name."""
+    """The kind and name of the object."""
     why: str
 
     def __str__(self) -> str:
@@ -85,21 +85,21 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class ObjectsRefused(Refused):
-    """The repository holds objects that are not allowed. `refusals` has them all."""
+    """Objects that are not allowed. `refusals` lists them all."""
 
     default_reason = "ObjectsRefused"
 
     def __init__(self, refusals: Sequence[Refusal]) -> None:
-        told = "; ".join(str(refusal) for refusal in refusals[:_MOST_SHOWN])
+        listed = "; ".join(str(refusal) for refusal in refusals[:_MOST_SHOWN])
         more = f"; and {len(refusals) - _MOST_SHOWN} more" if len(refusals) > _MOST_SHOWN else ""
-        super().__init__(f"refused: {told}{more}", hint="Remove or change them in the repository")
+        super().__init__(f"refused: {listed}{more}", hint="Remove or change them in the repository")
         self.refusals = tuple(refusals)
 
 
 def filter_objects(objects: Sequence[Manifest], rules: FilterRules) -> list[Manifest]:
-    """The objects, each in the environment's namespace, if all of them are allowed.
+    """Return the objects, placed in the environment's namespace, if all of them are allowed.
 
-    :raises ObjectsRefused: some are not; it names every one of them.
+    Raises `ObjectsRefused` with all problems otherwise.
     """
     refusals: list[Refusal] = []
     kept: list[Manifest] = []
@@ -109,7 +109,7 @@ def filter_objects(objects: Sequence[Manifest], rules: FilterRules) -> list[Mani
         problems = list(_problems(each, rules))
         identity = (str(each.get("apiVersion")).rpartition("/")[0] + "/" + str(each.get("kind")), _name(each))
         if identity in seen and identity[1]:
-            problems.append("it is there twice")
+            problems.append("it is defined twice")
         seen.add(identity)
         size = _size(each)
         total += size
@@ -118,8 +118,8 @@ def filter_objects(objects: Sequence[Manifest], rules: FilterRules) -> list[Mani
         refusals += [Refusal(display_name(each), problem) for problem in dict.fromkeys(problems)]
         kept.append(_placed(each, rules.namespace))
     if len(objects) > rules.objects or total > _LARGEST_TOTAL:
-        what = f"more than {rules.objects} objects, or {_LARGEST_TOTAL // 1024 // 1024} MB of them"
-        refusals.append(Refusal("repository", what))
+        problem = f"more than {rules.objects} objects, or {_LARGEST_TOTAL // 1024 // 1024} MB in total"
+        refusals.append(Refusal("repository", problem))
     if refusals:
         raise ObjectsRefused(refusals)
     return kept
@@ -133,9 +133,9 @@ def _problems(manifest: Manifest, rules: FilterRules) -> Iterator[str]:
     metadata = manifest["metadata"]
     name = metadata.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 253:
-        yield "it has no name, or one that is not allowed; generateName does not work here"
+        yield "metadata.name is missing or invalid; generateName is not supported"
     if metadata.get("namespace") not in (None, "", rules.namespace):
-        yield f"it is meant for namespace {metadata['namespace']!r}; leave metadata.namespace out"
+        yield f"metadata.namespace is {metadata['namespace']!r}; leave it out"
     yield from _metadata_problems(metadata)
     yield from _kind_problems(manifest)
     yield from routing_refusals(manifest, hosts=rules.hosts, namespace=rules.namespace)
@@ -149,7 +149,9 @@ def _why_not(kind: str, allowed: Sequence[str]) -> str:
     same = [each for each in allowed if each.rpartition("/")[2] == name]
     if same and name not in _WHY:
         return f"apiVersion {group} is not allowed; use {same[0].rpartition('/')[0]}"
-    return f"{name} is not allowed: {_WHY.get(name, 'it is not on the list of kinds that a repository may bring')}"
+    return (
+        f"{name} is not allowed: {_WHY.get(name, 'it is not one of the kinds that a repository may contain')}"
+    )
 
 
 def _metadata_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
@@ -159,13 +161,13 @@ def _metadata_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
     for field in ("labels", "annotations"):
         entries = metadata.get(field)
         if entries is not None and not isinstance(entries, dict):
-            yield f"metadata.{field} is not a mapping"
+            yield f"metadata.{field} must be a mapping"
             continue
         for key, value in (entries or {}).items():
             if str(key).startswith(_RESERVED):
-                yield f"metadata.{field} holds {key}, which is the operator's"
+                yield f"metadata.{field} contains {key}, which is reserved for the operator"
             if not isinstance(value, str):
-                yield f"metadata.{field}: {key} must be text; put quotes around {value!r}"
+                yield f"metadata.{field}: {key} must be a string; put quotes around {value!r}"
 
 
 def _kind_problems(manifest: Manifest) -> Iterator[str]:
@@ -174,7 +176,7 @@ def _kind_problems(manifest: Manifest) -> Iterator[str]:
         "kubernetes.io/service-account-token",
         "bootstrap.kubernetes.io/token",
     ):
-        yield f"a Secret of type {manifest['type']} would hold a token of the cluster"
+        yield f"a Secret of type {manifest['type']} would contain a token of the cluster"
     if kind == "ServiceAccount" and manifest.get("automountServiceAccountToken") is not False:
         yield "automountServiceAccountToken must be false"
     spec = manifest.get("spec")
@@ -182,10 +184,10 @@ def _kind_problems(manifest: Manifest) -> Iterator[str]:
         yield "it has no pod template"
     if kind == "PersistentVolumeClaim" and isinstance(spec, dict):
         if spec.get("volumeName"):
-            yield "spec.volumeName would bind a volume that may be another's"
+            yield "spec.volumeName could bind a volume of another tenant"
         reference = spec.get("dataSourceRef")
         if isinstance(reference, dict) and reference.get("namespace"):
-            yield "spec.dataSourceRef names another namespace"
+            yield "spec.dataSourceRef refers to another namespace"
 
 
 def _pod_problems(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -194,9 +196,9 @@ def _pod_problems(spec: Mapping[str, Any]) -> Iterator[str]:
     if _mounts_token(spec):
         yield "a volume would mount a token of the cluster"
     if spec.get("nodeName"):
-        yield "nodeName would go around the scheduler"
+        yield "nodeName would bypass the scheduler"
     if str(spec.get("priorityClassName") or "").startswith("system-"):
-        yield f"priorityClassName {spec['priorityClassName']} is the system's own"
+        yield f"priorityClassName {spec['priorityClassName']} is reserved for the system"
 
 
 def _mounts_token(spec: Mapping[str, Any]) -> bool:

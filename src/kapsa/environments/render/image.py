@@ -1,4 +1,4 @@
-"""The operator's own objects for a project that is no more than an image: Deployment, Service, and an autoscaler if asked for."""
+"""The objects of a project that is a single image: a Deployment, a Service and, if enabled, an autoscaler."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _RESTRICTED = {
 
 
 def image_objects(injected: Injected) -> list[Manifest]:
-    """Deployment and Service of one image, by its release's name.
+    """Return the objects of one image, named after its release.
 
-    :raises RenderFailed: there is no image to run.
+    Raises `RenderFailed` when there is no image to run.
     """
     if injected.image is None:
         raise RenderFailed(
-            "there is no image to run", hint="Set registry.imageRepository of the project", reason="NoImage"
+            "there is no image to run", hint="Set registry.imageRepository of the Project", reason="NoImage"
         )
     ports = injected.runtime.ports or (_DEFAULT_PORT,)
     objects = [_deployment(injected, ports), _service(injected, ports)]
@@ -50,7 +50,7 @@ def _deployment(injected: Injected, ports: tuple[Port, ...]) -> Manifest:
         },
     }
     if not runtime.autoscaling.enabled:
-        spec["replicas"] = runtime.replicas  # else the number is the autoscaler's
+        spec["replicas"] = runtime.replicas  # otherwise the autoscaler sets the number
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -98,23 +98,23 @@ def _probe(probe: Probe, port: Port) -> dict[str, Any]:
 
 
 def _service(injected: Injected, ports: tuple[Port, ...]) -> Manifest:
-    wanted = injected.service
-    name = (wanted.name if wanted is not None else "") or injected.release
+    service = injected.service
+    name = (service.name if service is not None else "") or injected.release
     listed = [
         {"name": port.name, "port": port.service_port, "targetPort": port.name, "protocol": port.protocol}
         for port in ports
     ]
-    if wanted is not None and wanted.port is not None:
-        listed[0]["port"] = wanted.port
-    taken: set[tuple[Any, Any]] = set()
+    if service is not None and service.port is not None:
+        listed[0]["port"] = service.port
+    used: set[tuple[Any, Any]] = set()
     for entry in listed:
-        if (entry["port"], entry["protocol"]) in taken:
+        if (entry["port"], entry["protocol"]) in used:
             raise RenderFailed(
-                f"two ports of the application have the service port {entry['port']}",
-                hint="Set runtime.ports[].servicePort of the environment",
+                f"two ports of the application use the service port {entry['port']}",
+                hint="Set runtime.ports[].servicePort of the Environment",
                 reason="PortTakenTwice",
             )
-        taken.add((entry["port"], entry["protocol"]))
+        used.add((entry["port"], entry["protocol"]))
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -154,6 +154,6 @@ def _metadata(injected: Injected, name: str) -> dict[str, Any]:
 
 
 def _plain(part: Any) -> dict[str, Any]:
-    """A part of a resource as a manifest has it, without what is empty."""
+    """Return a part of a resource as a manifest has it, without empty fields."""
     built: dict[str, Any] = msgspec.to_builtins(part, enc_hook=lambda value: value.to_wire())
     return {key: value for key, value in built.items() if value}

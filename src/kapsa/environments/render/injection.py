@@ -1,4 +1,4 @@
-"""Putting an environment's image, variables and host into objects that were not made with them."""
+"""Injection of an environment's image, variables and host into rendered objects."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ __all__ = ["inject", "pin"]
 
 
 def pin(objects: Sequence[Manifest], image: ImageReference, tag: str) -> bool:
-    """Change containers of `image` that carry `tag` to run it by digest. Returns whether there was one."""
-    found = False
+    """Pin containers that run `image` with `tag` to its digest. Return whether there are any."""
+    pinned = False
     for spec in filter(None, map(pod_spec, objects)):
         for container in containers(spec):
             used = _image_of(container)
             if used is not None and used.repository == image.repository and used.tag in ("", tag):
                 container["image"] = image.pinned
-                found = True
-    return found
+                pinned = True
+    return pinned
 
 
 def inject(objects: Sequence[Manifest], injected: Injected) -> list[str]:
-    """Put image, variables and host into the objects. Returns what somebody should know.
+    """Inject image, variables and host into the objects, in place. Return warnings.
 
-    :raises RenderFailed: it is not clear which container runs the image.
+    Raises `RenderFailed` when it is not clear which container runs the image.
     """
     warnings: list[str] = []
     workloads = [(each, spec) for each in objects if (spec := pod_spec(each)) is not None]
-    ours = [container for _, spec in workloads for container in main_containers(spec)]
+    targets = [container for _, spec in workloads for container in main_containers(spec)]
     if injected.image is not None:
-        ours = _with_image(workloads, injected.image)
+        targets = _set_image(workloads, injected.image)
         if not workloads:
-            warnings.append(f"nothing runs the image {injected.image.repository}: there is no workload")
-    for container in ours:
+            warnings.append(
+                f"nothing runs the image {injected.image.repository}: the repository has no workload"
+            )
+    for container in targets:
         _add_variables(container, injected)
     if injected.host:
         for each in objects:
@@ -46,35 +48,33 @@ def inject(objects: Sequence[Manifest], injected: Injected) -> list[str]:
     return warnings
 
 
-def _with_image(
+def _set_image(
     workloads: Sequence[tuple[Manifest, dict[str, Any]]], image: ImageReference
 ) -> list[dict[str, Any]]:
-    """Make the containers that run another version of the image, or the only one there is, run it.
+    """Set the image of the containers that run another version of it, or of the only container.
 
-    Returns those of them that do the work: they get the variables.
+    Return those that are not init containers: they get the variables.
     """
     mains = [container for _, spec in workloads for container in main_containers(spec)]
     every = [container for _, spec in workloads for container in containers(spec)]
-    closest = max((_closeness(container, image) for container in every), default=0)
-    chosen = (
-        [container for container in every if _closeness(container, image) == closest] if closest else mains
-    )
-    if not closest and len(mains) > 1:
+    best = max((_similarity(container, image) for container in every), default=0)
+    chosen = [container for container in every if _similarity(container, image) == best] if best else mains
+    if not best and len(mains) > 1:
         images = ", ".join(sorted({str(container.get("image")) for container in mains}))
-        where = ", ".join(display_name(each) for each, _ in workloads)
+        names = ", ".join(display_name(each) for each, _ in workloads)
         raise RenderFailed(
-            f"it is not clear which container runs {image.repository}: {where} run {images}",
-            hint=f"Name the image {image.path.rpartition('/')[2]} (any tag) in the container that should run it",
+            f"it is not clear which container runs {image.repository}: {names} run {images}",
+            hint=f"Use the image {image.path.rpartition('/')[2]}, with any tag, in the container that should run it",
             reason="ImageNotUsed",
         )
     for container in chosen:
         container["image"] = image.pinned
-    working = {id(container) for container in mains}
-    return [container for container in chosen if id(container) in working]
+    main_ids = {id(container) for container in mains}
+    return [container for container in chosen if id(container) in main_ids]
 
 
-def _closeness(container: dict[str, Any], image: ImageReference) -> int:
-    """How likely it is that this container is meant to run the image; 0 is not at all."""
+def _similarity(container: dict[str, Any], image: ImageReference) -> int:
+    """Return how similar a container's image is to the image, from 0 (another image) to 3 (the same repository)."""
     used = _image_of(container)
     if used is None:
         return 0
@@ -94,13 +94,13 @@ def _image_of(container: dict[str, Any]) -> ImageReference | None:
 
 def _add_variables(container: dict[str, Any], injected: Injected) -> None:
     if injected.variables:
-        given = {variable.name: variable.value for variable in injected.variables}
+        values = {variable.name: variable.value for variable in injected.variables}
         kept = [
             each
             for each in _list(container, "env")
-            if not (isinstance(each, dict) and each.get("name") in given)
+            if not (isinstance(each, dict) and each.get("name") in values)
         ]
-        container["env"] = [*kept, *({"name": name, "value": value} for name, value in given.items())]
+        container["env"] = [*kept, *({"name": name, "value": value} for name, value in values.items())]
     if injected.env_from:
         sources = [dict(each) for each in injected.env_from]
         kept = [each for each in _list(container, "envFrom") if each not in sources]
@@ -113,7 +113,7 @@ def _list(container: dict[str, Any], field: str) -> list[Any]:
 
 
 def _set_host(manifest: Manifest, host: str) -> None:
-    """Give an Ingress with one host, or none, the environment's. One with several means something by them: it is left."""
+    """Set the host of an Ingress that has one host or none. An Ingress with several is not changed."""
     spec = manifest.get("spec")
     if manifest.get("kind") != "Ingress" or not isinstance(spec, dict):
         return
@@ -128,6 +128,6 @@ def _set_host(manifest: Manifest, host: str) -> None:
 
 
 def _hosts(rules: Iterable[dict[str, Any]], secured: Iterable[dict[str, Any]]) -> set[str]:
-    found = {str(rule.get("host") or "") for rule in rules}
-    found |= {str(host) for entry in secured for host in _list(entry, "hosts")}
-    return found - {""}
+    hosts = {str(rule.get("host") or "") for rule in rules}
+    hosts |= {str(host) for entry in secured for host in _list(entry, "hosts")}
+    return hosts - {""}

@@ -1,4 +1,4 @@
-"""What goes into rendering, and how it fails."""
+"""The inputs of a rendering."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ __all__ = ["Injected"]
 
 
 class Injected(msgspec.Struct, frozen=True, kw_only=True):
-    """What an environment puts into a project's objects."""
+    """The parts of an environment that are injected into a project's objects."""
 
     release: str
-    """The Helm release, and the name of what the operator makes itself; at most 53 characters."""
+    """The Helm release, and the name of objects that the operator generates; at most 53 characters."""
     namespace: str
-    """Where the objects go."""
+    """The namespace of the objects."""
     image: ImageReference | None = None
-    """The image to run, by digest where it is known; None leaves the images as they are."""
+    """The image to run, by its digest if it is known; None keeps the images of the repository."""
     host: str | None = None
-    """The host that is theirs, and the only one."""
+    """The only host that the objects may use."""
     variables: Sequence[EnvVar] = ()
     """Environment variables of the application's containers."""
     env_from: Sequence[Mapping[str, Any]] = ()
-    """Secrets and ConfigMaps whose keys become environment variables, as `envFrom` of a container has them."""
+    """Secrets and ConfigMaps whose keys become environment variables, as in `envFrom` of a container."""
     pull_secret: str = ""
-    """The Secret in the namespace that the project's images are pulled with, if there is one."""
+    """The Secret in the namespace to pull the project's images with, if there is one."""
     labels: Mapping[str, str] = {}
-    """Labels of what the operator makes itself."""
+    """Labels of objects that the operator generates."""
     runtime: EnvironmentRuntime = EnvironmentRuntime()
-    """How what the operator makes itself runs."""
+    """Replicas, ports, probes and resources of objects that the operator generates."""
     restricted: bool = False
-    """Whether what the operator makes itself keeps the restricted Pod Security standard."""
+    """True if objects that the operator generates must meet the restricted Pod Security standard."""
     service: ServiceTarget | None = None
-    """What the Service is called that requests go to, for what the operator makes itself."""
+    """Name and port of the Service that the operator generates."""

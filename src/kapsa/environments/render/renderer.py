@@ -1,6 +1,6 @@
 """The objects of a repository: a chart, a kustomization or plain manifests, with an environment's parts injected.
 
-The filter has not seen these objects yet.
+The objects are not filtered yet.
 """
 
 from __future__ import annotations
