@@ -26,7 +26,10 @@ STATEFUL_SET = "apps/v1/StatefulSet"
 
 
 def scenario(controller: type[Recorder], *specs: Mapping[str, Any]) -> Scenario:
-    """Return a scenario that creates an app, then changes it to each further spec. `labels` go to its metadata."""
+    """Return a scenario that creates an app, then changes it to each further spec.
+
+    `labels` go to its metadata.
+    """
 
     async def prepare(harness: Harness) -> None:
         await harness.install(App)
@@ -66,7 +69,7 @@ def stateful_set(name: str, replicas: int, **annotations: str) -> dict[str, Any]
     }
 
 
-# -- a stale read deletes a live volume ------------------------------------------------------------------------
+# -- a stale read deletes a live volume ----------------------------------------------------------------------
 
 
 class KeepsVolume(Recorder):
@@ -90,7 +93,7 @@ class DeletesLiveVolume(KeepsVolume):
         await ctx.client.delete(CLAIM, resource.name, namespace="default", missing_ok=True)
 
 
-# -- a stale read scales down ----------------------------------------------------------------------------------
+# -- a stale read scales down --------------------------------------------------------------------------------
 
 
 class Scales(Recorder):
@@ -113,7 +116,7 @@ class ScalesDown(Recorder):
         return None
 
 
-# -- a config change is never reloaded -------------------------------------------------------------------------
+# -- a config change is never reloaded -----------------------------------------------------------------------
 
 
 class Reloads(Recorder):
@@ -138,7 +141,7 @@ class NeverReloads(Reloads):
         return super().digest(resource, ctx)
 
 
-# -- a removed label is never removed downstream ---------------------------------------------------------------
+# -- a removed label is never removed downstream -------------------------------------------------------------
 
 
 class Labels(Recorder):
@@ -159,7 +162,7 @@ class NeverUnlabels(Labels):
         return None
 
 
-# -- the fallback to an update forgets one child ---------------------------------------------------------------
+# -- the fallback to an update forgets one child -------------------------------------------------------------
 
 
 class UpdatesBoth(Recorder):
@@ -186,7 +189,7 @@ class ForgetsOneChild(Recorder):
         return None
 
 
-# -- a crash in the middle of a resize leaves it unfinished ----------------------------------------------------
+# -- a crash in the middle of a resize leaves it unfinished --------------------------------------------------
 
 
 class Resizes(Recorder):

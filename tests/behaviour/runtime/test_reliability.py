@@ -1,4 +1,4 @@
-"""Sweeps: an operator disturbed at every write, call and event ends in the same state as an undisturbed one."""
+"""Sweeps: an operator disturbed at every write, call and event ends like an undisturbed one."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_a_fault_at_any_watch_event_does_not_change_the_final_state(
 async def test_stale_reads_after_a_restart_delete_and_revert_nothing(
     harness: Harness, faults: FaultPlan
 ) -> None:
-    """An API server that lags serves an old state to a restarted operator, which must not overwrite the current one."""
+    """A restarted operator that reads an old state from a lagging API server must not overwrite a new one."""
     await harness.install(App)
     await harness.apply(app("web", image="old", replicas=0))
     await harness.start(Operator(controllers=[Shop()]))

@@ -44,7 +44,7 @@ def owner(work: Work, **attributes: Any) -> Recorder:
     return Recorder(work, owns=[Owns("v1/ConfigMap", deletes=True)], **attributes)
 
 
-# -- apply -----------------------------------------------------------------------------------------------------
+# -- apply ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_child_gets_namespace_owner_and_field_manager(harness: Harness) -> None:
@@ -235,7 +235,7 @@ async def test_owning_across_namespaces_is_rejected_with_a_remedy(harness: Harne
     )
 
 
-# -- reading and deleting --------------------------------------------------------------------------------------
+# -- reading and deleting ------------------------------------------------------------------------------------
 
 
 async def test_a_reconcile_reads_its_own_writes_from_the_cache_deletes_included(harness: Harness) -> None:
@@ -303,7 +303,7 @@ async def test_a_change_of_a_kind_that_is_only_read_causes_no_run(harness: Harne
     assert controller.runs == ["a"]
 
 
-# -- status ----------------------------------------------------------------------------------------------------
+# -- status --------------------------------------------------------------------------------------------------
 
 
 async def test_the_status_is_written_once_and_only_if_it_differs(harness: Harness) -> None:
@@ -365,7 +365,7 @@ async def test_a_resource_deleted_while_it_runs_is_not_an_error(harness: Harness
     assert controller.runs == ["a"]
 
 
-# -- finalizers ------------------------------------------------------------------------------------------------
+# -- finalizers ----------------------------------------------------------------------------------------------
 
 
 async def test_the_finalizer_is_added_before_anything_is_created(harness: Harness, faults: FaultPlan) -> None:

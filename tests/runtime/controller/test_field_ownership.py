@@ -44,7 +44,7 @@ def deployment(**changes: Any) -> dict[str, Any]:
 
 
 def live(**changes: Any) -> dict[str, Any]:
-    """Return the deployment as the server has it: with defaults, a status and a container of another manager."""
+    """Return the deployment with what the server and another manager add: defaults, a status, a container."""
     manifest = deployment(**changes)
     spec = manifest["spec"]["template"]["spec"]
     spec["dnsPolicy"] = "ClusterFirst"

@@ -1,4 +1,4 @@
-"""The cache: the informers of one operator, one for each kind, namespace and selector, shared by all controllers."""
+"""The cache: the informers of one operator, shared by its controllers."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ class Cache:
         transform: Transform | None = None,
         optional: bool = False,
     ) -> list[Informer]:
-        """Return the informers of a kind, one for each namespace of the operator, creating those that are missing.
+        """Return the informers of a kind, one for each namespace of the operator. Create missing ones.
 
-        A controller that declares the kind as `optional` does not wait until the cluster serves it; others still do.
+        A controller that declares the kind as `optional` does not wait until the cluster serves it; others
+        still do.
         """
         gvk = kind_of(kind)
         return [
@@ -101,7 +102,10 @@ class Cache:
         return list(self._informers.values())
 
     def of_kind(self, gvk: GroupVersionKind) -> list[Informer]:
-        """Return the informers of a kind, one for each scope. Raises NotWatchedError if no controller declares it."""
+        """Return the informers of a kind, one for each scope.
+
+        Raises NotWatchedError if no controller declares it.
+        """
         informers = self._by_kind.get(gvk)
         if not informers:
             raise NotWatchedError(gvk, self._by_kind)
@@ -112,14 +116,14 @@ class Cache:
         return gvk in self._by_kind
 
     def keeps_all_of(self, gvk: GroupVersionKind) -> bool:
-        """Return whether objects of the kind are stored whole: with more than metadata, and without a transform."""
+        """Return whether objects of the kind are stored whole: not metadata only, and without a transform."""
         return not any(each.scope.metadata_only or each.transform for each in self._by_kind.get(gvk, ()))
 
     def delivered(self, gvk: GroupVersionKind) -> int:
         """Return the version up to which every watch of a kind has delivered all changes."""
         return min(informer.store.delivered for informer in self.of_kind(gvk))
 
-    # -- reading -----------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     def get(self, gvk: GroupVersionKind, key: Key) -> StoredObject | None:
         """Return an object as it was last delivered or written; None if there is none."""
@@ -156,7 +160,7 @@ class Cache:
             )
         return list(selected.values())
 
-    # -- our own writes ----------------------------------------------------------------------------------------
+    # -- our own writes --------------------------------------------------------------------------------------
 
     def note_write(self, gvk: GroupVersionKind, raw: bytes) -> StoredObject | None:
         """Record the response to a write: readers see it from now on.
@@ -181,7 +185,7 @@ class Cache:
             if informer.scope.namespace in ("", key.namespace):
                 informer.store.note_delete(key, uid)
 
-    # -- start and stop ----------------------------------------------------------------------------------------
+    # -- start and stop --------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start all watches."""

@@ -10,8 +10,8 @@ States and their transitions:
                       └── MISSING        the cluster does not serve the kind (yet); then LISTING
     any ──stop──▶ STOPPED
 
-LISTING streams the initial state over the watch itself where the server supports it (`sendInitialEvents`), and reads
-pages elsewhere. The store serves the previous state until the new list is complete.
+LISTING streams the initial state over the watch itself where the server supports it (`sendInitialEvents`),
+and reads pages elsewhere. The store serves the previous state until the new list is complete.
 """
 
 from __future__ import annotations
@@ -51,9 +51,12 @@ _log = structlog.get_logger(__name__)
 Handler = Callable[[Change], None]
 
 WATCH_SECONDS = (300.0, 600.0)
-"""The server is requested to end a watch after a random time in this range, so that watches do not end together."""
+"""The range of the random time after which a watch ends, so that watches do not end together."""
 BACKOFF_SECONDS = (0.8, 30.0)
-"""The range of waits after a failure. Each is random, the first one too, so that watches do not return together."""
+"""The range of waits after a failure.
+
+Each is random, the first one too, so that watches do not return together.
+"""
 SILENCE_SECONDS = 150.0
 """The longest silence of a stream with bookmarks: the API server sends one about every minute."""
 GRACE_SECONDS = 15.0
@@ -118,7 +121,10 @@ class Informer:
         self.synced = asyncio.Event()
         """Set once the first whole list is in the store; it stays set."""
         self.required = True
-        """True if a controller needs the kind. Otherwise a cluster that does not serve it counts as having no objects."""
+        """True if a controller needs the kind.
+
+        Otherwise a cluster that does not serve it counts as having no objects.
+        """
         self.trouble = ""
         """The reason for which it is not watching, for people; empty while it is."""
         self.relists = 0
@@ -144,10 +150,10 @@ class Informer:
         self.last_progress = self._clock.monotonic()
         """The time of the last event, on the clock's monotonic time."""
 
-    # -- use ---------------------------------------------------------------------------------------------------
+    # -- use -------------------------------------------------------------------------------------------------
 
     def add_handler(self, handler: Handler) -> None:
-        """Call `handler` for every change from now on, and for the objects in the store as initial changes."""
+        """Call `handler` for every change from now on, and for the stored objects as initial changes."""
         self._handlers.append(handler)
         for stored in self.store:
             self._notify(handler, Change(None, stored, initial=True))
@@ -176,7 +182,7 @@ class Informer:
         text = f"{self.state.value}, {len(self.store)} objects, last progress {age:.0f} s ago"
         return f"{text}: {self.trouble}" if self.trouble else text
 
-    # -- the state machine -------------------------------------------------------------------------------------
+    # -- the state machine -----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         state = State.LISTING
@@ -249,7 +255,7 @@ class Informer:
         base = min(most / 2, least * 2.0 ** min(self._failures - 1, 16))
         return base * self._rng.uniform(1.0, 2.0)
 
-    # -- listing -----------------------------------------------------------------------------------------------
+    # -- listing ---------------------------------------------------------------------------------------------
 
     async def _stream_list(self) -> State:
         """Read the initial state over the watch itself, then continue the same stream as the watch."""
@@ -298,7 +304,7 @@ class Informer:
         for change in changes:
             self._notify_all(change)
 
-    # -- watching ----------------------------------------------------------------------------------------------
+    # -- watching --------------------------------------------------------------------------------------------
 
     async def _watch(self) -> State:
         started = self._clock.monotonic()
@@ -364,10 +370,13 @@ class Informer:
             options["metadata_only"] = True
         return options
 
-    # -- internals ---------------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------------
 
     def _parse(self, raw: bytes) -> StoredObject | None:
-        """Parse one object. Log one that cannot be parsed and return None, so that the others are still delivered."""
+        """Parse one object.
+
+        Log one that cannot be parsed and return None, so that the others are still delivered.
+        """
         try:
             return self.store.echo(raw) or self.parse(raw)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The store of one informer: the objects that the watch delivered, overlaid with our own writes, and their indexes."""
+"""The store of one informer: the delivered objects, overlaid with our own writes, and their indexes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def by_label(name: str) -> Index:
 
 
 def _guarded(name: str, indexer: Index) -> Index:
-    """Return an index that lists an object under no value if the function fails, so that the watch goes on."""
+    """Return an index that has an object under no value if the function fails, so that the watch goes on."""
 
     def values(stored: StoredObject) -> Iterable[Hashable]:
         try:
@@ -92,10 +92,11 @@ class _Table:
 
 
 class Store:
-    """The objects of one kind as the watch delivered them, overlaid with our writes that it has not delivered yet.
+    """The objects of one kind as the watch delivered them, overlaid with our writes until it delivers them.
 
-    A read returns the newer of the two, so a reconcile always sees its own writes, deletes included. The store never goes
-    back in time: an event older than the stored state is dropped. Only `replace`, a relist, may go back.
+    A read returns the newer of the two, so a reconcile always sees its own writes, deletes included. The
+    store never goes back in time: an event older than the stored state is dropped. Only `replace`, a relist,
+    may go back.
     """
 
     OWNER = "owner"
@@ -112,7 +113,7 @@ class Store:
         """The indexes of controllers, as declared."""
         self._indexes: dict[str, _Table] = {self.OWNER: _Table(), self.NAMESPACE: _Table()}
 
-    # -- reading -----------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -179,10 +180,10 @@ class Store:
         self._indexers[name] = guarded = _guarded(name, indexer)
         self._indexes[name] = _Table.of(guarded, self._objects)
 
-    # -- the watch ---------------------------------------------------------------------------------------------
+    # -- the watch -------------------------------------------------------------------------------------------
 
     def replace(self, objects: Iterable[StoredObject], resource_version: str) -> list[Change]:
-        """Replace all objects by a list and return the changes, deletes included. This may go back in time."""
+        """Replace all objects by a list and return the changes, deletes included. May go back in time."""
         fresh = {each.key: each for each in objects}
         changes = []
         for key, old in self._objects.items():
@@ -249,10 +250,10 @@ class Store:
         if self._written:
             self._written = {key: each for key, each in self._written.items() if each.version > reached}
 
-    # -- our own writes ----------------------------------------------------------------------------------------
+    # -- our own writes --------------------------------------------------------------------------------------
 
     def note_write(self, written: StoredObject) -> StoredObject:
-        """Record the response to a write: readers see it at once, unless the watch has delivered it or a later one.
+        """Record the response to a write: readers see it at once, unless the watch has delivered more.
 
         Return the object as readers get it if it still has this version, else as it was written.
         """
@@ -292,10 +293,13 @@ class Store:
         """The number of our own writes that the watch has not delivered yet."""
         return len(self._written) + len(self._deleted)
 
-    # -- internals ---------------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------------
 
     def _is_repetition(self, new: StoredObject, old: StoredObject | None) -> bool:
-        """Return whether an event repeats an earlier one. A watch delivers changes in the order of their versions."""
+        """Return whether an event repeats an earlier one.
+
+        A watch delivers changes in the order of their versions.
+        """
         version = new.version
         if version < 0:  # not a number: only an exact repetition can be detected
             return old is not None and (old.uid, old.resource_version) == (new.uid, new.resource_version)
@@ -305,8 +309,9 @@ class Store:
         mine = self._written.get(key)
         if mine is not None and mine.version <= version:
             del self._written[key]
-        # The watch delivers changes in order, so it has delivered our earlier writes too. Responses arrive nearly in order:
-        # checking the oldest entries is enough, and a straggler is harmless since readers get the newer state anyway.
+        # The watch delivers changes in order, so it has delivered our earlier writes too. Responses arrive
+        # nearly in order: checking the oldest entries is enough. A straggler is harmless, since readers get the
+        # newer state anyway.
         while self._written:
             oldest = next(iter(self._written))
             if self._written[oldest].version > version:

@@ -1,4 +1,4 @@
-"""Manifests of children: the forms people write them in (dicts, YAML, resources, structs), made complete for a request."""
+"""Manifests of children, completed for a request from dicts, YAML, resources or structs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class ChildManifests:
     async def complete(
         self, child: Any, owner: StoredObject, *, owned: bool, named: bool = True
     ) -> tuple[GroupVersionKind, Key, dict[str, Any]]:
-        """Return a child's kind, key and manifest. It goes to its owner's namespace unless it names another."""
+        """Return a child's kind, key and manifest.
+
+        It goes to its owner's namespace unless it names another.
+        """
         manifest = _manifest_of(child)
         gvk = GroupVersionKind.of(manifest)
         metadata = dict(manifest.get("metadata") or {})

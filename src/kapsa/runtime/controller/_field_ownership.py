@@ -1,8 +1,9 @@
-"""Field ownership: the fields of an object that a manager applied, their current values, and their other owners.
+"""Field ownership: the fields of an object that a manager applied, their values, and their other owners.
 
-The API server records, in `fieldsV1`, the set of fields that each manager owns. Applied to an object it selects exactly
-those fields, list items by their keys included. That distinguishes a change of *our* fields by another manager from the
-server's defaults, from a status update, and from fields that others added next to ours.
+The API server records, in `fieldsV1`, the set of fields that each manager owns. Applied to an object it
+selects exactly those fields, list items by their keys included. That distinguishes a change of *our* fields
+by another manager from the server's defaults, from a status update, and from fields that others added next to
+ours.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 FieldSet: TypeAlias = Mapping[str, Any]
-"""A decoded fieldsV1: `f:name` fields, `k:{...}` list items by key, `v:...` set members, `.` the item itself."""
+"""A decoded fieldsV1: `f:name` fields, `k:{...}` list items by key, `v:...` set members, `.` the item."""
 
 _ABSENT = object()
 # These identify the object; the server never records them as owned.
@@ -53,7 +54,10 @@ def digest(value: Any) -> bytes:
 
 
 def _item(items: Any, key: Mapping[str, Any]) -> Any:
-    """Return the list item with this key. A key field that the item leaves to the server's default counts as equal."""
+    """Return the list item with this key.
+
+    A key field that the item leaves to the server's default counts as equal.
+    """
     if not isinstance(items, Sequence) or isinstance(items, str):
         return _ABSENT
     if len(key) == 1:
@@ -71,7 +75,10 @@ def _item(items: Any, key: Mapping[str, Any]) -> Any:
 
 
 def _item_named(items: Sequence[Any], field: str, value: Any) -> Any:
-    """Return the list item with this one key field, which cannot be left to a default. Fast for long lists."""
+    """Return the list item with this one key field, which cannot be left to a default.
+
+    Fast for long lists.
+    """
     for item in items:
         # dict first, here and below: a check for Mapping takes ten times as long.
         if isinstance(item, (dict, Mapping)) and item.get(field) == value:
@@ -111,13 +118,14 @@ def projection(fields: FieldSet, value: Any) -> Any:
 def holds(fields: FieldSet, desired: Any, live: Any) -> bool:
     """Return whether the set owns exactly the desired fields, and each has the desired value.
 
-    False may also mean that the server formats a value differently (`1000m` as `1`). Applying once more resolves that.
+    False may also mean that the server formats a value differently (`1000m` as `1`). Applying once more
+    resolves that.
     """
     return _holds(fields, desired, live, _IDENTITY, top=True)
 
 
 def _dropped(step: str, desired: Any, live: Any) -> bool:
-    """Return whether a desired field is an empty map or list that the server does not store: absent is equal then."""
+    """Return whether a desired field is an empty map or list that the server does not store."""
     child = _child(step, desired)
     return isinstance(child, (Mapping, list, tuple)) and not child and _child(step, live) is _ABSENT
 
@@ -148,7 +156,7 @@ def _holds(fields: FieldSet, desired: Any, live: Any, ignored: set[str], *, top:
 
 
 def drifted_paths(fields: FieldSet, desired: Any, live: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of our fields, such as `.spec.replicas`, where the object differs from the desired one."""
+    """Yield the paths of our fields, such as `.spec.replicas`, that differ from the desired ones."""
     steps = [step for step in fields if step != "."]
     if not steps:
         if desired is not _ABSENT and desired != live:

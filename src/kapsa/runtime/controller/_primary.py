@@ -1,6 +1,7 @@
 """The primary resource of one run: its newest state, the writes to it, and the record of what the run writes.
 
-A status or finalizer is written with the version, or the UID, that was read: a run never overwrites what it has not seen.
+A status or finalizer is written with the version, or the UID, that was read: a run never overwrites what it
+has not seen.
 """
 
 from __future__ import annotations
@@ -59,15 +60,15 @@ class Primary:
         """Failures of this resource in a row before this run."""
         return self._item.failures
 
-    # -- record ------------------------------------------------------------------------------------------------
+    # -- record ----------------------------------------------------------------------------------------------
 
     def record(
         self, gvk: GroupVersionKind, raw: bytes, *, replaced: StoredObject | None = None
     ) -> StoredObject | None:
-        """Record the response to a write: readers of the cache see it, and its echo causes no run of this resource.
+        """Record the response to a write: readers see it, and its echo causes no run of this resource.
 
-        A write that left the version of the `replaced` object as it was changed nothing and has no echo. Return the
-        object as the cache keeps it; None if its kind is not watched.
+        A write that left the version of the `replaced` object as it was changed nothing and has no echo.
+        Return the object as the cache keeps it; None if its kind is not watched.
         """
         stored = self._cache.note_write(gvk, raw)
         if stored is None:
@@ -82,22 +83,22 @@ class Primary:
         self._cache.note_delete(gvk, key, uid)
 
     def _begins_deletion(self, stored: StoredObject) -> bool:
-        """Return whether this write makes the resource delete itself: that is news, since finalize() comes next."""
+        """Return whether the resource deletes itself with this write. That is news: finalize() comes next."""
         return (
             stored.deletion_timestamp is not None
             and stored.uid == self.stored.uid
             and self.stored.deletion_timestamp is None
         )
 
-    # -- reading -----------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     async def confirm(self, child: StoredObject | None, gvk: GroupVersionKind, key: Key) -> None:
-        """Make sure that this run does not undo a child that was made from a newer spec. Raises OutdatedError.
+        """Raise OutdatedError if this run would undo a child that was made from a newer spec.
 
-        Watches of two kinds are not synchronized. A child that is newer than everything the cache has of its owner may
-        have been made from a spec that this run has not seen, and one that was just deleted may have been deleted with
-        its owner. In doubt the resource is read from the server, once in a run. A deletion is never taken back, so for
-        a resource that is being deleted there is no doubt.
+        Watches of two kinds are not synchronized. A child that is newer than everything the cache has of its
+        owner may have been made from a spec that this run has not seen, and one that was just deleted may
+        have been deleted with its owner. In doubt the resource is read from the server, once in a run. A
+        deletion is never taken back, so for a resource that is being deleted there is no doubt.
         """
         if self._confirmed or self.stored.deletion_timestamp is not None:
             return
@@ -112,7 +113,10 @@ class Primary:
             self._confirmed = True
 
     async def _reread(self) -> bool:
-        """Read the resource from the server. Return False if it is gone or replaced by another of the same name."""
+        """Read the resource from the server.
+
+        Return False if it is gone or replaced by another of the same name.
+        """
         try:
             raw = await self.client.get(self.kind, self.key.name, into=bytes, namespace=self.key.namespace)
         except NotFound:
@@ -124,7 +128,7 @@ class Primary:
         self.stored = stored
         return True
 
-    # -- writing -----------------------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------------------
 
     async def write_status(self, patch: dict[str, Any]) -> None:
         """Patch the status. Raises Conflict if the resource has changed since it was read.
@@ -141,7 +145,10 @@ class Primary:
             return  # deleted in the meantime: nothing is left to read it
 
     async def add_finalizer(self, finalizer: str) -> None:
-        """Add a finalizer, before anything is made that it would have to clean up. Do nothing if it is there."""
+        """Add a finalizer, before anything is made that it would have to clean up.
+
+        Do nothing if it is there.
+        """
         if finalizer in self.stored.finalizers:
             return
         try:
@@ -152,7 +159,7 @@ class Primary:
             raise Conflict(error.status, action=error.action) from error  # what was read is outdated
 
     async def remove_finalizer(self, finalizer: str) -> None:
-        """Remove a finalizer by its position in the list, and only if it is there: never that of another controller."""
+        """Remove a finalizer by its position in the list, and never that of another controller."""
         for _ in range(_FINALIZER_ATTEMPTS):
             if finalizer not in self.stored.finalizers:
                 return
@@ -189,7 +196,8 @@ class Primary:
 def _patch_to_add(stored: StoredObject, finalizer: str) -> list[dict[str, Any]]:
     """Return the JSON patch that adds a finalizer, unless the resource has changed since it was read.
 
-    The test protects a later resource of the same name, and a list that another controller has begun in the meantime.
+    The test protects a later resource of the same name, and a list that another controller has begun in the
+    meantime.
     """
     test = {"op": "test", "path": "/metadata/resourceVersion", "value": stored.resource_version}
     if stored.finalizers:

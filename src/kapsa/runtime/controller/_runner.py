@@ -38,7 +38,10 @@ class Runner:
         self._controller = controller
 
     async def __call__(self, primary: Primary, ctx: Context[Any]) -> float | None:
-        """Do all steps within the controller's time limit. Return the seconds until the next run, if requested."""
+        """Do all steps within the controller's time limit.
+
+        Return the seconds until the next run, if requested.
+        """
         limit = self._controller.reconcile_timeout
         if limit is None:
             return await self._steps(primary, ctx)
@@ -109,7 +112,10 @@ class Runner:
     async def _write_status_after_failure(
         self, primary: Primary, ctx: Context[Any], failure: Exception
     ) -> None:
-        """Write the status that the run set before it failed. A failure to write it does not hide the first one."""
+        """Write the status that the run set before it failed.
+
+        A failure to write it does not hide the first one.
+        """
         terminal = isinstance(failure, TerminalError)
         if ctx.draft is None and not terminal:
             return

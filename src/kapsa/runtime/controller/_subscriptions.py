@@ -1,4 +1,4 @@
-"""Subscriptions: the objects that each resource read with `track=True`, so that a change of one runs exactly its readers.
+"""Subscriptions: the objects that each resource tracks, so that a change of one runs exactly its readers.
 
 They are kept in memory only: every resource runs when a controller starts, and subscribes again.
 """
@@ -16,9 +16,9 @@ _Target = tuple[GroupVersionKind, Key]
 class Subscriptions:
     """The tracked reads of one controller's resources.
 
-    A read subscribes at once, so that a change during the run is not lost. A completed run replaces the subscriptions
-    of the runs before it: its outcome follows from what it read. A failed run adds to them, since it may have stopped
-    before a read that would run the resource again.
+    A read subscribes at once, so that a change during the run is not lost. A completed run replaces the
+    subscriptions of the runs before it: its outcome follows from what it read. A failed run adds to them,
+    since it may have stopped before a read that would run the resource again.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Subscriptions:
         return tuple(self._readers.get((gvk, key), ())) if self._readers else ()
 
     def end_run(self, reader: Key, *, completed: bool) -> None:
-        """Replace the resource's subscriptions by those of the run that completed, or add those of one that failed."""
+        """Replace the subscriptions by those of the run if it completed, or add them if it failed."""
         fresh = self._running.pop(reader, None)
         if fresh is None and reader not in self._completed:
             return

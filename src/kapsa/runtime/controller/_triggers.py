@@ -1,4 +1,4 @@
-"""Triggers: the watches that a controller declares, and the way from a change of any of them to the keys that must run."""
+"""Triggers: from the declarations of a controller to watches, and from a change to the keys that must run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Triggers:
             if sources:
                 informer.add_handler(self._handler(informer, tuple(sources)))
 
-    # -- from declarations to watches --------------------------------------------------------------------------
+    # -- from declarations to watches ------------------------------------------------------------------------
 
     def _add(self, informers: Iterable[Informer], source: _Source | None = None) -> None:
         for informer in informers:
@@ -101,7 +101,7 @@ class Triggers:
                 )
             )
 
-    # -- from changes to keys ----------------------------------------------------------------------------------
+    # -- from changes to keys --------------------------------------------------------------------------------
 
     def _resource_changed(self, change: Change) -> None:
         old, new = change.old, change.new
@@ -173,7 +173,7 @@ class Triggers:
         return None
 
     def _concerned(self, watch: Watch) -> _Source:
-        """Return a source of the resources that read a changed object with `track=True`, and those of `map`."""
+        """Return a source of the resources that track a changed object, and of those that `map` returns."""
         gvk = kind_of(watch.kind)
         mapper = self._mapper(watch)
 

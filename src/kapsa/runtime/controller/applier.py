@@ -1,10 +1,11 @@
 """Server-side apply that sends nothing while nothing has changed, and detects changes by other managers.
 
-The applier remembers what it applied to each object, with the version of the object that resulted. While the desired
-object is the same, and our fields on the server are, no request is made. That takes one comparison while the object's
-version stays the same, and a comparison of our own fields after another manager has written to it. After a restart this
-memory is empty. Then the field ownership that the server keeps serves the same purpose, as long as the server formats the
-values as we do: a field that we desire and no longer own was changed while we were away.
+The applier remembers what it applied to each object, with the version of the object that resulted. While the
+desired object is the same, and our fields on the server are, no request is made. That takes one comparison
+while the object's version stays the same, and a comparison of our own fields after another manager has
+written to it. After a restart this memory is empty. Then the field ownership that the server keeps serves the
+same purpose, as long as the server formats the values as we do: a field that we desire and no longer own was
+changed while we were away.
 """
 
 from __future__ import annotations
@@ -73,11 +74,14 @@ class _Record(msgspec.Struct, gc=False):
     version: str
     fields: bytes
     state: bytes
-    """The object as it was then, as long as the cache has the same; empty once our fields have been taken from it."""
+    """The object as it was then, while the cache holds the same text; empty once `ours` is computed."""
     _ours: bytes = b""
 
     def ours(self) -> bytes:
-        """Return our fields as they were then. Computed late: needed only after another manager has written."""
+        """Return our fields as they were then.
+
+        Computed late: needed only after another manager has written.
+        """
         if self.state:
             then = msgspec.json.decode(self.state)
             self._ours = digest(projection(parse_fields(self.fields), then))
@@ -117,7 +121,7 @@ class Applier:
         drifted = False
         if live is not None:
             if live.deletion_timestamp is not None:
-                # It is being deleted, so a write would be lost. Its DELETED event causes the run that makes it again.
+                # It is being deleted: a write would be lost. Its DELETED event causes the run that creates it.
                 return Applied(live.to_dict(), changed=False)
             if self._still_holds(record_key, record, wish, desired, live):
                 return Applied(live.to_dict(), changed=False)
@@ -204,7 +208,7 @@ class Applier:
         desired: dict[str, Any],
         live: StoredObject,
     ) -> bool:
-        """Return whether the object may differ because of another manager, and not because of a new desired state."""
+        """Return whether another manager may be the cause, and not a new desired state."""
         if (record := self._records.get(record_key)) is not None:
             return record.desired == wish and record.uid == live.uid
         if not live.owned_fields or record_key[2] != self.manager:

@@ -1,7 +1,7 @@
 """The context of one reconcile: reading from the cache, applying children, status, conditions, events.
 
-Reads come from the cache and see every write that this run made before. Writes go through a client that rejects them once
-this process may no longer write.
+Reads come from the cache and see every write that this run made before. Writes go through a client that
+rejects them once this process may no longer write.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Context(Generic[R]):
         self._draft: Any = None
         self._log: Any = None
 
-    # -- the run -----------------------------------------------------------------------------------------------
+    # -- the run ---------------------------------------------------------------------------------------------
 
     @property
     def stored(self) -> StoredObject:
@@ -90,7 +90,7 @@ class Context(Generic[R]):
         """Return the time on the operator's clock."""
         return self.client.clock.now()
 
-    # -- reading -----------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     @overload
     def get(
@@ -101,10 +101,10 @@ class Context(Generic[R]):
         self, kind: str, name: str, *, namespace: str | None = None, track: bool = False
     ) -> dict[str, Any] | None: ...
     def get(self, kind: Kind, name: str, *, namespace: str | None = None, track: bool = False) -> Any:
-        """Return one object from the cache; None if there is none. In the resource's own namespace unless set.
+        """Return one object from the cache; None if there is none. In the resource's namespace unless set.
 
-        With `track`, a change of the object runs this resource again, also if it does not exist yet. Its kind must be
-        declared in the controller's watches.
+        With `track`, a change of the object runs this resource again, also if it does not exist yet. Its kind
+        must be declared in the controller's watches.
         """
         gvk = kind_of(kind)
         cache = self._services.cache
@@ -120,9 +120,9 @@ class Context(Generic[R]):
         return None if stored is None else read_as(stored, kind)
 
     def track(self, kind: Kind, name: str, *, namespace: str) -> None:
-        """Run this resource again when an object changes, appears or disappears. For one that is read with `client`.
+        """Run this resource again when an object changes, appears or disappears.
 
-        The namespace of a cluster-scoped object is "".
+        For an object that is read with `client`. The namespace of a cluster-scoped object is "".
         """
         self._subscribe(kind_of(kind), Key(namespace, name))
 
@@ -135,7 +135,7 @@ class Context(Generic[R]):
         self, kind: str, *, namespace: str | None = None, labels: LabelSelector = None
     ) -> Sequence[dict[str, Any]]: ...
     def list(self, kind: Kind, *, namespace: str | None = None, labels: LabelSelector = None) -> Any:
-        """Return objects from the cache: of the resource's namespace, of another, or of all with namespace=""."""
+        """Return objects from the cache, of the resource's namespace unless set; of all with namespace=""."""
         selected = self._services.cache.select(
             kind_of(kind), namespace=self.key.namespace if namespace is None else namespace, labels=labels
         )
@@ -146,7 +146,7 @@ class Context(Generic[R]):
     @overload
     def find(self, kind: str, index: str, value: Hashable) -> Sequence[dict[str, Any]]: ...
     def find(self, kind: Kind, index: str, value: Hashable) -> Any:
-        """Return the objects, in all namespaces, that an index of the kind's controller lists under a value."""
+        """Return the objects, of all namespaces, that an index of the kind's controller has under a value."""
         selected = self._services.cache.by_index(kind, index, value)
         return [read_as(each, kind) for each in sorted(selected, key=_by_key)]
 
@@ -159,7 +159,7 @@ class Context(Generic[R]):
         selected = self._services.cache.select(kind_of(kind), owner=self.stored.uid, labels=labels)
         return [read_as(each, kind) for each in sorted(selected, key=_by_key)]
 
-    # -- children ----------------------------------------------------------------------------------------------
+    # -- children --------------------------------------------------------------------------------------------
 
     async def apply(
         self,
@@ -171,11 +171,11 @@ class Context(Generic[R]):
     ) -> dict[str, Any]:
         """Make the cluster have this object, by server-side apply; return it as the cluster has it.
 
-        `child` is a dict, YAML text, a resource or a struct, and holds the fields that you manage and no others: a
-        field left out later is removed. It goes to the resource's namespace unless it names another, and gets an owner
-        reference unless `owner=False`. Nothing is sent while neither the child nor these fields on the server have
-        changed. A change to them by another manager is reverted and reported with the manager's name; with
-        `force=False` it raises Conflict instead.
+        `child` is a dict, YAML text, a resource or a struct, and holds the fields that you manage and no
+        others: a field left out later is removed. It goes to the resource's namespace unless it names
+        another, and gets an owner reference unless `owner=False`. Nothing is sent while neither the child nor
+        these fields on the server have changed. A change to them by another manager is reverted and reported
+        with the manager's name; with `force=False` it raises Conflict instead.
         """
         gvk, key, desired = await self._services.children.complete(child, self.stored, owned=owner)
         services = self._services
@@ -237,9 +237,10 @@ class Context(Generic[R]):
         namespace: str | None = None,
         propagation: Propagation = "Background",
     ) -> bool:
-        """Delete an object: `delete(child)` or `delete("v1/Service", name)`. Return False if it does not exist.
+        """Delete an object: `delete(child)` or `delete("v1/Service", name)`.
 
-        Only the very object that was read is deleted: if another one has taken its name since, nothing happens.
+        Return False if it does not exist.         Only the very object that was read is deleted: if another
+        one has taken its name since, nothing happens.
         """
         if name is None:
             identity = identity_of(target)
@@ -273,11 +274,14 @@ class Context(Generic[R]):
             self._primary.record(gvk, _encode(left))
         return True
 
-    # -- status ------------------------------------------------------------------------------------------------
+    # -- status ----------------------------------------------------------------------------------------------
 
     @property
     def status(self: Context[HasStatus[S]]) -> S:
-        """The desired status: change it freely. One write follows after the run if it differs from the current one."""
+        """The desired status: change it freely.
+
+        One write follows after the run if it differs from the current one.
+        """
         draft: S = self._open_draft()
         return draft
 
@@ -304,7 +308,7 @@ class Context(Generic[R]):
             observed_generation=self.stored.generation or None,
         )
 
-    # -- events ------------------------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------------------
 
     def event(
         self,
@@ -315,7 +319,10 @@ class Context(Generic[R]):
         action: str = "Reconcile",
         related: ObjectReference | None = None,
     ) -> None:
-        """Record an Event on the resource, for people. It is sent in the background and never fails the run."""
+        """Record an Event on the resource, for people.
+
+        It is sent in the background and never fails the run.
+        """
         self._services.recorder.event(
             ObjectReference.of(self._services.declared.gvk, self.stored),
             type,
@@ -325,7 +332,7 @@ class Context(Generic[R]):
             related=related,
         )
 
-    # -- internals ---------------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------------
 
     def _subscribe(self, gvk: GroupVersionKind, key: Key) -> None:
         declared = self._services.declared

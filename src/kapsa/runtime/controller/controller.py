@@ -1,7 +1,7 @@
-"""Controllers as people write them: a class that declares what it watches and owns, and reconciles its resources.
+"""Controllers as people write them: classes that declare what they watch and own, and reconcile resources.
 
-The class's attributes are the single source for watches, RBAC and tests. Nothing is registered globally: an `Operator`
-takes instances.
+The class's attributes are the single source for watches, RBAC and tests. Nothing is registered globally: an
+`Operator` takes instances.
 """
 
 from __future__ import annotations
@@ -30,10 +30,16 @@ R = TypeVar("R")
 
 
 class Controller(Generic[R]):
-    """Brings the cluster to the state its resources declare. Subclass it with the resource's class and `reconcile`."""
+    """Brings the cluster to the state its resources declare.
+
+    Subclass it with the resource's class and `reconcile`.
+    """
 
     resource: ClassVar[Kind]
-    """The kind that this controller reconciles. Taken from `Controller[MyApp]`; set it for kinds without a class."""
+    """The kind that this controller reconciles.
+
+    Taken from `Controller[MyApp]`; set it for kinds without a class.
+    """
     name: str = ""
     """Its name in metrics and logs. The class's name without "Controller" unless set."""
     owns: Sequence[Kind | Owns] = ()
@@ -53,7 +59,7 @@ class Controller(Generic[R]):
     retry_backoff: Backoff = Backoff()
     """The wait after each failure in a row of one resource."""
     resync: float | None = None
-    """Seconds after which every resource runs again although nothing has changed. None: never, the watch is enough."""
+    """Seconds after which every resource runs again although nothing has changed. None: never."""
     finalizer: str = ""
     """The finalizer's name, if `finalize` is defined; `<group>/<controller>` unless set."""
     indexes: typing.Mapping[str, Index] = {}
@@ -134,9 +140,9 @@ class Controller(Generic[R]):
     async def reconcile(self, resource: R, ctx: Context[R]) -> Requeue | None:
         """Bring the cluster to the state that this resource declares.
 
-        None waits for the next event, `Requeue(after=...)` runs it again later, an exception is retried with back-off,
-        a `TerminalError` waits until the resource is changed. It is called again at any time with the same state, and
-        must be idempotent.
+        None waits for the next event, `Requeue(after=...)` runs it again later, an exception is retried with
+        back-off, a `TerminalError` waits until the resource is changed. It is called again at any time with
+        the same state, and must be idempotent.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define reconcile")
 

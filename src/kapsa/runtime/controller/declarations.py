@@ -21,7 +21,10 @@ __all__ = ["Declared", "Keys", "Mapper", "Owns", "Reads", "Watch", "takes_cache"
 Keys: TypeAlias = Iterable[Key | tuple[str, str]]
 """Resources, as (namespace, name)."""
 Mapper: TypeAlias = Callable[[StoredObject], Keys] | Callable[[StoredObject, Cache], Keys]
-"""A function from an object to the resources it concerns. It may take the operator's cache as a second parameter."""
+"""A function from an object to the resources it concerns.
+
+It may take the operator's cache as a second parameter.
+"""
 
 
 class Owns(msgspec.Struct, frozen=True):
@@ -35,18 +38,21 @@ class Owns(msgspec.Struct, frozen=True):
     """Cache their metadata only. Their spec and status cannot be read then, and drift is not detected."""
     transform: Transform | None = None
     deletes: bool = False
-    """True if the controller deletes children itself and needs the right to. Children go with their owner anyway."""
+    """True if the controller deletes children itself and needs the right to.
+
+    Children go with their owner anyway.
+    """
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """Another kind whose changes run our resources: those that read the object with `track=True`, and those of `map`."""
+    """Another kind whose changes run our resources: those that track the object, and those of `map`."""
 
     kind: Kind
     map: Mapper | None = None
     """Called for the old and for the new object: a resource that is no longer concerned runs too.
 
-    With a second parameter it gets the cache, to look up the resources that refer to the object; `indexes` of the
-    controller make that quick.
+    With a second parameter it gets the cache, to look up the resources that refer to the object; `indexes` of
+    the controller make that quick.
     """
     predicates: tuple[Predicate, ...] = ()
     labels: LabelSelector = None
@@ -54,7 +60,10 @@ class Watch(msgspec.Struct, frozen=True):
     metadata_only: bool = False
     transform: Transform | None = None
     optional: bool = False
-    """True if the operator works without this kind: while the cluster does not serve it, there are no objects."""
+    """True if the operator works without this kind.
+
+    While it is not served, it counts as having no objects.
+    """
 
 
 class Reads(msgspec.Struct, frozen=True):
@@ -66,7 +75,10 @@ class Reads(msgspec.Struct, frozen=True):
     metadata_only: bool = False
     transform: Transform | None = None
     optional: bool = False
-    """True if the operator works without this kind: while the cluster does not serve it, there are no objects."""
+    """True if the operator works without this kind.
+
+    While it is not served, it counts as having no objects.
+    """
 
 
 class Declared(msgspec.Struct, frozen=True):

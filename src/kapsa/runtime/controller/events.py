@@ -25,11 +25,11 @@ __all__ = ["EventRecorder", "ObjectReference"]
 _log = structlog.get_logger(__name__)
 
 BUFFER = 1000
-"""The number of events that may wait to be sent; more are dropped, since a reconcile must never wait for them."""
+"""The number of events that may wait to be sent. More are dropped: a reconcile never waits for them."""
 SERIES_SECONDS = 360.0
 """The time between two writes of a series. A series without a repetition for this long ends."""
 BURST, REFILL_SECONDS = 25, 300.0
-"""The number of new events that one object may have at once, and the time after which it may have one more."""
+"""The number of new events that one object may have at once, and the time until it may have one more."""
 _TRACKED = 4096
 _NOTE_LIMIT = 1024
 
@@ -73,7 +73,10 @@ class _Series:
         self.first = self.last = now
         self.last_at = at
         self.due = at
-        """The time from which a repetition is written at once. The first one is, since it makes the series visible."""
+        """The time from which a repetition is written at once.
+
+        The first one is, since it makes the series visible.
+        """
 
 
 class EventRecorder:

@@ -1,4 +1,4 @@
-"""Outcomes of a run: what `reconcile` and `finalize` return or raise to decide when the resource runs again."""
+"""Outcomes of a run: what `reconcile` returns or raises to decide when the resource runs again."""
 
 from __future__ import annotations
 

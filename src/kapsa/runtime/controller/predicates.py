@@ -1,7 +1,7 @@
 """Predicates: conditions on a change that decide whether it causes a reconcile.
 
-A predicate is any callable that takes a `Change` and returns a boolean. The ones here compare the old with the new
-object; they are true for an object that appears or disappears.
+A predicate is any callable that takes a `Change` and returns a boolean. The ones here compare the old with
+the new object; they are true for an object that appears or disappears.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def deletion_requested(change: Change) -> bool:
 
 
 def label_changed(*names: str) -> Predicate:
-    """Return a predicate that is true if one of these labels changed; any label if none is named."""
+    """Return a predicate that is true if one of these labels changed; any if none is named."""
 
     def changed(change: Change) -> bool:
         old, new = change.old, change.new
@@ -72,7 +72,7 @@ def label_changed(*names: str) -> Predicate:
 
 
 def annotation_changed(*names: str) -> Predicate:
-    """Return a predicate that is true if one of these annotations changed; any annotation if none is named."""
+    """Return a predicate that is true if one of these annotations changed; any if none is named."""
 
     def changed(change: Change) -> bool:
         old, new = change.old, change.new

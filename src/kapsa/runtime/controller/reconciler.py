@@ -1,6 +1,7 @@
 """The reconciler: the workers of one controller.
 
-It takes keys from the controller's queue, runs each with the `Runner`, and decides by the outcome when the key runs again.
+It takes keys from the controller's queue, runs each with the `Runner`, and decides by the outcome when the
+key runs again.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Reconciler:
         self.informers = self._triggers.informers
         self._runner = Runner(controller)
 
-    # -- start and stop ----------------------------------------------------------------------------------------
+    # -- start and stop --------------------------------------------------------------------------------------
 
     @property
     def working(self) -> bool:
@@ -128,10 +129,13 @@ class Reconciler:
                 return
             await self._process(item)
 
-    # -- one run -----------------------------------------------------------------------------------------------
+    # -- one run ---------------------------------------------------------------------------------------------
 
     def _lookup(self, key: Key) -> StoredObject | None:
-        """Return the resource if this controller selects it: another controller's watch may cover more of the kind."""
+        """Return the resource if this controller selects it.
+
+        The cache may hold more: controllers share it.
+        """
         stored = self._cache.get(self._gvk, key)
         matches = matcher(self.controller.labels)
         return stored if stored is None or matches is None or matches(stored.labels) else None
@@ -154,8 +158,8 @@ class Reconciler:
                     result, after = await self._attempt(item, stored)
                     self._tracing.ended(span, result)
         except WriteRefused:
-            # This process does not lead at the moment. The next leader starts with all resources; if this process gets
-            # the lease back at once, that does not happen, and the key must not be lost.
+            # This process does not lead at the moment. The next leader starts with all resources. If this
+            # process gets the lease back at once, that does not happen, and the key must not be lost.
             self._subscriptions.end_run(key, completed=False)
             queue.done(key)
             queue.add_after(key, 1.0, Reason("Refused"), priority=item.priority)
@@ -241,7 +245,7 @@ class Reconciler:
         self._gave_up.pop(key, None)
         self._last_errors.pop(key, None)
 
-    # -- terminal failures -------------------------------------------------------------------------------------
+    # -- terminal failures -----------------------------------------------------------------------------------
 
     def _give_up(self, stored: StoredObject, error: Exception, reason: str) -> None:
         _log.error(

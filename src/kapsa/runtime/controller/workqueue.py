@@ -1,11 +1,12 @@
-"""The queue of keys that wait for a reconcile: one run per key in flight, delays, back-off, priorities, echoes.
+"""The queue of keys that wait for a reconcile: one run per key, delays, back-off, priorities, echoes.
 
-The queue holds keys, never objects: a worker that takes a key reads the newest state from the cache. That is why a
-burst of a hundred events costs one run.
+The queue holds keys, never objects: a worker that takes a key reads the newest state from the cache. That is
+why a burst of a hundred events costs one run.
 
 It is also the one place that decides whether a change is news for a key. A run records each change it makes
-(`Item.wrote`). The watch delivers that change again, before or after the response to the write, during the run or
-later: an echo, which causes no run of this key. Every other change does, and for every other key the change is news.
+(`Item.wrote`). The watch delivers that change again, before or after the response to the write, during the
+run or later: an echo, which causes no run of this key. Every other change does, and for every other key the
+change is news.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 class Priority(enum.IntEnum):
     """The head start of a key, in seconds of waiting.
 
-    The queue orders keys by `time of arrival - head start`: a change overtakes all background work that arrived less
-    than a minute before it, and nothing that has waited longer. Waiting raises priority by itself, so a steady stream
-    of changes cannot starve the rest.
+    The queue orders keys by `time of arrival - head start`: a change overtakes all background work that
+    arrived less than a minute before it, and nothing that has waited longer. Waiting raises priority by
+    itself, so a steady stream of changes cannot starve the rest.
     """
 
     BACKGROUND = 0
@@ -156,7 +157,7 @@ class QueueObserver(Protocol):
 class WorkQueue(Generic[K]):
     """Keys that wait for a worker.
 
-    - At most one run per key is in flight. A key added while it runs is run exactly once more, after that run.
+    - At most one run per key is in flight. A key added while it runs is run exactly once more afterwards.
     - A change that a run of the key made itself does not add the key.
     - `add_after` keeps the earliest time; a key that runs before its time has used it up.
     - `retry` waits longer with each failure in a row; `forget` starts again at the beginning.
@@ -186,7 +187,7 @@ class WorkQueue(Generic[K]):
         self._sequence = 0
         self._shut_down = False
 
-    # -- inspection --------------------------------------------------------------------------------------------
+    # -- inspection ------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """Return the number of keys that could run now."""
@@ -223,7 +224,7 @@ class WorkQueue(Generic[K]):
         """Return the seconds on the queue's clock: the event loop's own, unless one was handed in."""
         return self._time() if self._time is not None else asyncio.get_running_loop().time()
 
-    # -- adding ------------------------------------------------------------------------------------------------
+    # -- adding ----------------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -235,7 +236,8 @@ class WorkQueue(Generic[K]):
     ) -> None:
         """Request a run that starts after now.
 
-        `change` identifies the change that is the reason, if one is. If a run of this key made it, nothing happens.
+        `change` identifies the change that is the reason, if one is. If a run of this key made it, nothing
+        happens.
         """
         if self._shut_down:
             return
@@ -283,7 +285,7 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
         self._echoes.pop(key, None)
 
-    # -- taking ------------------------------------------------------------------------------------------------
+    # -- taking ----------------------------------------------------------------------------------------------
 
     async def get(self) -> Item[K]:
         """Wait for the most urgent key and return its run. Every get() is followed by one done()."""
@@ -312,7 +314,7 @@ class WorkQueue(Generic[K]):
             return False
         dirty, own = item.dirty, item.own
         if dirty is not None and dirty.changes is not None:
-            # Only now is it certain which of them the run made: an echo may arrive before the response to its write.
+            # Decided only now, since an echo may arrive before the response to its write.
             if own is None or not dirty.changes <= own:
                 dirty.news = True
             if own is not None:
@@ -344,7 +346,7 @@ class WorkQueue(Generic[K]):
         self._echoes.clear()
         self._shut_down = False
 
-    # -- internals ---------------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------------
 
     def _is_echo(self, key: K, change: Hashable) -> bool:
         """Return whether an earlier run of this key made the change, and expect it no longer."""
