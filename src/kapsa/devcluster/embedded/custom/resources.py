@@ -18,14 +18,14 @@ import msgspec
 from kapsa.devcluster.embedded.admission.webhook_client import WebhookClient
 from kapsa.devcluster.embedded.apply.field_manager import track_update
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form
+from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.custom.conversion import converter_of
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.kinds.versions import version_priority
 from kapsa.devcluster.embedded.requests.mutations import DeleteRequest
 from kapsa.devcluster.embedded.storage.store import Collection, StoreChange, Stored
 from kapsa.devcluster.embedded.strategies.custom.definition_names import CLEANUP, accept_names, set_condition
-from kapsa.devcluster.embedded.verbs.commit import commit, remove
+from kapsa.devcluster.embedded.verbs.commit import commit, remove, rewrite
 from kapsa.devcluster.embedded.verbs.deletion import advance
 from kapsa.schemas.defaulting import apply_defaults
 from kapsa.schemas.pruning import prune
@@ -213,14 +213,13 @@ class CustomResources:
         for info in resources:
             if info.version != info.storage_version or info.schema is None:
                 continue
-            collection = self._backend.collection(info)
             by_webhook = info.converter is not None
-            for stored in list(collection.current("")):
+            for stored in self._backend.collection(info).current():
                 obj = decode(stored)
                 if by_webhook and obj["apiVersion"] != info.api_version:
                     continue  # stored in an earlier version, which is converted on reads
                 obj = apply_defaults(info.schema, prune(info.schema, obj))
-                collection.rewrite(stored_form(info, obj, stored.revision))
+                rewrite(self._backend, info, obj, stored.revision)
 
     def _withdraw(self, name: str) -> None:
         served = self._served.pop(name, None)

@@ -1,4 +1,4 @@
-"""Commits: the steps from an object to a change in the store. Nothing else in the engine puts or removes."""
+"""Commits: the step from an object to a change in the store. Nothing else in the engine writes to the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kapsa.devcluster.embedded.codec.stored_form import stored_form, with_revisi
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Stored
 
-__all__ = ["commit", "commit_stored", "furnish", "remove"]
+__all__ = ["commit", "commit_stored", "furnish", "remove", "rewrite"]
 
 Object = dict[str, Any]
 
@@ -28,6 +28,11 @@ def commit_stored(backend: Backend, info: ResourceInfo, stored: Stored) -> Store
     stored = with_revision(stored, backend.store.next_revision)
     backend.collection(info).put(stored)
     return stored
+
+
+def rewrite(backend: Backend, info: ResourceInfo, obj: Object, revision: int) -> None:
+    """Replace the bytes of a stored object at its revision, without a change or an event."""
+    backend.collection(info).rewrite(stored_form(info, obj, revision))
 
 
 def remove(backend: Backend, info: ResourceInfo, live: Stored) -> Stored:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form, with_revision
+from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form
 from kapsa.devcluster.embedded.controllers.machinery.conditions import find
 from kapsa.devcluster.embedded.controllers.machinery.kinds import NAMESPACE, Object
 from kapsa.devcluster.embedded.controllers.machinery.queue import Key, KeyQueue, Retry
@@ -17,7 +17,7 @@ from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
 from kapsa.devcluster.embedded.strategies.cluster.namespaces import FINALIZER
 from kapsa.devcluster.embedded.verbs.client import InProcessClient
-from kapsa.devcluster.embedded.verbs.commit import remove
+from kapsa.devcluster.embedded.verbs.commit import commit_stored, remove
 from kapsa.devcluster.wire.status_errors import StatusError
 
 _NO_PROBLEM: tuple[tuple[str, str, str], ...] = (
@@ -195,8 +195,7 @@ class NamespaceController:
     def _finalize(self, namespace: Object) -> None:
         """Remove the `kubernetes` finalizer, and the namespace if no other finalizer is left."""
         info = self._client.resource(NAMESPACE.group, NAMESPACE.version, NAMESPACE.resource)
-        collection = self._backend.collection(info)
-        live = collection.get(namespace["metadata"]["name"])
+        live = self._backend.collection(info).get(namespace["metadata"]["name"])
         if live is None:
             return
         left = [f for f in (namespace.get("spec") or {}).get("finalizers") or () if f != FINALIZER]
@@ -206,4 +205,4 @@ class NamespaceController:
             return
         unchanged = stored_form(info, namespace, live.revision)
         if unchanged.body != live.body:
-            collection.put(with_revision(unchanged, self._backend.store.next_revision))
+            commit_stored(self._backend, info, unchanged)

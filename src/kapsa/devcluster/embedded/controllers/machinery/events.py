@@ -6,11 +6,11 @@ from collections import OrderedDict
 from typing import Any
 
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.codec.stored_form import stored_form
 from kapsa.devcluster.embedded.controllers.machinery.kinds import EVENT, Object
 from kapsa.devcluster.embedded.controllers.machinery.plan import Note
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
 from kapsa.devcluster.embedded.verbs.client import InProcessClient
+from kapsa.devcluster.embedded.verbs.commit import commit
 from kapsa.devcluster.wire.status_errors import StatusError
 
 _REMEMBERED = 4096
@@ -51,7 +51,7 @@ class Recorder:
         return True
 
     def _create(self, note: Note, message: str, component: str, manager: str, key: tuple[str, ...]) -> None:
-        """Write a new Event directly to the store.
+        """Commit a new Event without admission and validation.
 
         Half of a busy cluster's writes are Events, and these are well formed: they need no validation.
         """
@@ -62,14 +62,13 @@ class Recorder:
         now = self._backend.clock.now()
         self._sequence += 1
         name = f"{metadata['name']}.{int(now.timestamp()) * 10**9 + self._sequence:x}"
-        stamp, revision = render(now), self._backend.store.next_revision
+        stamp = render(now)
         info = self._backend.registry.get(EVENT.group, EVENT.version, EVENT.resource)
         event: Object = {
             "metadata": {
                 "name": name,
                 "namespace": namespace,
                 "uid": self._backend.new_uid(),
-                "resourceVersion": str(revision),
                 "creationTimestamp": stamp,
                 "managedFields": [_managed(manager, stamp)],
             },
@@ -85,7 +84,7 @@ class Recorder:
             "reportingComponent": component,
             "reportingInstance": "",
         }
-        self._backend.collection(info).put(stored_form(info, event, revision))
+        commit(self._backend, info, event)
         self._names[key] = namespace, name
         if len(self._names) > _REMEMBERED:
             self._names.popitem(last=False)
