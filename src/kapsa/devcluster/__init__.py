@@ -5,6 +5,13 @@ Workloads           controls the embedded engine's pods and nodes: slow, crashin
 FaultPlan           rules for requests that fail, in `kapsa.devcluster.faults`
 VirtualClock        time that jumps to the next timer, with `VirtualTimeLoop` or `run_on_virtual_time`
 DevClusterError     the base of the errors that starting a cluster raises, in `kapsa.devcluster.errors`
+
+Inside, a room imports only rooms below it:
+
+    cluster             starts and stops either engine
+    embedded   real     the API server in this process; etcd, kube-apiserver and the rest as processes
+    faults              plans for requests that fail, for both engines
+    wire                HTTP, requests and replies, routes, status errors
 """
 
 from kapsa.devcluster.clock import (

@@ -8,6 +8,7 @@ tests call it directly. A folder imports only folders below it:
     custom          CustomResourceDefinitions become served resources
     endpoints       routes a request about a resource to its verb
     documents       discovery, OpenAPI, health and version
+    bootstrap       the namespaces of a new cluster
     replies         negotiation, encoding, tables
     verbs           create, update, patch, delete, list and watch; the only way into the store
     admission       namespace lifecycle, built-in plugins, webhooks
