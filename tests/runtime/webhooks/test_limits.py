@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from kapsa.runtime.client.auth.tls import client_context
-from tests.runtime.webhooks.test_webhooks import (
+from tests.runtime.webhooks.webhook_server import (
     VALIDATE,
     AppValidator,
     OldAppConverter,
-    Running,
+    RunningServer,
     app,
     running,
     webhooks,
 )
 
 
-async def connect(run: Running) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect(run: RunningServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     tls = client_context(ca=await run.bundle())
     return await asyncio.open_connection("127.0.0.1", run.server.port, ssl=tls)
 

@@ -194,7 +194,7 @@ class RunningOperator:
         while True:
             if self.elector is not None:
                 await self.elector.wait_until_leading()
-            _log.info("controller works", controller=reconciler.name)
+            _log.info("controller started", controller=reconciler.name)
             reconciler.start()
             if self.elector is None:
                 return
