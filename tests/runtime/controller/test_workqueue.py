@@ -11,7 +11,7 @@ from kapsa.runtime.controller.workqueue import Backoff, Item, Priority, QueueShu
 CHANGED = Reason("Updated", "MyApp", "default", "web")
 
 
-class Hand:
+class ManualClock:
     """A clock that the test sets."""
 
     def __init__(self) -> None:
@@ -21,9 +21,9 @@ class Hand:
         return self.time
 
 
-def queue_by_hand(**settings: Backoff) -> tuple[WorkQueue[str], Hand]:
-    hand = Hand()
-    return WorkQueue[str](time=hand, **settings), hand
+def queue_on_manual_clock(**settings: Backoff) -> tuple[WorkQueue[str], ManualClock]:
+    clock = ManualClock()
+    return WorkQueue[str](time=clock, **settings), clock
 
 
 async def take(queue: WorkQueue[str]) -> Item[str]:
@@ -31,7 +31,7 @@ async def take(queue: WorkQueue[str]) -> Item[str]:
 
 
 async def test_a_key_added_many_times_runs_once() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     for _ in range(100):
         queue.add("a", CHANGED)
     assert (await take(queue)).key == "a"
@@ -41,7 +41,7 @@ async def test_a_key_added_many_times_runs_once() -> None:
 
 
 async def test_a_key_is_never_handed_out_while_it_runs() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add("a", CHANGED)
     await take(queue)
     queue.add("a", CHANGED)
@@ -51,7 +51,7 @@ async def test_a_key_is_never_handed_out_while_it_runs() -> None:
 
 
 async def test_an_event_during_a_run_causes_exactly_one_more_run() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add("a", CHANGED)
     await take(queue)
     for _ in range(5):
@@ -63,7 +63,7 @@ async def test_an_event_during_a_run_causes_exactly_one_more_run() -> None:
 
 
 async def test_an_echo_during_the_run_that_made_the_change_causes_no_further_run() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add("a", CHANGED)
     item = await take(queue)
     item.wrote("v7")
@@ -72,7 +72,7 @@ async def test_an_echo_during_the_run_that_made_the_change_causes_no_further_run
 
 
 async def test_an_echo_that_arrives_before_the_response_causes_no_further_run() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add("a", CHANGED)
     item = await take(queue)
     queue.add("a", CHANGED, change="v7")
@@ -81,7 +81,7 @@ async def test_an_echo_that_arrives_before_the_response_causes_no_further_run() 
 
 
 async def test_an_echo_after_the_run_causes_no_run_and_is_expected_once() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add("a", CHANGED)
     item = await take(queue)
     item.wrote("v7")
@@ -93,7 +93,7 @@ async def test_an_echo_after_the_run_causes_no_run_and_is_expected_once() -> Non
 
 
 async def test_an_echo_that_arrives_during_a_later_run_causes_no_further_run() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add("a", CHANGED)
     item = await take(queue)
     item.wrote("v7")
@@ -105,7 +105,7 @@ async def test_an_echo_that_arrives_during_a_later_run_causes_no_further_run() -
 
 
 async def test_a_change_by_another_party_causes_a_run_next_to_an_echo() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add("a", CHANGED)
     item = await take(queue)
     item.wrote("v7")
@@ -115,7 +115,7 @@ async def test_a_change_by_another_party_causes_a_run_next_to_an_echo() -> None:
 
 
 async def test_a_change_made_by_the_run_of_one_key_is_news_for_another() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add("a", CHANGED)
     item = await take(queue)
     item.wrote("v7")
@@ -125,7 +125,7 @@ async def test_a_change_made_by_the_run_of_one_key_is_news_for_another() -> None
 
 
 async def test_the_echoes_of_a_key_that_is_dropped_are_expected_no_longer() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add("a", CHANGED)
     item = await take(queue)
     item.wrote("v7")
@@ -136,7 +136,7 @@ async def test_the_echoes_of_a_key_that_is_dropped_are_expected_no_longer() -> N
 
 
 async def test_a_queue_that_is_opened_again_remembers_nothing() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add("a", CHANGED)
     await take(queue)
     queue.retry("a", CHANGED)
@@ -150,7 +150,7 @@ async def test_a_queue_that_is_opened_again_remembers_nothing() -> None:
 
 
 async def test_all_reasons_are_kept_in_order() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     child = Reason("Updated", "Deployment", "default", "web")
     queue.add("a", CHANGED)
     queue.add("a", child)
@@ -167,7 +167,7 @@ async def test_all_reasons_are_kept_in_order() -> None:
 
 
 async def test_delayed_adds_keep_the_earliest_time() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add_after("a", 10, CHANGED)
     queue.add_after("a", 5, CHANGED)
     queue.add_after("a", 20, CHANGED)
@@ -184,7 +184,7 @@ async def test_a_delayed_key_runs_when_its_time_has_come() -> None:
 
 
 async def test_an_event_before_the_time_uses_up_the_delay() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add_after("a", 10, CHANGED)
     queue.add("a", CHANGED)
     assert queue.delayed == {}
@@ -194,7 +194,7 @@ async def test_an_event_before_the_time_uses_up_the_delay() -> None:
 
 
 async def test_back_off_doubles_per_key_up_to_its_maximum_and_starts_again_after_success() -> None:
-    queue, _ = queue_by_hand(backoff=Backoff(initial=5, max=300))
+    queue, _ = queue_on_manual_clock(backoff=Backoff(initial=5, max=300))
     assert [queue.retry("a", CHANGED) for _ in range(8)] == [5, 10, 20, 40, 80, 160, 300, 300]
     assert queue.retry("b", CHANGED) == 5
     queue.forget("a")
@@ -220,7 +220,7 @@ def test_an_invalid_back_off_is_rejected(wrong: dict[str, float]) -> None:
 
 
 async def test_a_change_overtakes_the_start_up_list() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     for number in range(100):
         queue.add(f"listed-{number}", Reason("Added"), priority=Priority.BACKGROUND)
     queue.add("edited", CHANGED, priority=Priority.CHANGE)
@@ -228,7 +228,7 @@ async def test_a_change_overtakes_the_start_up_list() -> None:
 
 
 async def test_a_waiting_key_moves_ahead_when_its_resource_changes() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     queue.add("first", Reason("Added"), priority=Priority.BACKGROUND)
     queue.add("second", Reason("Added"), priority=Priority.BACKGROUND)
     queue.add("second", CHANGED, priority=Priority.CHANGE)
@@ -237,19 +237,19 @@ async def test_a_waiting_key_moves_ahead_when_its_resource_changes() -> None:
 
 
 async def test_waiting_raises_priority_so_that_no_key_starves() -> None:
-    queue, hand = queue_by_hand()
+    queue, clock = queue_on_manual_clock()
     queue.add("patient", Reason("Added"), priority=Priority.BACKGROUND)
     for _ in range(100):
-        hand.time += 1
-        queue.add(f"change-{hand.time}", CHANGED, priority=Priority.CHANGE)
+        clock.time += 1
+        queue.add(f"change-{clock.time}", CHANGED, priority=Priority.CHANGE)
         if (item := await take(queue)).key == "patient":
             break
         queue.done(item.key)
-    assert hand.time <= Priority.CHANGE + 1
+    assert clock.time <= Priority.CHANGE + 1
 
 
 async def test_a_cancelled_worker_passes_its_wake_up_on() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     first, second = (asyncio.ensure_future(queue.get()) for _ in range(2))
     await asyncio.sleep(0)
     queue.add("a", CHANGED)
@@ -258,7 +258,7 @@ async def test_a_cancelled_worker_passes_its_wake_up_on() -> None:
 
 
 async def test_shutting_down_wakes_every_worker_and_hands_out_no_more_keys() -> None:
-    queue, _ = queue_by_hand()
+    queue, _ = queue_on_manual_clock()
     workers = [asyncio.ensure_future(queue.get()) for _ in range(3)]
     await asyncio.sleep(0)
     queue.shut_down()
@@ -282,12 +282,12 @@ def test_every_add_is_followed_by_a_run_that_starts_after_it(steps: list[tuple[s
     """No wake-up is lost and no key has two runs at a time, in any order of adds, gets and ends."""
 
     async def play() -> None:
-        queue, hand = queue_by_hand()
+        queue, clock = queue_on_manual_clock()
         added: dict[str, int] = {}
         started: dict[str, int] = {}
         running: list[str] = []
         for step, (action, key, priority) in enumerate(steps):
-            hand.time += 1
+            clock.time += 1
             if action == "add":
                 queue.add(key, CHANGED, priority=priority)
                 added[key] = step
@@ -305,5 +305,39 @@ def test_every_add_is_followed_by_a_run_that_starts_after_it(steps: list[tuple[s
                 started[taken] = len(steps)
             queue.done(running.pop(0))
         assert all(started[key] > step for key, step in added.items())
+
+    asyncio.run(play())
+
+
+@given(steps=st.lists(st.sampled_from(["take", "send", "respond", "echo", "foreign", "done"]), max_size=30))
+def test_only_changes_by_others_cause_runs_whenever_echoes_and_responses_arrive(steps: list[str]) -> None:
+    """Echoes arrive before or after the response, during the run or later; changes by others in between."""
+
+    async def play() -> None:
+        queue, _ = queue_on_manual_clock()
+        queue.add("a", CHANGED)
+        item: Item[str] | None = None
+        sent: list[int] = []  # requests of the run that have no response yet
+        undelivered: list[int] = []  # changes that the watch has not delivered yet
+        runs, foreign, news_since_start = 0, 0, False
+        for version, action in enumerate(steps):
+            if action == "take" and len(queue) and item is None:
+                item, runs, news_since_start = await take(queue), runs + 1, False
+            elif action == "send" and item is not None:
+                sent.append(version)
+                undelivered.append(version)
+            elif action == "respond" and item is not None and sent:
+                item.wrote(sent.pop(0))
+            elif action == "echo" and undelivered:
+                queue.add("a", CHANGED, change=undelivered.pop(0))
+            elif action == "foreign":
+                queue.add("a", CHANGED, change=-version)
+                foreign, news_since_start = foreign + 1, True
+            elif action == "done" and item is not None:
+                while sent:
+                    item.wrote(sent.pop(0))
+                assert queue.done("a") is news_since_start
+                item = None
+        assert runs <= 1 + foreign
 
     asyncio.run(play())
