@@ -119,6 +119,7 @@ def _object_meta() -> Schema:
     )
     managed = Schema(
         type="object",
+        name="io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry",
         properties={
             "apiVersion": text,
             "fieldsType": text,

@@ -217,6 +217,7 @@ JSON = st.recursive(
     ),
 )
 @example(fields={}, metadata={"name": "a", "managedFields": [None]}, path=CONFIGMAPS)
+@example(fields={}, metadata={"name": "a", "managedFields": [False]}, path=CONFIGMAPS)
 def test_no_body_makes_the_server_fail(fields: dict[str, object], metadata: object, path: str):
     """Every body gets success or a client error, never an internal error."""
 

@@ -71,9 +71,9 @@ def decode(entries: Sequence[Any], *, trusted: bool) -> Managed:
     """
     managed: Managed = {}
     for index, entry in enumerate(entries):
-        operation, api_version = entry.get("operation"), entry.get("apiVersion", "")
         if not trusted:
             _check_entry(entry, index)
+        operation, api_version = entry.get("operation"), entry.get("apiVersion", "")
         applied = operation == "Apply"
         manager = Manager(
             entry.get("manager", ""), operation, "" if applied else api_version, entry.get("subresource", "")

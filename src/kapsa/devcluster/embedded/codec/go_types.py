@@ -51,10 +51,12 @@ def _struct(schema: Schema, value: Object, struct: str, path: str, skip: tuple[s
         child = schema.properties.get(name)
         if child is None or item is None or name in skip:
             continue
-        if name == "managedFields" and type(item) is list:
-            # The entries of field managers are checked where they are decoded.
-            continue
         where = f"{path}.{name}" if path else name
+        if name == "managedFields" and type(item) is list:
+            # The content of the entries is checked where they are decoded.
+            for entry in item:
+                _expect(entry is None or type(entry) is dict, child.items or child, entry, struct, where)
+            continue
         value[name] = _value(child, item, struct, where, name)
 
 
