@@ -1,4 +1,4 @@
-"""An application that starts once what it depends on is ready, and gets an address if it asks for one."""
+"""An application that starts once its dependencies are ready, with an optional Ingress."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -24,51 +24,51 @@ from kapsa.runtime import (
 
 
 class Dependency(Part):
-    """Something in the same namespace that must be ready first."""
+    """An object in the same namespace that must be ready first."""
 
     kind: Literal["Application", "Deployment", "StatefulSet"] = "Application"
-    """What it is."""
+    """The kind of the object."""
     name: Annotated[str, Field(min_length=1, max_length=253)]
-    """Which one."""
+    """The name of the object."""
 
 
 class IngressRoute(Part):
-    """Where the application is reached from outside."""
+    """The route to the application from outside the cluster."""
 
     host: Annotated[str, Field(min_length=1, max_length=253)]
     """The host name."""
     path: Annotated[str, Field(pattern="^/")] = "/"
-    """The path below which requests go to the application."""
+    """The path prefix of requests to the application."""
     class_name: str = "nginx"
     """The ingress class."""
     tls_secret: str | None = None
-    """A Secret with the host's certificate; without it the application is served over plain HTTP."""
+    """A Secret with the certificate of the host. Without it, the application is served over plain HTTP."""
 
 
 class ApplicationSpec(Spec):
-    """What to run."""
+    """The application to run."""
 
     image: Annotated[str, Field(min_length=1)]
     """The container image."""
     replicas: Annotated[int, Field(ge=0, le=100)] = 1
-    """How many copies of it run."""
+    """The number of replicas."""
     port: Annotated[int, Field(ge=1, le=65535)] = 8080
-    """The port it listens on. The Service has port 80."""
+    """The port of the container. The Service has port 80."""
     env: Mapping[str, str] = {}
     """Environment variables."""
     dependencies: Annotated[tuple[Dependency, ...], Field(map_keys=["kind", "name"])] = ()
-    """What must be ready before this application is started."""
+    """Objects that must be ready before this application starts."""
     ingress: IngressRoute | None = None
-    """Where it is reached from outside; only in the cluster if absent."""
+    """The route from outside the cluster. If absent, the application is reachable only inside it."""
 
 
 class ApplicationStatus(Status):
-    """How it runs."""
+    """The state of the application."""
 
     phase: Literal["Pending", "Waiting", "Ready"] = "Pending"
     """Waiting while a dependency is not ready."""
     url: str | None = None
-    """Where it is reached from outside."""
+    """The URL outside the cluster."""
 
 
 class Application(
@@ -81,19 +81,21 @@ class Application(
         printer_column("URL", ".status.url"),
         printer_column("Image", ".spec.image", priority=1),
     ],
-    rules=[rule("self.metadata.name.matches('^[a-z][-a-z0-9]{0,62}$')", "the name must do for a Service")],
+    rules=[
+        rule("self.metadata.name.matches('^[a-z][-a-z0-9]{0,62}$')", "the name must be a valid Service name")
+    ],
 ):
-    """An application with its dependencies and its address."""
+    """An application with its dependencies and its route."""
 
 
 def dependencies_of(stored: StoredObject) -> list[str]:
-    """What an application depends on, to find it by."""
+    """Return the dependencies of an application, as keys of the index."""
     dependencies = stored.to_dict().get("spec", {}).get("dependencies", [])
     return [f"{each.get('kind', 'Application')} {stored.namespace}/{each['name']}" for each in dependencies]
 
 
 def dependants(changed: StoredObject, cache: Cache) -> list[Key]:
-    """The applications that depend on an object."""
+    """Return the applications that depend on an object."""
     kind = changed.to_dict()["kind"]
     return [app.key for app in cache.by_index(Application, "dependency", f"{kind} {changed.key}")]
 
@@ -116,7 +118,7 @@ class ApplicationController(Controller[Application]):
             names = ", ".join(f"{each.kind} {each.name}" for each in missing)
             ctx.status.phase = "Waiting"
             ctx.condition("Ready", False, reason="DependencyNotReady", message=f"waiting for {names}")
-            return None  # a change of what it waits for runs it again
+            return None  # a change of a dependency triggers the next run
         deployment = await ctx.apply(deployment_for(app))
         await ctx.apply(service_for(app))
         await reconcile_ingress(app, ctx)
@@ -125,7 +127,7 @@ class ApplicationController(Controller[Application]):
 
 
 def report(app: Application, ctx: Context[Application], deployment: dict[str, Any]) -> None:
-    """Say in the status how far the application is."""
+    """Report the state of the application in its status."""
     ready = deployment.get("status", {}).get("readyReplicas", 0)
     all_ready = ready >= app.spec.replicas
     ctx.status.phase = "Ready" if all_ready else "Pending"
@@ -139,7 +141,7 @@ def report(app: Application, ctx: Context[Application], deployment: dict[str, An
 
 
 def is_ready(dependency: Dependency, ctx: Context[Application]) -> bool:
-    """Whether a dependency is there and ready."""
+    """Return whether a dependency exists and is ready."""
     if dependency.kind == "Application":
         other = ctx.get(Application, dependency.name)
         return other is not None and other.status.is_true("Ready")
@@ -151,7 +153,7 @@ def is_ready(dependency: Dependency, ctx: Context[Application]) -> bool:
 
 
 async def reconcile_ingress(app: Application, ctx: Context[Application]) -> None:
-    """Have the Ingress if an address is asked for, and not otherwise."""
+    """Apply the Ingress if the spec has a route, and delete it otherwise."""
     if app.spec.ingress is None:
         await ctx.delete("networking.k8s.io/v1/Ingress", app.name)
     else:
@@ -159,7 +161,7 @@ async def reconcile_ingress(app: Application, ctx: Context[Application]) -> None
 
 
 def deployment_for(app: Application) -> dict[str, Any]:
-    """The Deployment that runs the application."""
+    """Return the Deployment that runs the application."""
     container = {
         "name": "app",
         "image": app.spec.image,
@@ -179,7 +181,7 @@ def deployment_for(app: Application) -> dict[str, Any]:
 
 
 def service_for(app: Application) -> dict[str, Any]:
-    """The Service in front of it."""
+    """Return the Service of the application."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -189,7 +191,7 @@ def service_for(app: Application) -> dict[str, Any]:
 
 
 def ingress_for(app: Application, route: IngressRoute) -> dict[str, Any]:
-    """The route from outside to the Service."""
+    """Return the Ingress that routes requests to the Service."""
     backend = {"service": {"name": app.name, "port": {"name": "http"}}}
     spec: dict[str, Any] = {
         "ingressClassName": route.class_name,
@@ -211,7 +213,7 @@ def ingress_for(app: Application, route: IngressRoute) -> dict[str, Any]:
 
 
 def url_of(app: Application) -> str | None:
-    """Where people find it, or None if it has no address outside."""
+    """Return the URL outside the cluster, or None without a route."""
     route = app.spec.ingress
     if route is None:
         return None
@@ -220,7 +222,7 @@ def url_of(app: Application) -> str | None:
 
 
 def labels_of(app: Application) -> dict[str, str]:
-    """What selects this application's pods and no others."""
+    """Return the labels that select the pods of this application only."""
     return {"app.kubernetes.io/name": "application", "app.kubernetes.io/instance": app.name}
 
 

@@ -1,7 +1,7 @@
-"""Backups of a volume: a Job for each run, as many kept as asked for, and the size of the last in the status.
+"""Backups of a volume: a Job for each run, with retention, and the size of the last archive in the status.
 
-A run's Job is named after what it is for, the generation of the spec and the time slot, so that no run is made
-twice whatever crashes in between.
+The name of a Job is derived from the generation of the spec and the time slot, so that a run is never started twice, even
+after a crash.
 """
 
 import hashlib
@@ -28,31 +28,31 @@ BACKUP_LABEL = "backup.example.com/name"
 
 
 class BackupSpec(Spec):
-    """What to back up, and where to."""
+    """The source, target and schedule of backups."""
 
     source_claim: Annotated[str, Field(min_length=1, max_length=253)]
-    """The volume claim that is backed up."""
+    """The volume claim to back up."""
     target_claim: Annotated[str, Field(min_length=1, max_length=253)]
-    """The volume claim that the archives are written to."""
+    """The volume claim for the archives."""
     interval_hours: Annotated[int, Field(ge=1, le=8760)] | None = None
-    """Hours from one run to the next. If absent there is one run for each change of this spec."""
+    """Hours between two runs. If absent, each change of this spec starts one run."""
     retention: Annotated[int, Field(ge=1, le=1000)] = 7
-    """How many archives are kept, and how many finished Jobs."""
+    """The number of archives, and of finished Jobs, to keep."""
     image: Annotated[str, Field(min_length=1)] = "busybox:1.37"
-    """An image with sh, tar and the usual file tools."""
+    """An image with sh, tar and the common file tools."""
 
 
 class BackupStatus(Status):
-    """How the last run went."""
+    """The state of the last run."""
 
     phase: Literal["Pending", "Running", "Complete", "Failed"] = "Pending"
-    """What became of the last run."""
+    """The result of the last run."""
     last_job: str | None = None
     """The Job of the last run."""
     last_backup_time: datetime | None = None
-    """When a run last succeeded."""
+    """The time of the last successful run."""
     size: Quantity | None = None
-    """How large its archive is."""
+    """The size of its archive."""
 
 
 class Backup(
@@ -66,12 +66,12 @@ class Backup(
         printer_column("Size", ".status.size"),
     ],
 ):
-    """A backup of a volume, once or at regular times."""
+    """A backup of a volume, once or regularly."""
 
 
 class BackupController(Controller[Backup]):
     owns = (Owns("batch/v1/Job", deletes=True),)
-    # A run tells its archive's size in its pod's termination message, which may be seen after the Job is done.
+    # A run reports the size of its archive in its pod's termination message, which may arrive after the Job's completion.
     watches = (
         Watch("v1/Pod", map=lambda pod: [(pod.namespace, pod.labels[BACKUP_LABEL])], labels=BACKUP_LABEL),
     )
@@ -98,14 +98,14 @@ class BackupController(Controller[Backup]):
 
 
 def job_name(backup: Backup, now: datetime) -> str:
-    """The Job of the run that is due. Short enough for a label, and never that of another backup."""
+    """Return the name of the Job for the current run. It is short enough for a label and unique to this backup."""
     slot = int(now.timestamp()) // interval_seconds(backup) if backup.spec.interval_hours else 0
     run = f"{backup.name}/{backup.metadata.generation}/{slot}"
     return f"{backup.name[:50]}-{hashlib.sha256(run.encode()).hexdigest()[:10]}"
 
 
 def next_run(backup: Backup, now: datetime) -> Requeue | None:
-    """Come back when the next slot begins."""
+    """Return when to run again: at the start of the next slot."""
     if backup.spec.interval_hours is None:
         return None
     seconds = interval_seconds(backup)
@@ -117,7 +117,7 @@ def interval_seconds(backup: Backup) -> int:
 
 
 def outcome_of(job: dict[str, Any]) -> Literal["Running", "Complete", "Failed"]:
-    """What became of a Job."""
+    """Return the result of a Job."""
     for condition in job.get("status", {}).get("conditions", ()):
         if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
             return "Complete" if condition["type"] == "Complete" else "Failed"
@@ -130,7 +130,7 @@ def finished_at(job: dict[str, Any]) -> datetime | None:
 
 
 def archive_size(ctx: Context[Backup], job: str) -> Quantity | None:
-    """The size that the run's pod left behind, if it is still there to tell."""
+    """Return the size that the run's pod reported, if the pod still exists."""
     for pod in ctx.list("v1/Pod", labels={"batch.kubernetes.io/job-name": job}):
         for container in pod.get("status", {}).get("containerStatuses", ()):
             message = container.get("state", {}).get("terminated", {}).get("message", "")
@@ -140,7 +140,7 @@ def archive_size(ctx: Context[Backup], job: str) -> Quantity | None:
 
 
 async def clean_up(backup: Backup, ctx: Context[Backup], earlier: list[dict[str, Any]]) -> None:
-    """Delete the oldest Jobs beyond those to keep. Their archives were removed by the run itself."""
+    """Delete the oldest Jobs beyond the retention. The run itself removed their archives."""
     earlier.sort(
         key=lambda job: (job["metadata"]["creationTimestamp"], job["metadata"]["name"]), reverse=True
     )
@@ -149,7 +149,7 @@ async def clean_up(backup: Backup, ctx: Context[Backup], earlier: list[dict[str,
 
 
 def job_for(backup: Backup, name: str) -> dict[str, Any]:
-    """One run: write an archive, tell its size, remove archives beyond those to keep."""
+    """Return the Job of one run: write an archive, report its size, remove old archives."""
     folder = f"/target/{backup.name}"
     archive = f"{folder}/{name}.tar.gz"
     script = (

@@ -1,6 +1,6 @@
-"""A database: a StatefulSet on a volume of its own, a Service, and a CronJob that backs it up.
+"""A database: a StatefulSet with its own volume, a Service, and a CronJob that backs it up.
 
-The volume outlives the resource unless `onDelete: Delete` is asked for: losing data takes a decision.
+The volume outlives the resource unless `onDelete: Delete` is set: deleting data is an explicit decision.
 """
 
 import contextlib
@@ -32,40 +32,40 @@ PORT = 5432
 
 
 class Backup(Part):
-    """When and where dumps are made."""
+    """The schedule and storage of dumps."""
 
     enabled: bool = True
-    """Whether dumps are made at all."""
+    """True if dumps are made."""
     schedule: Annotated[str, Field(min_length=1)] = "0 2 * * *"
-    """When, as cron writes it."""
+    """The schedule in cron format."""
     keep: Annotated[int, Field(ge=1)] = 7
-    """How many dumps are kept."""
+    """The number of dumps to keep."""
     storage: Quantity = Quantity("1Gi")
-    """The size of the volume that holds them."""
+    """The size of the volume for dumps."""
 
 
 class DatabaseSpec(Spec):
-    """What database to run."""
+    """The database to run."""
 
     version: Annotated[str, Field(pattern=r"^\d+(\.\d+)?$")] = "17"
     """The version of PostgreSQL."""
     storage: Quantity = Quantity("1Gi")
-    """The size of the data volume. It can grow, and cannot shrink."""
+    """The size of the data volume. It can grow but not shrink."""
     storage_class: Annotated[str, Field(immutable=True)] | None = None
     """The storage class of the volumes; the cluster's default if absent."""
     password_secret: Annotated[str, Field(min_length=1)]
     """A Secret in the same namespace whose key `password` is the administrator's password."""
     backup: Backup | None = None
-    """Dumps at regular times; none if absent."""
+    """Scheduled dumps; none if absent."""
     on_delete: Literal["Keep", "Delete"] = "Keep"
-    """What becomes of the volumes when this resource is deleted."""
+    """The fate of the volumes when this resource is deleted."""
 
 
 class DatabaseStatus(Status):
-    """How it runs."""
+    """The state of the database."""
 
     phase: Literal["Pending", "Running"] = "Pending"
-    """Running once the database takes connections."""
+    """Running once the database accepts connections."""
     endpoint: str | None = None
     """The host name to connect to, on port 5432."""
 
@@ -80,8 +80,10 @@ class Database(
         printer_column("Phase", ".status.phase"),
         printer_column("Endpoint", ".status.endpoint", priority=1),
     ],
-    # A StatefulSet's and a CronJob's names leave room for what their controllers append.
-    rules=[rule("self.metadata.name.matches('^[a-z][-a-z0-9]{0,44}$')", "the name must do for a Service")],
+    # The names of a StatefulSet and a CronJob leave room for the suffixes of their controllers.
+    rules=[
+        rule("self.metadata.name.matches('^[a-z][-a-z0-9]{0,44}$')", "the name must be a valid Service name")
+    ],
 ):
     """A PostgreSQL database with its volume, service and backups."""
 
@@ -92,7 +94,7 @@ class DatabaseController(Controller[Database]):
         "v1/Service",
         Owns("batch/v1/CronJob", deletes=True),
     )
-    # The claims have no owner, so that they stay; a label leads from one to its database.
+    # The claims have no owner, so that they stay. A label maps a claim to its database.
     watches = (
         Watch(
             CLAIM,
@@ -114,8 +116,8 @@ class DatabaseController(Controller[Database]):
         ctx.condition(
             "Ready",
             ready,
-            reason="TakesConnections" if ready else "Starting",
-            message=f"{endpoint_of(db)} {'takes connections' if ready else 'is starting'}",
+            reason="AcceptsConnections" if ready else "Starting",
+            message=f"{endpoint_of(db)} {'accepts connections' if ready else 'is starting'}",
         )
         return None
 
@@ -128,7 +130,7 @@ class DatabaseController(Controller[Database]):
 
 
 async def reconcile_backup(db: Database, ctx: Context[Database]) -> None:
-    """Have the CronJob if backups are asked for. Dumps that were made stay, whatever is asked for later."""
+    """Apply the CronJob if backups are enabled, and delete it otherwise. Existing dumps stay."""
     if db.spec.backup is None or not db.spec.backup.enabled:
         await ctx.delete("batch/v1/CronJob", backup_name(db))
         return
@@ -137,31 +139,33 @@ async def reconcile_backup(db: Database, ctx: Context[Database]) -> None:
 
 
 async def keep_claim(db: Database, ctx: Context[Database], claim: dict[str, Any]) -> None:
-    """Make or grow a volume claim. One of the same name that is not this database's is left alone."""
-    name, wanted = claim["metadata"]["name"], claim["spec"]["resources"]["requests"]["storage"]
-    found = ctx.get(CLAIM, name)
-    if found is None:
-        await refuse_foreign_claim(db, ctx, name)
-    elif Quantity(found["spec"]["resources"]["requests"]["storage"]) > Quantity(wanted):
-        raise TerminalError(f"the volume of {name} cannot shrink to {wanted}")
+    """Create or grow a volume claim. A claim of another owner with the same name is not changed."""
+    name, size = claim["metadata"]["name"], claim["spec"]["resources"]["requests"]["storage"]
+    existing = ctx.get(CLAIM, name)
+    if existing is None:
+        await reject_foreign_claim(db, ctx, name)
+    elif Quantity(existing["spec"]["resources"]["requests"]["storage"]) > Quantity(size):
+        raise TerminalError(f"the volume of {name} cannot shrink to {size}")
     await ctx.apply(claim, owner=False)
 
 
-async def refuse_foreign_claim(db: Database, ctx: Context[Database], name: str) -> None:
-    """The cache holds only claims with our label, so the server is asked before one is made."""
+async def reject_foreign_claim(db: Database, ctx: Context[Database], name: str) -> None:
+    """Reject a claim of another owner. The cache holds only claims with our label, so request it from the server."""
     with contextlib.suppress(NotFound):
         other = await ctx.client.get(CLAIM, name, namespace=db.namespace)
         if other["metadata"].get("labels", {}).get(OWNER_LABEL) != db.name:
-            raise TerminalError(f"PersistentVolumeClaim {name} is not ours: delete it, or use another name")
+            raise TerminalError(
+                f"PersistentVolumeClaim {name} belongs to another owner: delete it, or use another name"
+            )
 
 
 def data_claim(db: Database) -> dict[str, Any]:
-    """The volume that holds the data."""
+    """Return the claim for the data volume."""
     return claim_for(db, f"{db.name}-data", db.spec.storage)
 
 
 def backup_claim(db: Database, backup: Backup) -> dict[str, Any]:
-    """The volume that holds the dumps."""
+    """Return the claim for the volume with the dumps."""
     return claim_for(db, backup_name(db), backup.storage)
 
 
@@ -181,7 +185,7 @@ def claim_for(db: Database, name: str, size: Quantity) -> dict[str, Any]:
 
 
 def service_for(db: Database) -> dict[str, Any]:
-    """The name that clients connect to."""
+    """Return the Service that clients connect to."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -191,7 +195,7 @@ def service_for(db: Database) -> dict[str, Any]:
 
 
 def stateful_set_for(db: Database) -> dict[str, Any]:
-    """The database itself."""
+    """Return the StatefulSet that runs the database."""
     container = {
         "name": "postgres",
         "image": image_of(db),
@@ -221,7 +225,7 @@ def stateful_set_for(db: Database) -> dict[str, Any]:
 
 
 def cron_job_for(db: Database, backup: Backup) -> dict[str, Any]:
-    """Dumps the database, then removes dumps beyond those to keep."""
+    """Return the CronJob that dumps the database and removes old dumps."""
     script = (
         'set -e; pg_dumpall -h "$HOST" -U postgres | gzip > "/backups/$(date -u +%Y%m%dT%H%M%SZ).sql.gz"; '
         f"ls -1 /backups/*.sql.gz | sort -r | tail -n +{backup.keep + 1} | xargs -r rm --"
@@ -270,7 +274,7 @@ def password_of(db: Database) -> dict[str, str]:
 
 
 def labels_of(db: Database) -> dict[str, str]:
-    """What selects this database's pod and no other. The dumps' pods must not have them: they serve nobody."""
+    """Return the labels that select the pod of this database. Pods of dumps must not have them: they serve no clients."""
     return {"app.kubernetes.io/name": "database", "app.kubernetes.io/instance": db.name}
 
 

@@ -20,23 +20,23 @@ from kapsa.runtime import (
 
 
 class MyAppSpec(Spec):
-    """What to run."""
+    """The application to run."""
 
     image: Annotated[str, Field(min_length=1)]
     """The container image, such as nginx:1.29."""
     replicas: Annotated[int, Field(ge=1, le=100)] = 1
-    """How many copies of it run."""
+    """The number of replicas."""
     port: Annotated[int, Field(ge=1, le=65535)] = 80
-    """The port it listens on, and the Service's."""
+    """The port of the container and of the Service."""
 
 
 class MyAppStatus(Status):
-    """How it runs."""
+    """The state of the application."""
 
     phase: Literal["Pending", "Running"] = "Pending"
-    """Running once every replica is ready."""
+    """Running once all replicas are ready."""
     ready_replicas: int = 0
-    """How many replicas are ready."""
+    """The number of ready replicas."""
 
 
 class MyApp(
@@ -49,7 +49,9 @@ class MyApp(
         printer_column("Ready", ".status.readyReplicas", type="integer"),
         printer_column("Phase", ".status.phase"),
     ],
-    rules=[rule("self.metadata.name.matches('^[a-z][-a-z0-9]{0,62}$')", "the name must do for a Service")],
+    rules=[
+        rule("self.metadata.name.matches('^[a-z][-a-z0-9]{0,62}$')", "the name must be a valid Service name")
+    ],
 ):
     """An application served by a Deployment and a Service."""
 
@@ -75,7 +77,7 @@ class MyAppController(Controller[MyApp]):
 
 
 def deployment_for(app: MyApp) -> dict[str, Any]:
-    """The Deployment that runs the application."""
+    """Return the Deployment that runs the application."""
     container = {
         "name": "app",
         "image": app.spec.image,
@@ -94,7 +96,7 @@ def deployment_for(app: MyApp) -> dict[str, Any]:
 
 
 def service_for(app: MyApp) -> dict[str, Any]:
-    """The Service in front of it."""
+    """Return the Service of the application."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -104,7 +106,7 @@ def service_for(app: MyApp) -> dict[str, Any]:
 
 
 def labels_of(app: MyApp) -> dict[str, str]:
-    """What selects this application's pods and no others."""
+    """Return the labels that select the pods of this application only."""
     return {"app.kubernetes.io/name": "myapp", "app.kubernetes.io/instance": app.name}
 
 

@@ -1,4 +1,4 @@
-"""The examples run on either engine: on virtual time where the cluster is embedded, in a namespace of their own."""
+"""The examples on either engine, each in its own namespace; on virtual time if the cluster is embedded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster with an operator that runs in one namespace of it, and ways to wait for what it does."""
+"""A harness for an operator that watches one namespace, with ways to wait for its effects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["NamespacedHarness"]
 
 
 class NamespacedHarness:
-    """A cluster with an operator that runs in one namespace of it."""
+    """A harness for an operator that watches one namespace."""
 
     def __init__(self, harness: Harness, namespace: str) -> None:
         self.inner = harness
@@ -41,7 +41,7 @@ class NamespacedHarness:
         return True
 
     async def apply(self, kind: Any, name: str, **spec: Any) -> None:
-        """Ask for a resource, as a person would."""
+        """Apply a resource, as a user would."""
         manifest = {
             "apiVersion": kind.api_version,
             "kind": kind.kind,
@@ -51,24 +51,24 @@ class NamespacedHarness:
         await self.client.apply(manifest, field_manager="person", force=True, field_validation="Strict")
 
     async def get(self, kind: Any, name: str) -> Any:
-        """An object as the cluster has it; None if there is none."""
+        """Return an object of the cluster, or None."""
         return await self.inner.get(kind, name, namespace=self.namespace)
 
-    async def until(self, holds: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 60) -> Any:
-        """Wait until something holds; fails with `what` if it doesn't."""
+    async def until(self, holds: Callable[[], Awaitable[Any]], expected: str, *, seconds: float = 60) -> Any:
+        """Wait until a function returns a true value. Fail with `expected` if it does not."""
         deadline = self.inner.clock.monotonic() + seconds
         while not (result := await holds()):
             if self.inner.clock.monotonic() > deadline:
-                raise AssertionError(f"not within {seconds} s: {what}")
+                raise AssertionError(f"timed out after {seconds} s: {expected}")
             await self.inner.clock.sleep(0.1)
         return result
 
     async def exists(self, kind: Any, name: str) -> Any:
-        """Wait for an object."""
+        """Wait until an object exists."""
         return await self.until(lambda: self.get(kind, name), f"{name} exists")
 
     async def gone(self, kind: Any, name: str) -> None:
-        """Wait for an object's end."""
+        """Wait until an object is deleted."""
 
         async def is_gone() -> bool:
             return await self.get(kind, name) is None
@@ -76,27 +76,27 @@ class NamespacedHarness:
         await self.until(is_gone, f"{name} is gone")
 
     async def condition(self, kind: Any, name: str, condition: str, status: str, reason: str = "") -> Any:
-        """Wait for a condition; returns the resource that has it."""
+        """Wait for a condition. Return the resource."""
 
         async def has_condition() -> Any:
             resource = await self.get(kind, name)
-            found = resource.status.condition(condition) if resource is not None else None
-            fits = found is not None and found.status == status and reason in ("", found.reason)
-            return resource if fits else None
+            current = resource.status.condition(condition) if resource is not None else None
+            matches = current is not None and current.status == status and reason in ("", current.reason)
+            return resource if matches else None
 
         return await self.until(has_condition, f"{name} has {condition}={status} {reason}")
 
     async def observed(self, kind: Any, name: str, generation: int) -> None:
-        """Wait until the operator has seen a generation of a resource."""
+        """Wait until the operator has observed a generation of a resource."""
 
-        async def has_seen() -> bool:
+        async def is_observed() -> bool:
             resource = await self.get(kind, name)
             return bool(resource.status.observed_generation == generation)
 
-        await self.until(has_seen, f"generation {generation} of {name} is observed")
+        await self.until(is_observed, f"generation {generation} of {name} is observed")
 
     async def provide_claim(self, name: str) -> None:
-        """Have a volume claim."""
+        """Create a volume claim."""
         spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         metadata = {"name": name, "namespace": self.namespace}
         await self.client.create(

@@ -8,7 +8,7 @@ from tests.examples.namespaced_harness import NamespacedHarness
 INGRESS = "networking.k8s.io/v1/Ingress"
 
 
-async def test_an_application_waits_for_what_it_depends_on(harness: NamespacedHarness) -> None:
+async def test_an_application_waits_for_its_dependencies(harness: NamespacedHarness) -> None:
     await harness.run(operator)
     await harness.apply(Application, "shop", image="shop:1", dependencies=[{"name": "catalogue"}])
     waiting = await harness.condition(Application, "shop", "Ready", "False", "DependencyNotReady")

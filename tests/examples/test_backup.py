@@ -24,7 +24,7 @@ async def jobs_of(harness: NamespacedHarness) -> list[dict[str, Any]]:
 
 
 async def leave_message(harness: NamespacedHarness, job: str, message: str) -> None:
-    """Have the run's pod end with a message, as its container would."""
+    """End the pod of a run with a termination message."""
     selector = f"{BACKUP_LABEL},batch.kubernetes.io/job-name={job}"
     pods = await harness.client.list("v1/Pod", namespace=harness.namespace, label_selector=selector)
     (pod,) = pods.items
@@ -50,7 +50,7 @@ async def completed(harness: NamespacedHarness, generation: int) -> Any:
     return await harness.until(is_complete, f"the run of generation {generation} is complete")
 
 
-async def test_a_backup_runs_a_job_and_tells_when_it_was_done(harness: NamespacedHarness) -> None:
+async def test_a_backup_runs_a_job_and_reports_its_completion(harness: NamespacedHarness) -> None:
     await provide_claims(harness)
     await harness.run(operator)
     await ask_for(harness)
@@ -86,7 +86,7 @@ async def test_jobs_beyond_the_retention_are_deleted_oldest_first(harness: Names
     for generation, image in enumerate(("busybox:1.35", "busybox:1.36", "busybox:1.37"), start=1):
         await ask_for(harness, retention=2, image=image)
         names.append((await completed(harness, generation)).status.last_job)
-        await harness.inner.clock.sleep(1.1)  # Jobs are told apart by their age in whole seconds
+        await harness.inner.clock.sleep(1.1)  # Jobs are ordered by their age in whole seconds
 
     async def two_are_left() -> bool:
         return sorted(job["metadata"]["name"] for job in await jobs_of(harness)) == sorted(names[1:])

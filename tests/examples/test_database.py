@@ -38,7 +38,7 @@ async def test_a_backup_comes_and_goes_with_the_spec_and_its_volume_stays(harnes
     assert await harness.get(CLAIM, "orders-backup") is not None
 
 
-async def test_the_data_outlives_the_database_and_is_found_again(harness: NamespacedHarness) -> None:
+async def test_the_data_outlives_the_database_and_is_used_again(harness: NamespacedHarness) -> None:
     await harness.run(operator)
     await ask_for(harness)
     await harness.condition(Database, "orders", "Ready", "True")
@@ -51,7 +51,7 @@ async def test_the_data_outlives_the_database_and_is_found_again(harness: Namesp
     assert (await harness.get(CLAIM, "orders-data"))["metadata"]["uid"] == claim["metadata"]["uid"]
 
 
-async def test_the_data_goes_with_the_database_when_that_is_asked_for(harness: NamespacedHarness) -> None:
+async def test_the_data_is_deleted_with_the_database_if_configured(harness: NamespacedHarness) -> None:
     await harness.run(operator)
     await ask_for(harness, onDelete="Delete")
     await harness.condition(Database, "orders", "Ready", "True")
@@ -75,20 +75,20 @@ async def test_storage_that_shrinks_is_refused_with_an_event(harness: Namespaced
         events = await harness.inner.events(name="orders")
         return any("orders-data cannot shrink to 1Gi" in event["note"] for event in events)
 
-    await harness.until(reported, "an event tells that it cannot shrink")
+    await harness.until(reported, "an event reports that it cannot shrink")
     claim = await harness.get(CLAIM, "orders-data")
     assert claim["spec"]["resources"]["requests"]["storage"] == "5Gi"
 
 
-async def test_a_claim_of_somebody_else_is_not_taken(harness: NamespacedHarness) -> None:
+async def test_a_claim_of_another_owner_is_not_adopted(harness: NamespacedHarness) -> None:
     await harness.provide_claim("orders-data")
     await harness.run(operator)
     await ask_for(harness)
 
     async def reported() -> bool:
         events = await harness.inner.events(name="orders")
-        return any("orders-data is not ours" in event["note"] for event in events)
+        return any("orders-data belongs to another owner" in event["note"] for event in events)
 
-    await harness.until(reported, "an event tells that the claim is not ours")
+    await harness.until(reported, "an event reports the claim of another owner")
     assert "labels" not in (await harness.get(CLAIM, "orders-data"))["metadata"]
     assert await harness.get("apps/v1/StatefulSet", "orders") is None

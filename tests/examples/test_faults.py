@@ -1,4 +1,4 @@
-"""Faults: whenever the examples die, whatever they miss, and how old what they see may be, they end as if nothing was."""
+"""Faults: after crashes, missed events and stale reads, the examples end in the same state as without them."""
 
 import importlib
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ CLAIMS = {"sourceClaim": "data", "targetClaim": "archives"}
 
 
 def scenario(example: str, *specs: dict[str, Any], dependencies: Sequence[dict[str, Any]] = ()) -> Scenario:
-    """Ask for a resource, change it, delete it."""
+    """Create a resource, change it, delete it."""
     module = importlib.import_module(f"examples.{example}.{example}")
     (kind,) = module.operator.resources
 
@@ -50,7 +50,7 @@ def scenario(example: str, *specs: dict[str, Any], dependencies: Sequence[dict[s
         operator=lambda: Operator(controllers=module.operator.controllers),
         prepare=prepare,
         steps=[*map(change_to, specs[1:]), delete],
-        ignore=["pods"],  # each has an identity of its own, told by its container
+        ignore=["pods"],  # each has its own identity, by its container
     )
 
 
@@ -74,7 +74,7 @@ SCENARIOS = {
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_a_crash_at_any_write_changes_nothing_in_the_end(
+async def test_a_crash_at_any_write_does_not_change_the_final_state(
     name: str, sample: Sample | None, record_property: Any
 ) -> None:
     report = await crash_at_every_write(SCENARIOS[name], sample=sample)
@@ -85,7 +85,7 @@ async def test_a_crash_at_any_write_changes_nothing_in_the_end(
 
 @pytest.mark.parametrize("sweep", [miss_every_step, restart_in_every_past])
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_what_is_missed_or_seen_too_late_changes_nothing_in_the_end(
+async def test_missed_and_late_events_do_not_change_the_final_state(
     name: str, sweep: Any, sample: Sample | None
 ) -> None:
     report = await sweep(SCENARIOS[name], sample=sample)

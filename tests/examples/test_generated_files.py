@@ -1,4 +1,4 @@
-"""What lies beside each example: generated files that are up to date, and samples that fit."""
+"""The generated files of each example are up to date, and its samples are valid."""
 
 import importlib
 from pathlib import Path

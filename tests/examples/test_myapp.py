@@ -1,4 +1,4 @@
-"""The quick start's operator."""
+"""The operator of the quick start."""
 
 from examples.myapp.myapp import MyApp, operator
 from tests.examples.namespaced_harness import NamespacedHarness
@@ -33,7 +33,7 @@ async def test_a_changed_app_changes_its_deployment(harness: NamespacedHarness) 
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx:1.30"
 
 
-async def test_a_deployment_changed_by_hand_is_put_back_and_the_event_names_who_did_it(
+async def test_a_deployment_changed_by_hand_is_reverted_and_an_event_names_the_field_manager(
     harness: NamespacedHarness,
 ) -> None:
     await harness.run(operator)
@@ -47,17 +47,17 @@ async def test_a_deployment_changed_by_hand_is_put_back_and_the_event_names_who_
         field_manager="somebody",
     )
 
-    async def put_back() -> bool:
+    async def is_reverted() -> bool:
         deployment = await harness.get("apps/v1/Deployment", "web")
         return bool(deployment["spec"]["replicas"] == 1)
 
-    await harness.until(put_back, "the replicas are put back")
+    await harness.until(is_reverted, "the replicas are reverted")
 
     async def reported() -> bool:
         events = await harness.inner.events(reason="DriftCorrected", name="web")
         return any("somebody changed .spec.replicas" in event["note"] for event in events)
 
-    await harness.until(reported, "an event names somebody")
+    await harness.until(reported, "an event names the field manager")
 
 
 async def test_deleting_an_app_deletes_what_it_owns(harness: NamespacedHarness) -> None:

@@ -1,4 +1,4 @@
-"""The examples need the rights they declare: every call has a rule, and every rule a call."""
+"""The examples need exactly the permissions that they declare: each call has a rule, and each rule a call."""
 
 import importlib
 from typing import Any
