@@ -10,6 +10,10 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _BY_EXPONENT = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _FORM = re.compile(r"^([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))([eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE]?)$")
 
+# Far beyond the largest quantity that Kubernetes stores, 2^63 - 1, and cheap to compute with.
+_MAX_LENGTH = 1000
+_MAX_EXPONENT = 1000
+
 MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
@@ -27,10 +31,14 @@ def parse(text: str | int | float) -> Decimal:
 
 
 def _split(text: str | int | float) -> tuple[Decimal, str]:
-    match = _FORM.match(str(text))
+    text = str(text)
+    match = _FORM.match(text) if len(text) <= _MAX_LENGTH else None
     if match is None:
         raise ValueError(MESSAGE)
-    return Decimal(match.group(1)), match.group(2)
+    number, suffix = match.groups()
+    if suffix[1:].lstrip("+-").isdigit() and abs(int(suffix[1:])) > _MAX_EXPONENT:
+        raise ValueError(MESSAGE)
+    return Decimal(number), suffix
 
 
 def canonical(text: str | int | float) -> str:
