@@ -177,8 +177,8 @@ class Context(Generic[R]):
         these fields on the server have changed. A change to them by another manager is reverted and reported
         with the manager's name; with `force=False` it raises Conflict instead.
         """
-        gvk, key, desired = await self._services.children.complete(child, self.stored, owned=owner)
         services = self._services
+        gvk, key, desired = await services.children.complete(child, self.stored, owned=owner)
         if owner:
             self._check_controller(gvk, key)
         applied = await services.applier.apply(
@@ -239,8 +239,8 @@ class Context(Generic[R]):
     ) -> bool:
         """Delete an object: `delete(child)` or `delete("v1/Service", name)`.
 
-        Return False if it does not exist.         Only the very object that was read is deleted: if another
-        one has taken its name since, nothing happens.
+        Return False if it does not exist. Only the very object that was read is deleted: if another one has
+        taken its name since, nothing happens.
         """
         if name is None:
             identity = identity_of(target)
