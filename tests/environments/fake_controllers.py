@@ -1,4 +1,4 @@
-"""Those who work in a cluster beside the operator, played by the test: cert-manager, and a kubelet whose builds fail."""
+"""Fakes of other controllers in a cluster: cert-manager, and a kubelet whose builds fail."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ CERTIFICATE = "cert-manager.io/v1/Certificate"
 
 
 class UnscheduledPods:
-    """The pods of builds on the real engine, whose kubelet ends every pod well: those that are to fail get no node."""
+    """The pods of builds on the real engine. Its kubelet completes every pod, so failing ones get no node."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
 
     async def succeed(self, job: str) -> None:
-        """The kubelet sees to it."""
+        """Do nothing: the kubelet completes the pod."""
 
     async def fail(self, job: str, *, code: int, log: str) -> None:
-        """Say of its pod what a kubelet says whose container has failed. Nobody keeps the log."""
+        """Write the status of a failed container to the pod, as a kubelet does. There is no log."""
         labels = {"batch.kubernetes.io/job-name": job}
         async for event in self._client.watch(
             "v1/Pod", namespace=self._namespace, label_selector=labels, resource_version="0"
@@ -56,7 +56,7 @@ class UnscheduledPods:
 
 @contextlib.asynccontextmanager
 async def closed_nodes(client: Client) -> AsyncIterator[None]:
-    """No node takes a new pod in this block."""
+    """Cordon all nodes in this block."""
     await _close(client, True)
     try:
         yield
@@ -70,16 +70,16 @@ async def _close(client: Client, closed: bool) -> None:
 
 
 class CertManager:
-    """Makes a Certificate for every host of some domains whose Ingress names an issuer."""
+    """A fake cert-manager: creates a Certificate for each Ingress of some domains that names an issuer."""
 
     def __init__(self, client: Client, *domains: str) -> None:
         self._client = client
         self._domains = domains
         self.issued: list[str] = []
-        """The hosts that have a certificate, in order."""
+        """The hosts with a certificate, in order."""
 
     async def work(self) -> None:
-        """Go on until cancelled."""
+        """Run until cancelled."""
         async for event in self._client.watch(INGRESS):
             if isinstance(event, WatchEvent) and event.type != "DELETED":
                 ingress = event.object
@@ -111,7 +111,7 @@ class CertManager:
 
 
 def certificate_definition() -> dict[str, Any]:
-    """The CustomResourceDefinition of cert-manager's Certificate, without its schema."""
+    """Return the CustomResourceDefinition of cert-manager's Certificate, without its schema."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
     version = {

@@ -1,4 +1,4 @@
-"""The world outside the cluster, in memory: a repository, a registry, a renderer, domains. For tests on virtual time."""
+"""Fakes of the ports, in memory: a repository, a registry, a renderer, domains. For tests on virtual time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["FakeBuilds", "FakeDomains", "FakeGit", "FakeImages", "FakeProber", "
 
 
 def commit_of(text: str) -> str:
-    """A commit that is always the same for the same text."""
+    """Return a commit that is always the same for the same text."""
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 class FakeGit:
-    """A repository that shows what it is told to."""
+    """A repository with configurable branches and pull requests."""
 
     def __init__(self) -> None:
         self.branches: dict[str, str] = {"main": commit_of("main")}
@@ -34,7 +34,7 @@ class FakeGit:
         self.credentials: list[GitCredentials | None] = []
 
     def push(self, branch: str, text: str = "") -> str:
-        """A commit on a branch."""
+        """Push a commit to a branch."""
         self.branches[branch] = commit_of(text or branch)
         return self.branches[branch]
 
@@ -58,7 +58,7 @@ class FakeGit:
 
 
 class FakeRenderer:
-    """ManifestRenderer a Deployment and a Service, or what it is told to."""
+    """A renderer of a Deployment and a Service, or of configured objects."""
 
     def __init__(self) -> None:
         self.objects: list[dict[str, Any]] | None = None
@@ -125,13 +125,13 @@ class FakeImages:
         if self.error is not None:
             raise self.error
         kept = {tag: digest for tag, digest in self.digests.items() if digest != image.digest}
-        found = len(kept) < len(self.digests)
+        existed = len(kept) < len(self.digests)
         self.digests = kept
-        return found
+        return existed
 
 
 class FakeBuilds:
-    """Builds by a Job whose container does nothing, and pushes when it completes."""
+    """A build engine whose Job does nothing."""
 
     def __init__(self, images: FakeImages) -> None:
         self._images = images
@@ -166,7 +166,7 @@ class FakeBuilds:
 
 
 class FakeDomains:
-    """Gives out hosts under one domain."""
+    """An allocator of hosts under one domain."""
 
     def __init__(self) -> None:
         self.held: dict[str, str] = {}
@@ -188,7 +188,7 @@ class FakeDomains:
 
 
 class FakeProber:
-    """Answers with what it is told to."""
+    """A prober with a configurable response."""
 
     def __init__(self) -> None:
         self.code = 200

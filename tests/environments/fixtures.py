@@ -1,4 +1,4 @@
-"""The tests of the operator run on either engine: on virtual time where the cluster is embedded."""
+"""Fixtures for tests of the operator on either engine, with virtual time on the embedded one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.environments.tenant import Tenant
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]] | None:
-    """A test that asks for a stage runs on virtual time, unless that is a real one."""
+    """Run tests with a sandbox on virtual time, unless the engine is real."""
     if "sandbox" in getattr(item, "fixturenames", ()) and config.getoption("--engine") == "embedded":
         return {"virtual": VirtualTimeLoop}
     return None
@@ -26,13 +26,13 @@ def pytest_asyncio_loop_factories(
 
 @pytest.fixture
 def faults() -> FaultPlan:
-    """What goes wrong on the embedded engine, and a record of every request."""
+    """The faults of the embedded engine, and a record of every request."""
     return FaultPlan()
 
 
 @pytest_asyncio.fixture
 async def sandbox(request: pytest.FixtureRequest, engine: str, faults: FaultPlan) -> AsyncIterator[Sandbox]:
-    """A cluster with the kinds, and a namespace of its own on it."""
+    """A namespace on a cluster with the kinds installed."""
     if engine == "real":
         async for made in _on(request.getfixturevalue("real_cluster")):
             yield made
@@ -44,7 +44,7 @@ async def sandbox(request: pytest.FixtureRequest, engine: str, faults: FaultPlan
 
 @pytest_asyncio.fixture
 async def tenant(sandbox: Sandbox) -> Tenant:
-    """The operator at work for a team of its own."""
+    """A tenant with a running operator."""
     made = Tenant(sandbox)
     await made.start()
     return made

@@ -1,4 +1,4 @@
-"""Kinds of others, such as cert-manager's, defined so that they take anything."""
+"""CRDs of other projects, such as cert-manager, with a schema that accepts anything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["open_kind"]
 
 
 def open_kind(kind: str) -> dict[str, Any]:
-    """The CustomResourceDefinition of a namespaced kind, such as `kpack.io/v1alpha2/Image`."""
+    """Return the CustomResourceDefinition of a namespaced kind, such as `kpack.io/v1alpha2/Image`."""
     gvk = GroupVersionKind.parse(kind)
     plural = f"{gvk.kind.lower()}s"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

@@ -1,4 +1,4 @@
-"""A PreviewEnvironment of a test, and the operator that looks after it."""
+"""A PreviewEnvironment for tests, and the operator that reconciles it."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ class Preview:
         self.sandbox = sandbox
         self.number = sandbox.number if number is None else number
         self.name = name or f"pr-{self.number}-env"
-        self.place = f"preview-pr-{self.number}"
+        self.namespace = f"preview-pr-{self.number}"
 
     async def ask(self, **more: Any) -> PreviewEnvironment:
-        found: PreviewEnvironment = await self.sandbox.apply(
+        resource: PreviewEnvironment = await self.sandbox.apply(
             PreviewEnvironment, self.name, spec(self.number, **more)
         )
-        return found
+        return resource
 
     async def ready(self) -> PreviewEnvironment:
-        found: PreviewEnvironment = await self.sandbox.condition(PreviewEnvironment, self.name)
-        return found
+        resource: PreviewEnvironment = await self.sandbox.condition(PreviewEnvironment, self.name)
+        return resource
 
     async def child(self, kind: str, suffix: str) -> Any:
-        return await self.sandbox.get(kind, f"pr-{self.number}-{suffix}", namespace=self.place)
+        return await self.sandbox.get(kind, f"pr-{self.number}-{suffix}", namespace=self.namespace)
 
     async def children(self) -> dict[str, Any]:
         names = {NETWORK_POLICY: "netpol", DEPLOYMENT: "app", SERVICE: "svc", INGRESS: "ingress"}
@@ -66,5 +66,5 @@ class Preview:
         await self.sandbox.client.delete(PreviewEnvironment, self.name, namespace=self.sandbox.namespace)
 
     async def gone(self) -> None:
-        await self.sandbox.gone(NAMESPACE, self.place, namespace="")
+        await self.sandbox.gone(NAMESPACE, self.namespace, namespace="")
         await self.sandbox.gone(PreviewEnvironment, self.name)

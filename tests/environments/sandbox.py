@@ -1,4 +1,4 @@
-"""A cluster of either engine with the kinds installed, operators that run on it, and ways to wait for what they do."""
+"""A namespace on a cluster of either engine, with operators and ways to wait for their effects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Kind = type[CustomResource[Any, Any]]
 
 
 class Sandbox:
-    """One test's part of a cluster: a namespace of its own, and numbers and names that no other test has."""
+    """One test's part of a cluster: a namespace, numbers and names that no other test uses."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
@@ -28,7 +28,7 @@ class Sandbox:
         self.number = random.randrange(1, 900_000)
 
     async def prepare(self) -> None:
-        """Install the kinds and make the namespace."""
+        """Install the kinds and create the namespace."""
         await self.harness.install(*KINDS)
         await self.until(self._all_served, "the kinds are served")
         await self.make_namespace(self.namespace)
@@ -49,23 +49,23 @@ class Sandbox:
         await self.harness.start(operator, name=name)
 
     async def apply(self, kind: Kind, name: str, spec: Mapping[str, Any], *, namespace: str = "") -> Any:
-        """Ask for a resource, as a person does."""
+        """Apply a resource, as a person does."""
         metadata = {"name": name}
         if kind.definition.namespaced:
             metadata["namespace"] = namespace or self.namespace
         manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
-        found = await self.client.apply(
+        applied = await self.client.apply(
             manifest, field_manager="person", force=True, field_validation="Strict"
         )
-        return kind.from_dict(found)
+        return kind.from_dict(applied)
 
     async def get(self, kind: Any, name: str, *, namespace: str | None = None) -> Any:
-        """An object as the cluster has it; None if there is none."""
-        place = self.namespace if namespace is None else namespace
-        return await self.harness.get(kind, name, namespace=place)
+        """Return an object of the cluster; None if it does not exist."""
+        where = self.namespace if namespace is None else namespace
+        return await self.harness.get(kind, name, namespace=where)
 
     async def until(self, holds: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 60) -> Any:
-        """Wait until something holds; fails with `what` if it does not."""
+        """Wait until a condition holds. Fails with `what` if it does not."""
         deadline = self.clock.monotonic() + seconds
         while not (result := await holds()):
             if self.clock.monotonic() > deadline:
@@ -85,17 +85,17 @@ class Sandbox:
     async def condition(
         self, kind: Kind, name: str, status: str = "True", *, about: str = "Ready", reason: str = ""
     ) -> Any:
-        """Wait for a condition about the present spec; returns the resource that has it."""
+        """Wait for a condition for the current spec. Returns the resource."""
         seen: list[str] = []
 
         async def has_condition() -> Any:
             resource = await self.get(kind, name)
-            found = resource.status.condition(about) if resource is not None else None
-            seen[:] = [str(found)]
+            current = resource.status.condition(about) if resource is not None else None
+            seen[:] = [str(current)]
             fits = (
-                found is not None
-                and found.status == status
-                and reason in ("", found.reason)
+                current is not None
+                and current.status == status
+                and reason in ("", current.reason)
                 and resource.status.observed_generation == resource.metadata.generation
             )
             return resource if fits else None
@@ -116,7 +116,7 @@ class Sandbox:
         return self.harness.writes()
 
     def metrics(self, name: str = "operator") -> dict[str, float]:
-        """What the operator tells Prometheus: a sample's name with its labels, to its value."""
+        """Return the operator's metrics: the value of each sample by its name and labels."""
         text = self.harness.running[name].metrics.render().decode()
         lines = [line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")]
         return {sample: float(value) for sample, value in lines}

@@ -1,4 +1,4 @@
-"""Being the operator's service account: its generated rights and no others, on a control plane that enforces them."""
+"""The operator's service account: its generated rights, on a control plane that enforces them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["act_as_service_account", "kubeconfig_of"]
 async def act_as_service_account(
     cluster: DevCluster, operator: Operator, settings: Settings, directory: Path
 ) -> Path:
-    """Grant what the generator says that this operator needs; the kubeconfig of the account that has it.
+    """Grant the generated rights of this operator. Returns the kubeconfig of its service account.
 
-    Only the real engine refuses what was not granted.
+    Only the real engine enforces them.
     """
     async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
         await _have_namespace(client, settings.namespace)
@@ -33,7 +33,7 @@ async def act_as_service_account(
 async def kubeconfig_of(
     cluster: DevCluster, client: Client, account: str, namespace: str, directory: Path
 ) -> Path:
-    """A kubeconfig with a token of a service account that exists."""
+    """Return a kubeconfig with a token of an existing service account."""
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",

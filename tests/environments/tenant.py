@@ -1,4 +1,4 @@
-"""A team with a project: the environments operator on a stage, with the world outside in memory."""
+"""A tenant with a project: the environments operator in a sandbox, with fakes for the ports."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ BUILD = {
     "registry": {"imageRepository": "registry.example.com/org/app"},
     "deployment": {"type": "image"},
 }
-"""What makes a project build its image."""
+"""The fields of a Project that builds its image."""
 
 
 def image(commit: str) -> str:
-    """The image that such a project has of a commit."""
+    """Return the image of a commit of such a project."""
     return f"registry.example.com/org/app:{commit_of(commit)}"
 
 
 class Outside:
-    """Everything outside the cluster."""
+    """The fakes of all systems outside the cluster."""
 
     def __init__(self) -> None:
         self.git = FakeGit()
@@ -55,7 +55,7 @@ class Outside:
 
 
 def operator(outside: Outside, settings: Settings | None = None) -> Operator:
-    """The two controllers with this world around them; new ones each time, as a new process has them."""
+    """Return the two controllers with these fakes, new ones each time, as in a new process."""
     settings = settings or Settings()
     metrics, access = EnvironmentMetrics(), RepositoryAccess()
     listings = Listings(outside.git, access, metrics)
@@ -82,7 +82,7 @@ def operator(outside: Outside, settings: Settings | None = None) -> Operator:
 
 
 class Tenant:
-    """Its namespace is the stage's; its project is called app."""
+    """A tenant in the namespace of the sandbox, with a project called app."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -93,8 +93,8 @@ class Tenant:
         self.home = namespace_name(self.name, "app")
         self.settings = Settings()
 
-    def place(self, environment: str) -> str:
-        """The namespace of an environment."""
+    def namespace_of(self, environment: str) -> str:
+        """Return the namespace of an environment."""
         return namespace_name(self.name, "app", environment)
 
     async def start(self, settings: Settings | None = None) -> None:
@@ -107,29 +107,29 @@ class Tenant:
         await self.start()
 
     async def project(self, **spec: Any) -> Project:
-        """Ask for the project, and wait for the namespace of its environments."""
-        wanted = {
+        """Apply the project, and wait for the namespace of its environments."""
+        desired = {
             "source": {"repositoryUrl": REPOSITORY},
             "deployment": {"type": "manifest", "path": "deploy"},
             **spec,
         }
-        made: Project = await self.sandbox.apply(Project, "app", wanted)
+        made: Project = await self.sandbox.apply(Project, "app", desired)
         await self.sandbox.exists("v1/Namespace", self.home)
         return made
 
     async def environment(self, name: str = "one", commit: str = "one", **spec: Any) -> Environment:
-        """Ask for an environment, as the web application does."""
-        wanted = {
+        """Apply an environment, as a web application does."""
+        desired = {
             "projectRef": {"name": "app"},
             "source": {"commitSha": commit_of(commit)},
             **spec,
         }
-        made: Environment = await self.sandbox.apply(Environment, name, wanted, namespace=self.home)
+        made: Environment = await self.sandbox.apply(Environment, name, desired, namespace=self.home)
         return made
 
     async def get(self, name: str = "one") -> Environment:
-        found: Environment = await self.client.get(Environment, name, namespace=self.home)
-        return found
+        environment: Environment = await self.client.get(Environment, name, namespace=self.home)
+        return environment
 
     async def ready(self, name: str = "one", *, seconds: float = 120) -> Environment:
         return await self.reaches(name, "Ready", "True", seconds=seconds)
@@ -137,22 +137,22 @@ class Tenant:
     async def reaches(
         self, name: str, condition: str, status: str, reason: str = "", *, seconds: float = 120
     ) -> Environment:
-        """Wait until an environment has this condition about its present spec."""
+        """Wait until an environment has this condition for its current spec."""
         seen: list[Any] = []
 
         async def holds() -> Any:
-            found = await self.sandbox.get(Environment, name, namespace=self.home)
-            if found is None:
+            environment = await self.sandbox.get(Environment, name, namespace=self.home)
+            if environment is None:
                 return None
-            seen[:] = [found.status.conditions, found.status.failure]
-            current = found.status.condition(condition)
+            seen[:] = [environment.status.conditions, environment.status.failure]
+            current = environment.status.condition(condition)
             fits = (
                 current is not None
                 and current.status == status
                 and reason in ("", current.reason)
-                and found.status.observed_generation == found.metadata.generation
+                and environment.status.observed_generation == environment.metadata.generation
             )
-            return found if fits else None
+            return environment if fits else None
 
         try:
             reached: Environment = await self.sandbox.until(
@@ -163,12 +163,12 @@ class Tenant:
         return reached
 
     async def project_now(self) -> Project:
-        found: Project = await self.client.get(Project, "app", namespace=self.name)
-        return found
+        project: Project = await self.client.get(Project, "app", namespace=self.name)
+        return project
 
 
 async def secret(tenant: Tenant, name: str, namespace: str, **values: str) -> None:
-    """Have a person put a Secret there."""
+    """Create a Secret, as a person does."""
     manifest = {
         "apiVersion": "v1",
         "kind": "Secret",

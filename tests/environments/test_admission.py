@@ -1,4 +1,4 @@
-"""Admission: the API server refuses over TLS what would only fail later, in the words of the controllers."""
+"""Admission: the API server rejects over TLS what would fail later, with the messages of the controllers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ COMMIT = "0123456789" * 4
 
 @pytest.fixture
 def team() -> str:
-    """A name that no other test has: on the real engine namespaces take their time to go."""
+    """A name that no other test uses: the real engine deletes namespaces slowly."""
     return f"team-{uuid.uuid4().hex[:8]}"
 
 
 @pytest_asyncio.fixture
 async def client(cluster: DevCluster, team: str, unused_tcp_port: int) -> AsyncIterator[Client]:
-    """A cluster whose API server asks the webhooks; a team with a project and its namespace, as a controller leaves them."""
+    """A client of a cluster with the webhooks, a team, a project and its namespace."""
     async with Client.connect(kubeconfig=cluster.kubeconfig, field_manager=OPERATOR) as client:
         for definition in custom_resource_definitions(KINDS):
             await client.apply(definition, force=True)
@@ -60,7 +60,7 @@ async def client(cluster: DevCluster, team: str, unused_tcp_port: int) -> AsyncI
 
 
 async def called(client: Client, team: str) -> bool:
-    """The API server takes up kinds and registrations a moment after they are written."""
+    """Wait until the API server serves the kinds and calls the webhooks."""
     probes = [
         manifest(Project, "probe", project_spec(repositoryUrl="http://git.example.com/app"), team),
         manifest(Environment, "probe", environment_spec(), team),
@@ -85,13 +85,13 @@ async def furnish(client: Client, team: str) -> None:
 
 
 async def clear(client: Client) -> None:
-    """The real engine is other tests' as well."""
+    """Delete all resources: tests share the real engine."""
     await client.delete("admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration", OPERATOR)
     await client.delete("v1/Secret", f"{OPERATOR}-webhook-certificates")
     for kind in KINDS:
-        found: Any
-        for found in (await client.list(kind)).items:
-            await client.delete(kind, found.name, namespace=found.namespace)
+        resource: Any
+        for resource in (await client.list(kind)).items:
+            await client.delete(kind, resource.name, namespace=resource.namespace)
 
 
 async def namespace(client: Client, name: str, *, owner: str = "", uid: str = "") -> None:
@@ -101,8 +101,8 @@ async def namespace(client: Client, name: str, *, owner: str = "", uid: str = ""
     await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
 
-def manifest(kind: Any, name: str, spec: dict[str, Any], place: str = "") -> dict[str, Any]:
-    metadata = {"name": name, **({"namespace": place} if place else {})}
+def manifest(kind: Any, name: str, spec: dict[str, Any], namespace: str = "") -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
 
 
@@ -122,7 +122,7 @@ def preview_spec(number: int) -> dict[str, Any]:
 
 
 async def refusal(client: Client, body: dict[str, Any]) -> tuple[str, str]:
-    """The reason and the message of a refused write."""
+    """Return the reason and the message of a rejected write."""
     with pytest.raises(Forbidden) as caught:
         await client.create(body)
     return caught.value.reason, str(caught.value)
@@ -211,7 +211,7 @@ async def test_an_annotation_with_a_host_that_is_yet_to_be_given_out_is_let_thro
 
 
 async def give(client: Client, host: str) -> None:
-    """Have a host held by an environment of others."""
+    """Allocate a host to an environment of another tenant."""
     pool = {"baseDomains": ["example.com"], "allocationPolicy": {"reservedSubdomains": ["admin"]}}
     await client.create(manifest(DomainPool, "pool", pool))
     held = {"host": host, "environment": "others-app/one", "uid": "1"}
@@ -235,8 +235,8 @@ async def test_a_host_that_cannot_be_had_is_refused(
 ) -> None:
     await give(client, "held.example.com")
     spec = environment_spec(ingress={"host": host})
-    told, message = await refusal(client, manifest(Environment, "one", spec, f"{team}-app"))
-    assert told == reason
+    given_reason, message = await refusal(client, manifest(Environment, "one", spec, f"{team}-app"))
+    assert given_reason == reason
     assert words in message
 
 
@@ -326,13 +326,13 @@ async def test_people_read_the_refusal_where_they_asked(
 ) -> None:
     await give(client, "held.example.com")
     spec = environment_spec(ingress={"host": "held.example.com"})
-    code, told = await kubectl(cluster, tmp_path, manifest(Environment, "one", spec, f"{team}-app"))
+    code, output = await kubectl(cluster, tmp_path, manifest(Environment, "one", spec, f"{team}-app"))
     assert code == 1
-    assert "Error from server (HostTaken)" in told
+    assert "Error from server (HostTaken)" in output
     assert (
         'admission webhook "validate-environment.catalyst.catalyst.dev" denied the request: host held.example.com is '
         "taken by environment others-app/one. Choose another host, or delete that environment first"
-    ) in told
+    ) in output
 
 
 async def test_people_are_warned_of_what_is_not_there_yet(
@@ -343,7 +343,9 @@ async def test_people_are_warned_of_what_is_not_there_yet(
         "registry": {"name": "images", "imageRepository": "org/app"},
         "domain": {"domainPoolRef": {"name": "pool"}},
     }
-    code, told = await kubectl(cluster, tmp_path, manifest(Project, "other", spec, team))
+    code, output = await kubectl(cluster, tmp_path, manifest(Project, "other", spec, team))
     assert code == 0
-    assert "Warning: Registry images does not exist yet: the environments of the Project wait for it" in told
-    assert "Warning: DomainPool pool does not exist yet" in told
+    assert (
+        "Warning: Registry images does not exist yet: the environments of the Project wait for it" in output
+    )
+    assert "Warning: DomainPool pool does not exist yet" in output

@@ -1,4 +1,4 @@
-"""Metrics: every name that dashboards know is told, and counts what happens."""
+"""Metrics: every documented name is exported, and counts what happens."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ pytestmark = pytest.mark.virtual_time
 def test_a_label_that_people_choose_has_a_bound_and_the_sum_goes_on() -> None:
     counter = BoundedCounter("previews_total", "Previews.", "branch", keep=2)
 
-    def told() -> dict[str, float]:
+    def samples() -> dict[str, float]:
         (family,) = counter.collect()
         return {each.labels["branch"]: each.value for each in family.samples if each.name == "previews_total"}
 
     for branch in ("a", "b", "a", "c"):
         counter.inc(branch)
-    assert told() == {"a": 2, "c": 1, "(other)": 1}  # b was seen longest ago
+    assert samples() == {"a": 2, "c": 1, "(other)": 1}  # b was seen longest ago
     for branch in ("d", "e"):
         counter.inc(branch)
-    assert told() == {"d": 1, "e": 1, "(other)": 4}
+    assert samples() == {"d": 1, "e": 1, "(other)": 4}
 
 
 async def test_everything_that_happens_is_counted(sandbox: Sandbox) -> None:
     scenario = FullScenario(sandbox)
-    told: list[dict[str, float]] = []
-    scenario.before_restart = lambda: told.append(sandbox.metrics())
+    scrapes: list[dict[str, float]] = []
+    scenario.before_restart = lambda: scrapes.append(sandbox.metrics())
     await scenario.happens()
-    first, last = told[0], sandbox.metrics()
+    first, last = scrapes[0], sandbox.metrics()
 
     assert first["kapsa_projects_total"] == 1
     assert first['kapsa_environments_total{phase="Ready"}'] == 1
@@ -65,13 +65,13 @@ async def test_everything_that_happens_is_counted(sandbox: Sandbox) -> None:
 
 
 async def test_what_has_not_happened_yet_counts_zero(sandbox: Sandbox) -> None:
-    """Else Prometheus would take the first failure for no increase."""
+    """Without it, Prometheus would see no increase at the first failure."""
     await sandbox.start(FullScenario(sandbox).operator)
-    told = sandbox.metrics()
-    assert told['preview_environments_failed_total{step="deployment"}'] == 0
-    assert told['kapsa_git_poll_total{result="success"}'] == 0
-    assert told['kapsa_project_reconcile_total{result="error"}'] == 0
-    assert told["preview_environments_expired_total"] == 0
+    metrics = sandbox.metrics()
+    assert metrics['preview_environments_failed_total{step="deployment"}'] == 0
+    assert metrics['kapsa_git_poll_total{result="success"}'] == 0
+    assert metrics['kapsa_project_reconcile_total{result="error"}'] == 0
+    assert metrics["preview_environments_expired_total"] == 0
 
 
 async def test_a_commit_is_timed_once_from_being_seen_to_being_ready(sandbox: Sandbox) -> None:
@@ -80,7 +80,7 @@ async def test_a_commit_is_timed_once_from_being_seen_to_being_ready(sandbox: Sa
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
-    await sandbox.client.delete("apps/v1/Deployment", "web", namespace=tenant.place("one"))
+    await sandbox.client.delete("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
     await sandbox.at_rest()
     await tenant.ready()
     assert sandbox.metrics()["kapsa_environment_ready_duration_seconds_count"] == 1
@@ -93,5 +93,5 @@ async def test_a_commit_is_timed_once_from_being_seen_to_being_ready(sandbox: Sa
 
 
 async def _deployed(tenant: Tenant, text: str) -> bool:
-    found = await tenant.get()
-    return found.status.commit_sha == commit_of(text) and found.status.phase == "Ready"
+    environment = await tenant.get()
+    return environment.status.commit_sha == commit_of(text) and environment.status.phase == "Ready"

@@ -1,4 +1,4 @@
-"""Names stay within their limits, and say what they are about."""
+"""Names stay within their limits and remain readable."""
 
 import re
 import string

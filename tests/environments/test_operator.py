@@ -1,4 +1,4 @@
-"""The world outside as the operator takes it unless another is handed in: guarded, and given back in the end."""
+"""The real systems outside the cluster: guarded, and closed in the end."""
 
 from __future__ import annotations
 

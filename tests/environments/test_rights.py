@@ -1,4 +1,4 @@
-"""The operator's rights: what the generator grants is all that it needs, and it needs all of it."""
+"""The operator's rights: the generated roles grant all that it needs, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: the seed's variables and defaults, and one clear line for a bad value."""
+"""Settings: the documented variables and defaults, and one line for an invalid value."""
 
 import re
 from pathlib import Path

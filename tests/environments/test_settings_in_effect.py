@@ -1,4 +1,4 @@
-"""Settings do what they say: each reaches the part of the operator that it is about."""
+"""Settings take effect: each reaches the part of the operator that it configures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fixtures of the environments operator, for tests of whole stories."""
+"""Fixtures of the environments operator, for end-to-end tests."""
 
 from tests.adapters.servers.fixtures import git_repository, git_server, registry_server
 from tests.environments.fixtures import faults, pytest_asyncio_loop_factories, sandbox, tenant

@@ -1,4 +1,4 @@
-"""The whole operator on a stage, with a real git server, a real registry, the real helm and kustomize, and the players of a cluster."""
+"""The whole operator with a real git server and registry, helm and kustomize, and fake controllers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LOGIN = ("builder", "a-very-secret-word")
 
 
 class EndToEnd:
-    """A team with a project called app, from its repository to its hosts."""
+    """A tenant with a project called app, from its repository to its hosts."""
 
     def __init__(
         self, sandbox: Sandbox, repository: GitRepository, registry: RegistryServer, directory: Path
@@ -61,7 +61,7 @@ class EndToEnd:
         self.builder = self._builder()
         self.cert_manager = CertManager(self.client, self.domain, self.settings.preview_domain)
         self.listings = 0
-        """How often the repository was listed."""
+        """The number of listings of the repository."""
         self._directory = directory
         self._polls = 0
 
@@ -79,18 +79,18 @@ class EndToEnd:
 
     @contextlib.asynccontextmanager
     async def failing_builds(self) -> AsyncIterator[None]:
-        """Builds whose Dockerfile fails are pushed in this block, and no others."""
+        """Expect only failing builds in this block."""
         if self.sandbox.harness.cluster.engine == "embedded":
             yield
         else:
             async with closed_nodes(self.client):
                 yield
 
-    # -- the operator ------------------------------------------------------------------------------------------
+    # -- the operator ----------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def operator(self, git: Git | None = None) -> AsyncIterator[None]:
-        """Runs in this block: on the real engine as the service account that its manifests describe."""
+        """Run the operator in this block, on the real engine with its own service account."""
         embedded = self.sandbox.harness.cluster.engine == "embedded"
         connections = GuardedHttpClient(address_guard=None)
         outgoing = ThreadedHttpClient() if embedded else connections
@@ -116,7 +116,7 @@ class EndToEnd:
             yield
 
     async def prepare(self) -> None:
-        """What an administrator does before: cert-manager's kind, the operator's namespaces, the registry's login."""
+        """Install the CRD of Certificates, the namespaces of the operator, and the registry's credentials."""
         await self.client.apply(certificate_definition(), force=True)
         for name in (self.settings.namespace, self.settings.build_namespace):
             await self.sandbox.make_namespace(name)
@@ -140,7 +140,7 @@ class EndToEnd:
         }
         await self.client.apply(manifest, field_manager="person", force=True)
 
-    # -- what people write -------------------------------------------------------------------------------------
+    # -- what people write -----------------------------------------------------------------------------------
 
     async def pool(self) -> None:
         spec = {
@@ -175,20 +175,20 @@ class EndToEnd:
         await self.sandbox.apply(Project, "app", spec)
 
     async def abandon(self) -> None:
-        """Leave nothing that another operator on the same cluster would go on working at."""
+        """Delete everything that another operator on the same cluster would reconcile."""
         for kind, namespace in ((Environment, self.home), (Project, self.sandbox.namespace)):
-            for found in (await self.client.list(kind, namespace=namespace)).items:
+            for resource in (await self.client.list(kind, namespace=namespace)).items:
                 with contextlib.suppress(NotFound):
-                    await self.client.delete(kind, found.name, namespace=namespace)
+                    await self.client.delete(kind, resource.name, namespace=namespace)
                     freed = {"metadata": {"finalizers": None}}
-                    await self.client.patch(kind, found.name, freed, namespace=namespace)
+                    await self.client.patch(kind, resource.name, freed, namespace=namespace)
         for kind in (DomainPool, Registry):
             with contextlib.suppress(NotFound):
                 await self.client.delete(kind, self.sandbox.unique)
                 await self.client.patch(kind, self.sandbox.unique, {"metadata": {"finalizers": None}})
 
     async def poll(self) -> None:
-        """Have the repository looked at, as a webhook does, and wait until it was."""
+        """Request a poll, as a webhook does, and wait until it is done."""
         self._polls += 1
         await self.listed()
         before = self.listings
@@ -198,7 +198,7 @@ class EndToEnd:
         await self.listed(before)
 
     async def listed(self, before: int = 0) -> None:
-        """Wait until the repository was listed once more."""
+        """Wait until the repository is listed again."""
 
         async def holds() -> bool:
             return self.listings > before
@@ -211,35 +211,38 @@ class EndToEnd:
             kind, name, {"spec": dict(spec)}, namespace=namespace or self.sandbox.namespace
         )
 
-    # -- what there is -----------------------------------------------------------------------------------------
+    # -- what there is ---------------------------------------------------------------------------------------
 
-    def place(self, environment: str) -> str:
+    def namespace_of(self, environment: str) -> str:
         return namespace_name(self.sandbox.namespace, "app", environment)
 
     async def environment(self, name: str) -> Environment | None:
-        found: Environment | None = await self.sandbox.get(Environment, name, namespace=self.home)
-        return found
+        environment: Environment | None = await self.sandbox.get(Environment, name, namespace=self.home)
+        return environment
 
     async def ready(self, name: str, *, commit: str = "", seconds: float = 90) -> Environment:
         """Wait until an environment is ready, with this commit if one is named."""
 
-        def is_ready(found: Environment) -> bool:
-            return found.status.is_true("Ready") and commit in ("", found.status.commit_sha)
+        def is_ready(environment: Environment) -> bool:
+            return environment.status.is_true("Ready") and commit in ("", environment.status.commit_sha)
 
         return await self.reaches(name, is_ready, f"is ready {commit}", seconds=seconds)
 
     async def reaches(
         self, name: str, right: Callable[[Environment], bool], what: str, *, seconds: float = 90
     ) -> Environment:
-        """Wait until an environment's status about its present spec is right."""
+        """Wait until an environment's status for its current spec is as expected."""
         seen: list[Any] = []
 
         async def holds() -> Environment | None:
-            found = await self.environment(name)
-            seen[:] = [found.status] if found is not None else []
-            if found is None or found.status.observed_generation != found.metadata.generation:
+            environment = await self.environment(name)
+            seen[:] = [environment.status] if environment is not None else []
+            if (
+                environment is None
+                or environment.status.observed_generation != environment.metadata.generation
+            ):
                 return None
-            return found if right(found) else None
+            return environment if right(environment) else None
 
         try:
             reached: Environment = await self.sandbox.until(holds, f"{name} {what}", seconds=seconds)
@@ -248,15 +251,15 @@ class EndToEnd:
         return reached
 
     async def images(self, environment: str) -> dict[str, str]:
-        """What its Deployments run, by the name of the Deployment."""
-        found = await self.client.list("apps/v1/Deployment", namespace=self.place(environment))
+        """Return the images of its Deployments, by the name of the Deployment."""
+        deployments = await self.client.list("apps/v1/Deployment", namespace=self.namespace_of(environment))
         return {
             each["metadata"]["name"]: each["spec"]["template"]["spec"]["containers"][0]["image"]
-            for each in found.items
+            for each in deployments.items
         }
 
     async def serves(self, environment: str, images: Mapping[str, str | None], *, service: str) -> None:
-        """Wait until these are its Deployments, and no others, and requests for its host go to this Service."""
+        """Wait until it has exactly these Deployments, and its host routes to this Service."""
 
         async def holds() -> bool:
             return await self.images(environment) == images and await self._backend(environment) == service
@@ -264,25 +267,27 @@ class EndToEnd:
         await self.sandbox.until(holds, f"{environment} runs {images}")
 
     async def _backend(self, environment: str) -> str:
-        place = self.place(environment)
-        ingress = await self.client.get("networking.k8s.io/v1/Ingress", "kapsa", namespace=place)
+        namespace = self.namespace_of(environment)
+        ingress = await self.client.get("networking.k8s.io/v1/Ingress", "kapsa", namespace=namespace)
         (rule,) = ingress["spec"]["rules"]
         name: str = rule["http"]["paths"][0]["backend"]["service"]["name"]
         return name
 
     async def volumes(self, environment: str) -> list[str]:
-        """The volumes that its claims are bound to, once each is."""
+        """Return the volumes of its claims, once all are bound."""
 
         async def bound() -> list[str]:
-            claims = await self.client.list("v1/PersistentVolumeClaim", namespace=self.place(environment))
-            found = [each["spec"].get("volumeName", "") for each in claims.items]
-            return found if all(found) else []
+            claims = await self.client.list(
+                "v1/PersistentVolumeClaim", namespace=self.namespace_of(environment)
+            )
+            names = [each["spec"].get("volumeName", "") for each in claims.items]
+            return names if all(names) else []
 
         volumes: list[str] = await self.sandbox.until(bound, "the claims are bound")
         return volumes
 
     async def missed(self, environment: str) -> None:
-        """Wait until the project's status says that a listing went by without the branch of this preview."""
+        """Wait until the project's status counts one listing without the branch of this preview."""
 
         async def holds() -> bool:
             project: Project = await self.client.get(Project, "app", namespace=self.sandbox.namespace)
@@ -291,13 +296,13 @@ class EndToEnd:
         await self.sandbox.until(holds, f"the branch of {environment} is missed")
 
     async def hosts(self) -> list[str]:
-        """The hosts that are given out."""
+        """Return the allocated hosts."""
         pool: DomainPool = await self.client.get(DomainPool, self.sandbox.unique)
         return sorted(each.host for each in pool.status.allocations)
 
 
 class _Counted:
-    """Counts the listings."""
+    """A counter of listings."""
 
     def __init__(self, git: RefLister, e2e: EndToEnd) -> None:
         self._git = git
@@ -311,7 +316,7 @@ class _Counted:
 
 @contextlib.asynccontextmanager
 async def with_controllers(e2e: EndToEnd) -> AsyncIterator[EndToEnd]:
-    """The players at work, for the length of the block."""
+    """Run the fake controllers in this block."""
     await e2e.prepare()
     cert_manager = asyncio.create_task(e2e.cert_manager.work())
     async with e2e.builder.running():

@@ -1,4 +1,4 @@
-"""Everything that the operator ever does to a cluster, one after the other, with the world outside in memory."""
+"""A scenario with every kind of write of the operator, with fakes for the ports."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ _SPECS: Mapping[str, dict[str, Any]] = {
 
 
 class _Welcoming:
-    """A registry that takes every login."""
+    """A registry that accepts all credentials."""
 
     async def fetch(self, method: str, url: str, **options: Any) -> HttpResponse:
         return HttpResponse(200, {"docker-distribution-api-version": "registry/2.0"})
 
 
 class FullScenario:
-    """A team that uses whatever there is."""
+    """A tenant that uses every feature."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -69,11 +69,11 @@ class FullScenario:
         self.clock = sandbox.clock
         self.tenant = Tenant(sandbox)
         self.git, self.images, self.renderer = FakeGit(), FakeImages(), FakeRenderer()
-        # In a cluster the lease and the webhooks' certificates are in the pod's namespace; here that is the client's.
+        # In a cluster the lease and the certificates are in the pod's namespace; here, in the client's.
         self.settings = Settings(namespace=self.client.namespace, cluster_issuer="", webhooks_enabled=True)
         self.operator = self._make(self.settings)
         self.before_restart: Callable[[], object] = lambda: None
-        """Called before the operator stops, since what it counted goes with it."""
+        """Called before the operator stops, since its metrics are lost then."""
 
     def _make(self, settings: Settings) -> Operator:
         outside = Outside(
@@ -88,7 +88,7 @@ class FullScenario:
         return make_operator(settings, outside, rng=random.Random(1))
 
     async def happens(self) -> None:
-        """All of it."""
+        """Run the whole scenario."""
         await self._prepare()
         await self.sandbox.start(self.operator)
         await self._a_build_and_a_deployment()
@@ -101,20 +101,20 @@ class FullScenario:
         await self._previews_of_branches()
 
     async def the_end(self) -> None:
-        """The team goes; something of theirs does not go at once."""
+        """Delete the project, with an object whose finalizer delays the deletion."""
         metadata = {
             "name": "stuck",
-            "namespace": self.tenant.place("one"),
+            "namespace": self.tenant.namespace_of("one"),
             "finalizers": ["example.com/wait"],
         }
         await self.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
         await self.client.delete(Project, "app", namespace=self.tenant.name)
         await self.clock.sleep(10 * self.settings.deletion_report_after)
         patch = {"metadata": {"finalizers": None}}
-        await self.client.patch("v1/ConfigMap", "stuck", patch, namespace=self.tenant.place("one"))
+        await self.client.patch("v1/ConfigMap", "stuck", patch, namespace=self.tenant.namespace_of("one"))
         await self.sandbox.gone(Project, "app", seconds=600)
 
-    # -- one after the other -----------------------------------------------------------------------------------
+    # -- one after the other ---------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
         for kind in (KPACK_IMAGE, HTTP_ROUTE, CERTIFICATE):
@@ -150,7 +150,7 @@ class FullScenario:
         await self.tenant.ready()
 
     async def _built(self) -> None:
-        """Have the image that is being built in the registry once its Job is done."""
+        """Push the image once its build Job is done."""
         await self.tenant.reaches("one", "BuildReady", "False", "ImageNotPushed")
         for image in self.images.asked:
             self.images.push(image)
@@ -165,7 +165,7 @@ class FullScenario:
         await self.tenant.ready()
 
     async def _pushed(self, text: str) -> None:
-        """The web application sets a commit whose image is there already."""
+        """Set a commit whose image already exists."""
         self.images.digests = _Anything(self.images.digests)
         await self.tenant.environment(commit=text)
 
@@ -185,7 +185,7 @@ class FullScenario:
         await self.tenant.ready()
 
     async def _somebody_meddles(self) -> None:
-        for name in (self.tenant.home, self.tenant.place("one")):
+        for name in (self.tenant.home, self.tenant.namespace_of("one")):
             patch = {"metadata": {"labels": {"catalyst.dev/team": "other"}}}
             await self.client.patch("v1/Namespace", name, patch)
         await self._project(build=None, secrets=[], resources={})
@@ -196,7 +196,7 @@ class FullScenario:
         await self.sandbox.at_rest(100)
 
     async def _other_settings(self) -> None:
-        """An operator with other settings takes over, and the first one comes back."""
+        """Run an operator with other settings, then the first one again."""
         other = msgspec.structs.replace(
             self.settings,
             preview_domain="other.example.com",
@@ -234,7 +234,7 @@ class FullScenario:
 
 
 class _Anything(dict[str, str]):
-    """A registry that has every image."""
+    """The digests of a registry that has every image."""
 
     def get(self, image: str, default: Any = None) -> Any:
         return super().get(image) or f"sha256:{'0' * 64}"

@@ -1,4 +1,4 @@
-"""The examples of the specifications, as they stand there; only the label that no cluster takes carries a slug."""
+"""The examples of the specifications, unchanged except for one invalid label value."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ spec:
   ports: [{name: http, port: 80, targetPort: http}]
 """,
 }
-"""What is in the repository of the examples. The commit below is of exactly these files."""
+"""The files in the repository of the examples. The commit below contains exactly these."""
 
 COMMIT = """\
 tree TREE
@@ -123,4 +123,4 @@ Add the login page
 
 Change-Id: 10000000016a25d3
 """
-"""A commit whose name begins with a1b2c3d4, as the example's does: its Change-Id was searched for."""
+"""A commit whose name begins with a1b2c3d4, as in the example: its Change-Id was searched for."""

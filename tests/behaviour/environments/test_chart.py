@@ -1,4 +1,4 @@
-"""The chart: what it renders, that it follows from the code, and that a cluster takes it, upgrades it and lets it go."""
+"""The chart: its objects, its consistency with the code, and install, upgrade and uninstall on a cluster."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ async def rendered(tmp_path: Path, values: Mapping[str, Any] | None = None) -> l
 
 
 def only(objects: Sequence[Mapping[str, Any]], kind: str, name: str = "") -> Any:
-    found = [each for each in objects if each["kind"] == kind and name in ("", each["metadata"]["name"])]
-    assert len(found) == 1, [each["metadata"]["name"] for each in found]
-    return found[0]
+    matches = [each for each in objects if each["kind"] == kind and name in ("", each["metadata"]["name"])]
+    assert len(matches) == 1, [each["metadata"]["name"] for each in matches]
+    return matches[0]
 
 
 def variables(objects: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -78,7 +78,7 @@ def in_one_way(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-# -- what it renders -------------------------------------------------------------------------------------------------
+# -- what it renders -----------------------------------------------------------------------------------------
 
 
 def test_what_the_chart_takes_from_the_code_is_up_to_date() -> None:
@@ -168,7 +168,7 @@ async def test_values_become_settings_that_the_operator_takes(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (
             "operator.settings.PREVIEWDOMAIN=a.b",
@@ -180,10 +180,10 @@ async def test_values_become_settings_that_the_operator_takes(tmp_path: Path) ->
         ("gitWebhooks.enabled=true", "/gitWebhooks/secretName"),
     ],
 )
-async def test_a_wrong_value_is_refused_by_name(wrong: str, told: str) -> None:
+async def test_a_wrong_value_is_refused_by_name(wrong: str, message: str) -> None:
     code, out = await helm("template", "kapsa", CHART, f"--set={wrong}")
     assert code == 1
-    assert told in out
+    assert message in out
 
 
 async def test_one_replica_needs_no_disruption_budget(tmp_path: Path) -> None:
@@ -212,12 +212,12 @@ def test_alerts_and_dashboard_ask_for_metrics_that_exist() -> None:
     assert {re.sub("_(bucket|count|sum)$", "", name) for name in named} <= have
 
 
-# -- on a cluster ----------------------------------------------------------------------------------------------------
+# -- on a cluster --------------------------------------------------------------------------------------------
 
 
 @pytest_asyncio.fixture
 async def empty() -> AsyncIterator[DevCluster]:
-    """A cluster of its own, without our kinds: a release must own all that it installs."""
+    """A separate cluster without our kinds: a release must own all that it installs."""
     async with DevCluster(engine="real") as cluster:
         async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
             for kind in MONITORING:
@@ -269,8 +269,8 @@ INSTALLED = {
 async def test_a_release_is_installed_upgraded_and_uninstalled(empty: DevCluster, tmp_path: Path) -> None:
     async with Client.connect(kubeconfig=empty.kubeconfig) as client:
         wait = ("--wait", "--timeout=90s")
-        told = await act(empty, "install", "kapsa", CHART, "--create-namespace", *wait)
-        assert f"rollout status deployment/{NAME}" in told
+        output = await act(empty, "install", "kapsa", CHART, "--create-namespace", *wait)
+        assert f"rollout status deployment/{NAME}" in output
         for kind, name in INSTALLED.items():
             assert await exists(client, kind, name), kind
         for crd in crds():
@@ -284,7 +284,7 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(empty: DevCluster
 
         authority = await its_operator_registers_the_webhooks(empty, client, tmp_path)
         newer = a_newer_chart(tmp_path)
-        told = await act(empty, "upgrade", "kapsa", newer, "--set=operator.logging.level=DEBUG", *wait)
+        output = await act(empty, "upgrade", "kapsa", newer, "--set=operator.logging.level=DEBUG", *wait)
         webhook = (await client.get(VALIDATING, "kapsa"))["webhooks"][0]
         assert (webhook["clientConfig"]["caBundle"], webhook["timeoutSeconds"]) == (authority, 6)
         deployment = await client.get("apps/v1/Deployment", NAME, namespace=HOME)
@@ -295,7 +295,7 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(empty: DevCluster
         assert told_to["KAPSA_LOG_LEVEL"] == "DEBUG"
 
         await what_its_operator_makes_itself(client)
-        people, pools, uninstall, own, builds, kinds = commands_to_remove_everything(told)
+        people, pools, uninstall, own, builds, kinds = commands_to_remove_everything(output)
         for command in (people, pools, uninstall):
             await shell(empty, command)
         await eventually_all_gone(client, INSTALLED)
@@ -312,7 +312,7 @@ LEFT = {
     "v1/Namespace": Settings().build_namespace,
     "apiextensions.k8s.io/v1/CustomResourceDefinition": "projects.catalyst.catalyst.dev",
 }
-"""What `helm uninstall` does not take away; the Secret was made with the webhooks."""
+"""The objects that `helm uninstall` keeps; the Secret was created with the webhooks."""
 
 
 async def what_its_operator_makes_itself(client: Client) -> None:
@@ -323,9 +323,9 @@ async def what_its_operator_makes_itself(client: Client) -> None:
 
 
 def commands_to_remove_everything(notes: str) -> list[str]:
-    """As `helm install` tells them to people."""
-    told = notes[notes.index("To remove everything:") :]
-    return re.findall(r"^  ((?:kubectl|helm) .+)$", told, re.MULTILINE)
+    """Return the commands that `helm install` prints."""
+    section = notes[notes.index("To remove everything:") :]
+    return re.findall(r"^  ((?:kubectl|helm) .+)$", section, re.MULTILINE)
 
 
 async def shell(cluster: DevCluster, command: str) -> None:
@@ -349,7 +349,7 @@ async def eventually_all_gone(client: Client, objects: Mapping[str, str]) -> Non
 
 
 async def its_operator_registers_the_webhooks(cluster: DevCluster, client: Client, tmp_path: Path) -> str:
-    """What the leader does at its start; returns the CA that the API server is told to trust."""
+    """Register the webhooks, as the leader does at its start. Returns the CA in the registration."""
     operator = make_operator(Settings(namespace=HOME, webhooks_enabled=True, webhook_port=0))
     kubeconfig = await kubeconfig_of(cluster, client, NAME, HOME, tmp_path)
     assert operator.webhooks is not None
@@ -361,7 +361,7 @@ async def its_operator_registers_the_webhooks(cluster: DevCluster, client: Clien
 
 
 def a_newer_chart(tmp_path: Path) -> Path:
-    """The chart of a version whose webhooks may take longer."""
+    """Return the chart of a version whose webhooks have a longer timeout."""
     newer = tmp_path / "newer"
     shutil.copytree(CHART, newer)
     file = newer / "files" / "webhooks.yaml"

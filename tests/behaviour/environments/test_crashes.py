@@ -1,4 +1,4 @@
-"""Crash at every write: whatever environments and projects are doing when the operator dies, they end as if it had not."""
+"""Crash sweeps: environments and projects end in the same state wherever the operator crashes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ RecordProperty = Callable[[str, object], None]
 pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(900)]
 
 WORST: Sequence[CrashMoment] = ["commit"]
-"""The write counts, and nobody knows of it."""
+"""The write is stored, and its response is lost."""
 NEXT: Sequence[CrashMoment] = ["before"]
-"""Nothing of it counts yet. A crash after a write leaves the cluster as one before the next write does: for stories whose
-points are whole lives of a cluster, one of the two is enough."""
+"""The write is not stored. A crash after a write leaves the same state as one before the next write, so that
+long scenarios need only one of the two."""
 HOME = namespace_name("team", "app")
 SECRET = {
     "apiVersion": "v1",
@@ -32,7 +32,7 @@ SECRET = {
 
 
 class Story:
-    """A scenario with the world outside, fresh for each play."""
+    """A scenario with fakes that are new for each run."""
 
     def __init__(self, **spec: Any) -> None:
         self.spec = spec
@@ -59,13 +59,13 @@ class Story:
             prepare=self.prepare,
             steps=steps,
             ignore=["pods", "endpointslices", "endpoints"],
-            # Projects poll for ever: what an environment has not done after its longest wait, a crash has lost.
+            # Projects poll forever: work that is not done after the longest wait was lost in a crash.
             horizon=90,
         )
 
 
 class PushingBuilds(FakeBuilds):
-    """Builds whose image is in the registry once their Job has completed."""
+    """A build engine whose image is in the registry once its Job has completed."""
 
     def progress(self, build: Mapping[str, Any]) -> BuildProgress:
         progress = super().progress(build)
@@ -135,7 +135,7 @@ async def test_an_environment_whose_image_is_built_survives_a_crash_at_the_commi
 
 
 def previews(*branches: str, **spec: Any) -> Scenario:
-    """Branches come, the first goes, and the last has another commit if it is not that one."""
+    """Return a scenario: branches are pushed, the first is deleted, and another gets a new commit."""
     story = Story(previewEnvironments={"enabled": True}, secrets=[], resources={}, **spec)
 
     async def push(harness: Harness) -> None:

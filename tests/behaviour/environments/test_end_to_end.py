@@ -1,6 +1,6 @@
-"""The whole life of a project, on either engine: real git over loopback, a real registry, the real helm and kustomize.
+"""A project from creation to deletion, on either engine, with real git, a real registry, helm and kustomize.
 
-On the real engine the operator runs as the service account of its manifests, so that a right which is missing shows.
+On the real engine the operator runs with the service account of its manifests, so that a missing right fails.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ async def e2e(
 
 
 async def push(e2e: EndToEnd, text: str, branch: str = BRANCH, **files: str) -> str:
-    """A commit that the operator gets to know of."""
+    """Push a commit that the operator detects."""
     commit = e2e.repository.commit({"src/page": text, **files}, branch=branch)
     await e2e.poll()
     return commit
@@ -116,7 +116,9 @@ async def test_a_pushed_branch_becomes_a_preview_with_image_host_and_certificate
     assert ready.status.url == f"https://{host}"
     assert e2e.cert_manager.issued == [host]
     assert await e2e.hosts() == [host]
-    ingress = await e2e.client.get("networking.k8s.io/v1/Ingress", "kapsa", namespace=e2e.place(PREVIEW))
+    ingress = await e2e.client.get(
+        "networking.k8s.io/v1/Ingress", "kapsa", namespace=e2e.namespace_of(PREVIEW)
+    )
     assert [each["host"] for each in ingress["spec"]["rules"]] == [host]
     assert {each.type: each.status for each in ready.status.conditions} == dict.fromkeys(
         ["NamespaceReady", "BuildReady", "DeploymentReady", "IngressReady", "TLSReady", "Ready"], "True"
@@ -188,7 +190,7 @@ async def test_a_preview_goes_two_polls_after_its_branch_with_namespace_host_ima
     assert not still.metadata.deleting
     await e2e.poll()
     await e2e.sandbox.gone(Environment, PREVIEW, namespace=e2e.home)
-    assert await e2e.sandbox.get("v1/Namespace", e2e.place(PREVIEW), namespace="") is None
+    assert await e2e.sandbox.get("v1/Namespace", e2e.namespace_of(PREVIEW), namespace="") is None
     assert await e2e.hosts() == []
     assert e2e.registry.tags("team/app") == []
     await e2e.sandbox.gone("v1/PersistentVolume", volume, namespace="")
@@ -218,7 +220,7 @@ async def test_a_deleted_project_takes_along_all_that_was_made_for_it(e2e: EndTo
     await e2e.ready("staging")
     await e2e.client.delete(Project, "app", namespace=e2e.sandbox.namespace)
     await e2e.sandbox.gone(Project, "app", seconds=120)
-    for namespace in (e2e.home, e2e.place(PREVIEW), e2e.place("staging")):
+    for namespace in (e2e.home, e2e.namespace_of(PREVIEW), e2e.namespace_of("staging")):
         assert await e2e.sandbox.get("v1/Namespace", namespace, namespace="") is None
     assert await e2e.hosts() == []
     builds = await e2e.client.list("batch/v1/Job", namespace=e2e.settings.build_namespace)
@@ -233,16 +235,16 @@ async def test_a_fork_is_built_and_gets_secrets_only_as_long_as_its_commit_is_ap
     await e2e.poll()
     await e2e.reaches("pr-7", waits_for_approval, "waits for approval")
     assert e2e.builder.built == []
-    assert await e2e.sandbox.get("v1/Secret", "settings", namespace=e2e.place("pr-7")) is None
+    assert await e2e.sandbox.get("v1/Secret", "settings", namespace=e2e.namespace_of("pr-7")) is None
     approval = {"metadata": {"annotations": {APPROVED_COMMIT: commit}}}
     await e2e.client.patch(Environment, "pr-7", approval, namespace=e2e.home)
     approved = await e2e.ready("pr-7", commit=commit)
     assert await e2e.images("pr-7") == {"from-chart": approved.status.image}
-    assert await e2e.sandbox.get("v1/Secret", "settings", namespace=e2e.place("pr-7"))
+    assert await e2e.sandbox.get("v1/Secret", "settings", namespace=e2e.namespace_of("pr-7"))
     e2e.repository.pull_request(7, {"src/page": "theirs, and worse"})
     await e2e.poll()
     await e2e.reaches("pr-7", waits_for_approval, "waits for approval")
-    assert await e2e.sandbox.get("v1/Secret", "settings", namespace=e2e.place("pr-7")) is None
+    assert await e2e.sandbox.get("v1/Secret", "settings", namespace=e2e.namespace_of("pr-7")) is None
     assert await e2e.images("pr-7") == {"from-chart": approved.status.image}
 
 
@@ -254,21 +256,21 @@ def waits_for_approval(environment: Environment) -> bool:
 async def test_what_somebody_changes_in_an_environment_is_put_back(e2e: EndToEnd) -> None:
     await e2e.project(HELM)
     ready = await preview(e2e)
-    place = e2e.place(PREVIEW)
+    namespace = e2e.namespace_of(PREVIEW)
     changed: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("v1/ResourceQuota", "kapsa-quota", {"hard": {"pods": "99"}}),
         ("networking.k8s.io/v1/NetworkPolicy", "kapsa-same-namespace", {"ingress": [{}]}),
         ("networking.k8s.io/v1/Ingress", "kapsa", {"ingressClassName": "other"}),
         ("v1/Service", "from-chart", {"selector": {"app": "other"}}),
     )
-    before = [(await e2e.client.get(kind, name, namespace=place))["spec"] for kind, name, _ in changed]
+    before = [(await e2e.client.get(kind, name, namespace=namespace))["spec"] for kind, name, _ in changed]
     for kind, name, spec in changed:
-        await e2e.client.patch(kind, name, {"spec": spec}, namespace=place)
-    await e2e.client.delete("networking.k8s.io/v1/NetworkPolicy", "kapsa-default-deny", namespace=place)
-    await e2e.sandbox.exists("networking.k8s.io/v1/NetworkPolicy", "kapsa-default-deny", namespace=place)
+        await e2e.client.patch(kind, name, {"spec": spec}, namespace=namespace)
+    await e2e.client.delete("networking.k8s.io/v1/NetworkPolicy", "kapsa-default-deny", namespace=namespace)
+    await e2e.sandbox.exists("networking.k8s.io/v1/NetworkPolicy", "kapsa-default-deny", namespace=namespace)
 
     async def put_back() -> bool:
-        now = [(await e2e.client.get(kind, name, namespace=place))["spec"] for kind, name, _ in changed]
+        now = [(await e2e.client.get(kind, name, namespace=namespace))["spec"] for kind, name, _ in changed]
         return now == before
 
     await e2e.sandbox.until(put_back, "all is as before")
@@ -300,14 +302,14 @@ async def test_under_a_quota_pods_that_ask_for_nothing_are_admitted(e2e: EndToEn
     await e2e.project(MANIFESTS, resources={"defaultQuota": quota})
     await preview(e2e)
     await e2e.ready(PREVIEW, commit=await push(e2e, "two"))
-    place = e2e.place(PREVIEW)
-    pod = (await e2e.client.list("v1/Pod", namespace=place)).items[0]
+    namespace = e2e.namespace_of(PREVIEW)
+    pod = (await e2e.client.list("v1/Pod", namespace=namespace)).items[0]
     half = {"cpu": "100m", "memory": "128Mi"}
     assert pod["spec"]["containers"][0]["resources"] == {"limits": half, "requests": half}
 
     async def counted() -> bool:
-        found = await e2e.client.get("v1/ResourceQuota", "kapsa-quota", namespace=place)
-        return bool(found["status"].get("used", {}).get("pods") == "1")
+        quota = await e2e.client.get("v1/ResourceQuota", "kapsa-quota", namespace=namespace)
+        return bool(quota["status"].get("used", {}).get("pods") == "1")
 
     await e2e.sandbox.until(counted, "the quota counts the pod")
 
@@ -325,7 +327,7 @@ async def test_an_update_that_has_no_room_in_the_quota_says_so_and_the_old_versi
     assert (failure.step, failure.reason) == ("apply", "QuotaExceeded")
     assert failure.object == "Deployment from-manifests"
     assert "room for the old and the new" in failure.hint
-    (pod,) = (await e2e.client.list("v1/Pod", namespace=e2e.place(PREVIEW))).items
+    (pod,) = (await e2e.client.list("v1/Pod", namespace=e2e.namespace_of(PREVIEW))).items
     assert pod["spec"]["containers"][0]["image"] == serving.status.image
     await e2e.project(MANIFESTS, resources={"defaultQuota": {"pods": 2}})
     await e2e.ready(PREVIEW, commit=second, seconds=200)

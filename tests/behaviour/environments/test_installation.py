@@ -1,4 +1,4 @@
-"""The operator as a program: its manifests are taken by a cluster, and it runs there as they say."""
+"""The operator as a program: a cluster accepts its manifests, and it runs as they describe."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def free_port() -> int:
 
 
 class Program:
-    """The running operator, by what it prints."""
+    """A running operator and its output."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -110,7 +110,7 @@ class Program:
         return await eventually(find, bool, f"a line with {text!r} among {self.lines}")
 
     async def kill(self) -> None:
-        """As nothing but a crash does."""
+        """Kill the process, as in a crash."""
         if self.process.returncode is None:
             self.process.kill()
         await self.ended()

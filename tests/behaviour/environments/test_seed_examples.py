@@ -1,4 +1,4 @@
-"""The examples of the specifications, unchanged, come to life; and the web application's use of an Environment works."""
+"""The examples of the specifications reach Ready unchanged, as does a web application's Environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class AtHome(Git):
-    """Finds the repository of the examples on the test's own server."""
+    """A git client that redirects the repository of the examples to the test's server."""
 
     def __init__(self, repository: GitRepository) -> None:
         super().__init__(protocols=["http"])
@@ -45,7 +45,7 @@ async def e2e(
 
 
 async def apply(e2e: EndToEnd, text: str) -> dict[str, Any]:
-    """As kubectl does it."""
+    """Apply a manifest, as kubectl does."""
     manifest: dict[str, Any] = yaml.safe_load(text)
     await e2e.client.apply(manifest, field_manager="kubectl", field_validation="Strict")
     return manifest
@@ -63,13 +63,13 @@ async def test_the_projects_and_environments_examples_reach_ready(e2e: EndToEnd)
     assert ready.status.commit_sha.startswith("a1b2c3d4")
     assert ready.status.url == "https://pr-123.preview.catalyst.dev"
     assert ready.status.namespace is not None
-    place = ready.status.namespace.name
-    assert place == "my-team-my-project-pr-123"
-    (web,) = (await e2e.client.list("apps/v1/Deployment", namespace=place)).items
+    namespace = ready.status.namespace.name
+    assert namespace == "my-team-my-project-pr-123"
+    (web,) = (await e2e.client.list("apps/v1/Deployment", namespace=namespace)).items
     (container,) = web["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry.cluster.local/org/repo:latest"
     assert container["env"] == [{"name": "DEBUG", "value": "true"}]
-    quota = await e2e.client.get("v1/ResourceQuota", "kapsa-quota", namespace=place)
+    quota = await e2e.client.get("v1/ResourceQuota", "kapsa-quota", namespace=namespace)
     assert quota["spec"]["hard"]["limits.memory"] == "2Gi"
     project: Project = await e2e.client.get(Project, "my-project", namespace="my-team")
     assert project.status.is_true("Ready")
@@ -79,7 +79,7 @@ async def test_the_projects_and_environments_examples_reach_ready(e2e: EndToEnd)
 
 
 def push_example_commit(repository: GitRepository) -> None:
-    """Put the commit of the example on its branch: one whose name really begins with a1b2c3d4."""
+    """Push the example's commit to its branch: its name begins with a1b2c3d4."""
     tree = repository.git("rev-parse", "main^{tree}")
     content = COMMIT.replace("TREE", tree).encode()
     commit = repository.git("hash-object", "-t", "commit", "-w", "--stdin", stdin=content)
@@ -92,10 +92,10 @@ async def test_the_preview_environments_example_reaches_ready(e2e: EndToEnd) -> 
     await apply(e2e, PREVIEW)
 
     async def ready() -> PreviewEnvironment | None:
-        found: PreviewEnvironment = await e2e.client.get(
+        resource: PreviewEnvironment = await e2e.client.get(
             PreviewEnvironment, "pr-42-env", namespace="preview-environments"
         )
-        return found if found.status.is_true("Ready") else None
+        return resource if resource.status.is_true("Ready") else None
 
     made = await e2e.sandbox.until(ready, "the preview is ready")
     assert made.status.url == "https://pr-42.preview.orimatest.com"
@@ -127,20 +127,20 @@ async def test_the_web_application_creates_polls_updates_and_deletes_an_environm
     await phases_until_ready(e2e, second)
     await e2e.client.delete(Environment, "topic", namespace=e2e.home)
     await e2e.sandbox.gone(Environment, "topic", namespace=e2e.home)
-    assert await e2e.sandbox.get("v1/Namespace", e2e.place("topic"), namespace="") is None
+    assert await e2e.sandbox.get("v1/Namespace", e2e.namespace_of("topic"), namespace="") is None
     assert await e2e.hosts() == []
 
 
 async def phases_until_ready(e2e: EndToEnd, commit: str) -> list[str]:
-    """Poll the status as the web application does, until it says Ready of this commit."""
+    """Poll the status as a web application does, until this commit is Ready."""
     phases: list[str] = []
 
     async def ready() -> bool:
-        found = await e2e.environment("topic")
-        assert found is not None
-        if found.status.phase and found.status.phase not in phases[-1:]:
-            phases.append(found.status.phase)
-        return found.status.phase == "Ready" and found.status.commit_sha == commit
+        topic = await e2e.environment("topic")
+        assert topic is not None
+        if topic.status.phase and topic.status.phase not in phases[-1:]:
+            phases.append(topic.status.phase)
+        return topic.status.phase == "Ready" and topic.status.commit_sha == commit
 
     await e2e.sandbox.until(ready, f"topic is ready at {commit}")
     return phases

@@ -1,4 +1,4 @@
-"""What a failed build says about itself: the end of its log, without what the operator itself has put into it."""
+"""The log of a failed build, without the secrets that the operator put into it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.environments.tenant import Tenant
 pytestmark = pytest.mark.virtual_time
 
 PASSWORD = "correct horse battery"
-"""Nothing about it looks like a secret."""
+"""A secret that no pattern recognizes."""
 
 
 async def test_a_registrys_password_is_in_no_status_though_a_build_prints_it(tenant: Tenant) -> None:

@@ -1,4 +1,4 @@
-"""Builds as an Environment meets them: kpack's Image and its status, what is tried again, and how little is asked meanwhile."""
+"""Builds of an Environment: kpack's Image and its status, retries, and the number of requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BUILDPACK = {"build": {"strategy": "buildpack"}, "registry": REPOSITORY, "deploy
 
 @pytest_asyncio.fixture
 async def kpack(sandbox: Sandbox) -> Tenant:
-    """A team on a cluster that has kpack."""
+    """A tenant on a cluster with kpack."""
     made = Tenant(sandbox)
     made.outside.builds = BuildEngines(Settings())
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -56,12 +56,12 @@ async def kpack(sandbox: Sandbox) -> Tenant:
 
 
 async def the_image(tenant: Tenant) -> dict[str, Any]:
-    (found,) = (await tenant.client.list(KPACK_IMAGE, namespace="kapsa-builds")).items
-    return found
+    (image,) = (await tenant.client.list(KPACK_IMAGE, namespace="kapsa-builds")).items
+    return image
 
 
 async def say(tenant: Tenant, status: str, message: str = "") -> None:
-    """What kpack writes into the Image's status."""
+    """Write a status to the Image, as kpack does."""
     image = await the_image(tenant)
     metadata = image["metadata"]
     ready = {"type": "Ready", "status": status, "message": message}
@@ -151,7 +151,7 @@ async def test_builds_run_outside_of_the_environments_namespace_and_quota(tenant
     await tenant.project(**DOCKERFILE, resources={"defaultQuota": {"pods": 1}})
     await tenant.environment()
     await tenant.reaches("one", "BuildReady", "False", "Building")
-    assert (await tenant.client.list("v1/Pod", namespace=tenant.place("one"))).items == []
+    assert (await tenant.client.list("v1/Pod", namespace=tenant.namespace_of("one"))).items == []
     assert len((await tenant.client.list("v1/Pod", namespace="kapsa-builds")).items) == 1
 
 
@@ -181,24 +181,24 @@ async def test_builds_are_counted_by_what_became_of_them(tenant: Tenant) -> None
     tenant.outside.images.push(f"registry.example.com/org/app:{commit_of('three')}")
     await tenant.ready(seconds=300)
     await tenant.clock.sleep(60)
-    told = tenant.sandbox.metrics()
+    metrics = tenant.sandbox.metrics()
     counts = {
-        result: told[f'kapsa_builds_total{{engine="fake",result="{result}"}}']
+        result: metrics[f'kapsa_builds_total{{engine="fake",result="{result}"}}']
         for result in ("started", "failed", "cancelled", "succeeded")
     }
     assert counts == {"started": 3, "failed": 1, "cancelled": 1, "succeeded": 1}
 
 
-# -- one build for all that want it --------------------------------------------------------------------------------
+# -- one build for all that want it --------------------------------------------------------------------------
 
 
 async def the_job(tenant: Tenant) -> dict[str, Any]:
-    (found,) = (await tenant.client.list(JOB, namespace="kapsa-builds")).items
-    return found
+    (job,) = (await tenant.client.list(JOB, namespace="kapsa-builds")).items
+    return job
 
 
 async def two_that_build(tenant: Tenant, *, finish: float = 600) -> None:
-    """Two environments at one new commit, whose build takes its time."""
+    """Create two environments at one new commit, with a slow build."""
     tenant.sandbox.harness.cluster.workloads.delay(finish=finish)
     await tenant.project(**DOCKERFILE)
     for name in ("one", "two"):
@@ -291,6 +291,6 @@ async def test_a_cancelled_build_is_counted_under_the_engine_that_built_it(kpack
     await kpack.reaches("one", "BuildReady", "False", "Building")
     await kpack.project(**DOCKERFILE)
     await kpack.clock.sleep(30)
-    told = kpack.sandbox.metrics()
-    assert told['kapsa_builds_total{engine="kpack",result="cancelled"}'] == 1
-    assert 'kapsa_builds_total{engine="buildkit",result="cancelled"}' not in told
+    metrics = kpack.sandbox.metrics()
+    assert metrics['kapsa_builds_total{engine="kpack",result="cancelled"}'] == 1
+    assert 'kapsa_builds_total{engine="buildkit",result="cancelled"}' not in metrics

@@ -1,4 +1,4 @@
-"""Whose a namespace is: told by UIDs, never by a name or by what somebody wrote on it."""
+"""The ownership of a namespace: decided by UIDs, never by names or labels alone."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ async def test_a_namespace_says_whose_it_is_and_which_branch_it_shows(tenant: Te
     branch = "feature/login&more"
     made = await tenant.environment(source={"commitSha": commit_of("one"), "branch": branch})
     await tenant.ready()
-    metadata = (await tenant.client.get("v1/Namespace", tenant.place("one")))["metadata"]
-    told = {
+    metadata = (await tenant.client.get("v1/Namespace", tenant.namespace_of("one")))["metadata"]
+    labels = {
         "app.kubernetes.io/managed-by": "kapsa",
         "catalyst.dev/team": tenant.name,
         "catalyst.dev/project": "app",
@@ -26,7 +26,7 @@ async def test_a_namespace_says_whose_it_is_and_which_branch_it_shows(tenant: Te
         "catalyst.dev/branch": "feature-loginmore",
         OWNER_UID: made.metadata.uid,
     }
-    assert metadata["labels"].items() >= told.items()
+    assert metadata["labels"].items() >= labels.items()
     assert (
         metadata["annotations"].items()
         >= {OWNER: f"{tenant.home}/one", "catalyst.dev/branch": branch}.items()
@@ -48,11 +48,11 @@ async def test_a_namespace_that_only_says_it_is_a_projects_gets_nothing_of_it(te
     spec = {"projectRef": {"name": "app"}, "source": {"commitSha": commit_of("one")}}
     await tenant.sandbox.apply(Environment, "one", spec, namespace="elsewhere")
     await tenant.clock.sleep(60)
-    found = await tenant.client.get(Environment, "one", namespace="elsewhere")
-    condition = found.status.condition("Ready")
+    environment = await tenant.client.get(Environment, "one", namespace="elsewhere")
+    condition = environment.status.condition("Ready")
     assert condition is not None
     assert condition.reason == "ProjectMissing"
-    assert found.status.namespace is None
+    assert environment.status.namespace is None
     assert tenant.outside.renderer.requests == []
 
 
@@ -63,17 +63,17 @@ async def test_a_namespace_that_was_replaced_is_not_the_environments_whatever_it
     made = await tenant.environment()
     await tenant.ready()
     await tenant.sandbox.harness.stop()
-    place = tenant.place("one")
-    await tenant.client.delete("v1/Namespace", place)
-    await tenant.sandbox.gone("v1/Namespace", place, namespace="")
-    forged = await tenant.sandbox.make_namespace(place, **{OWNER_UID: made.metadata.uid})
+    name = tenant.namespace_of("one")
+    await tenant.client.delete("v1/Namespace", name)
+    await tenant.sandbox.gone("v1/Namespace", name, namespace="")
+    forged = await tenant.sandbox.make_namespace(name, **{OWNER_UID: made.metadata.uid})
     await tenant.start()
     failed = await tenant.reaches("one", "NamespaceReady", "False", "NamespaceNotOurs")
     assert failed.status.failure is not None
     assert "is not the one in the status" in failed.status.failure.message
     await tenant.client.delete(Environment, "one", namespace=tenant.home)
     await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)
-    left = await tenant.sandbox.get("v1/Namespace", place, namespace="")
+    left = await tenant.sandbox.get("v1/Namespace", name, namespace="")
     assert left["metadata"]["uid"] == forged["metadata"]["uid"]
     assert "deletionTimestamp" not in left["metadata"]
 
@@ -99,7 +99,7 @@ async def test_a_project_of_the_same_name_does_not_get_the_environments_of_the_o
 
 
 async def test_a_namespace_that_the_status_does_not_know_of_goes_with_its_environment(tenant: Tenant) -> None:
-    """A process can die after it made the namespace and before it wrote that down."""
+    """A process can die between the creation of the namespace and the write of the status."""
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
@@ -109,4 +109,4 @@ async def test_a_namespace_that_the_status_does_not_know_of_goes_with_its_enviro
     await tenant.client.delete(Environment, "one", namespace=tenant.home)
     await tenant.start()
     await tenant.sandbox.gone(Environment, "one", namespace=tenant.home, seconds=120)
-    assert await tenant.sandbox.get("v1/Namespace", tenant.place("one"), namespace="") is None
+    assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("one"), namespace="") is None

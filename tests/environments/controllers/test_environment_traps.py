@@ -1,4 +1,4 @@
-"""What goes wrong with environments: said clearly, nothing of others touched, and the version that serves goes on serving."""
+"""Failures of environments: reported clearly, isolated, and with the previous version serving."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def value_of(tenant: Tenant, name: str, key: str, environment: str = "one") -> str | None:
-    found = await tenant.sandbox.get("v1/Secret", name, namespace=tenant.place(environment))
-    return base64.b64decode(found["data"][key]).decode() if found is not None else None
+    stored = await tenant.sandbox.get("v1/Secret", name, namespace=tenant.namespace_of(environment))
+    return base64.b64decode(stored["data"][key]).decode() if stored is not None else None
 
 
-# -- namespace -------------------------------------------------------------------------------------------------
+# -- namespace -----------------------------------------------------------------------------------------------
 
 
 async def test_a_namespace_of_somebody_else_is_refused_and_left_alone(tenant: Tenant) -> None:
     await tenant.project()
-    theirs = await tenant.sandbox.make_namespace(tenant.place("one"), tenant="theirs")
+    theirs = await tenant.sandbox.make_namespace(tenant.namespace_of("one"), tenant="theirs")
     await tenant.environment()
     failed = await tenant.reaches("one", "NamespaceReady", "False", "NamespaceNotOurs")
     assert failed.status.phase == "Failed"
@@ -36,17 +36,17 @@ async def test_a_namespace_of_somebody_else_is_refused_and_left_alone(tenant: Te
     assert failed.status.failure.step == "namespace"
     await tenant.client.delete(Environment, "one", namespace=tenant.home)
     await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)
-    left = await tenant.sandbox.get("v1/Namespace", tenant.place("one"), namespace="")
+    left = await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("one"), namespace="")
     assert left["metadata"]["uid"] == theirs["metadata"]["uid"]
     assert "deletionTimestamp" not in left["metadata"]
 
 
 async def test_once_that_namespace_is_gone_the_environment_comes_up(tenant: Tenant) -> None:
     await tenant.project()
-    await tenant.sandbox.make_namespace(tenant.place("one"))
+    await tenant.sandbox.make_namespace(tenant.namespace_of("one"))
     await tenant.environment()
     await tenant.reaches("one", "NamespaceReady", "False", "NamespaceNotOurs")
-    await tenant.client.delete("v1/Namespace", tenant.place("one"))
+    await tenant.client.delete("v1/Namespace", tenant.namespace_of("one"))
     await tenant.ready()
 
 
@@ -56,11 +56,11 @@ async def test_an_environment_elsewhere_than_in_its_projects_namespace_gets_noth
     spec = {"projectRef": {"name": "app"}, "source": {"commitSha": commit_of("one")}}
     await tenant.sandbox.apply(Environment, "one", spec, namespace="elsewhere")
     await tenant.clock.sleep(60)
-    found = await tenant.client.get(Environment, "one", namespace="elsewhere")
-    condition = found.status.condition("Ready")
+    environment = await tenant.client.get(Environment, "one", namespace="elsewhere")
+    condition = environment.status.condition("Ready")
     assert condition is not None
     assert condition.reason == "ProjectMissing"
-    assert found.status.namespace is None
+    assert environment.status.namespace is None
 
 
 async def test_a_namespace_that_does_not_go_is_reported_with_what_blocks_it(tenant: Tenant) -> None:
@@ -72,7 +72,7 @@ async def test_a_namespace_that_does_not_go_is_reported_with_what_blocks_it(tena
         "kind": "ConfigMap",
         "metadata": {"name": "held", "finalizers": ["example.com/hold"]},
     }
-    await tenant.client.create(held, namespace=tenant.place("one"))
+    await tenant.client.create(held, namespace=tenant.namespace_of("one"))
     await tenant.client.delete(Environment, "one", namespace=tenant.home)
     await tenant.clock.sleep(120)
     waiting = await tenant.get()
@@ -83,7 +83,7 @@ async def test_a_namespace_that_does_not_go_is_reported_with_what_blocks_it(tena
     assert (waiting.status.phase, waiting.status.url) == ("Pending", None)
     await tenant.sandbox.harness.assert_event("DeletionBlocked", text="example.com/hold")
     patch = {"metadata": {"finalizers": None}}
-    await tenant.client.patch("v1/ConfigMap", "held", patch, namespace=tenant.place("one"))
+    await tenant.client.patch("v1/ConfigMap", "held", patch, namespace=tenant.namespace_of("one"))
     await tenant.sandbox.gone(Environment, "one", namespace=tenant.home, seconds=120)
 
 
@@ -95,31 +95,33 @@ async def test_an_environment_goes_though_its_project_is_gone_already(tenant: Te
     await tenant.client.patch(Project, "app", {"metadata": {"finalizers": None}}, namespace=tenant.name)
     await tenant.client.delete(Environment, "one", namespace=tenant.home, missing_ok=True)
     await tenant.sandbox.gone(Environment, "one", namespace=tenant.home, seconds=300)
-    await tenant.sandbox.gone("v1/Namespace", tenant.place("one"), namespace="", seconds=300)
+    await tenant.sandbox.gone("v1/Namespace", tenant.namespace_of("one"), namespace="", seconds=300)
 
 
-# -- policy ----------------------------------------------------------------------------------------------------
+# -- policy --------------------------------------------------------------------------------------------------
 
 
 async def test_quota_limits_and_network_policies_are_put_back(tenant: Tenant) -> None:
     await tenant.project(resources={"defaultQuota": {"cpu": "2", "memory": "1Gi", "pods": 5}})
     await tenant.environment()
     await tenant.ready()
-    place = tenant.place("one")
+    namespace = tenant.namespace_of("one")
     await tenant.client.patch(
-        "v1/ResourceQuota", "kapsa-quota", {"spec": {"hard": {"pods": "99"}}}, namespace=place
+        "v1/ResourceQuota", "kapsa-quota", {"spec": {"hard": {"pods": "99"}}}, namespace=namespace
     )
-    await tenant.client.delete("networking.k8s.io/v1/NetworkPolicy", "kapsa-default-deny", namespace=place)
+    await tenant.client.delete(
+        "networking.k8s.io/v1/NetworkPolicy", "kapsa-default-deny", namespace=namespace
+    )
     await tenant.client.patch(
-        "networking.k8s.io/v1/Ingress", "kapsa", {"spec": {"ingressClassName": "other"}}, namespace=place
+        "networking.k8s.io/v1/Ingress", "kapsa", {"spec": {"ingressClassName": "other"}}, namespace=namespace
     )
     await tenant.clock.sleep(30)
-    quota = await tenant.client.get("v1/ResourceQuota", "kapsa-quota", namespace=place)
+    quota = await tenant.client.get("v1/ResourceQuota", "kapsa-quota", namespace=namespace)
     assert quota["spec"]["hard"]["pods"] == "5"
     assert await tenant.sandbox.get(
-        "networking.k8s.io/v1/NetworkPolicy", "kapsa-default-deny", namespace=place
+        "networking.k8s.io/v1/NetworkPolicy", "kapsa-default-deny", namespace=namespace
     )
-    ingress = await tenant.client.get("networking.k8s.io/v1/Ingress", "kapsa", namespace=place)
+    ingress = await tenant.client.get("networking.k8s.io/v1/Ingress", "kapsa", namespace=namespace)
     assert ingress["spec"]["ingressClassName"] == "nginx"
 
 
@@ -127,16 +129,16 @@ async def test_no_token_is_mounted_and_the_namespace_enforces_pod_security(tenan
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
-    account = await tenant.client.get("v1/ServiceAccount", "default", namespace=tenant.place("one"))
+    account = await tenant.client.get("v1/ServiceAccount", "default", namespace=tenant.namespace_of("one"))
     assert account["automountServiceAccountToken"] is False
-    namespace = await tenant.client.get("v1/Namespace", tenant.place("one"))
+    namespace = await tenant.client.get("v1/Namespace", tenant.namespace_of("one"))
     labels = namespace["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
     assert labels["catalyst.dev/team"] == tenant.name
     assert labels[OWNER_UID] == (await tenant.get()).metadata.uid
 
 
-# -- secrets ---------------------------------------------------------------------------------------------------
+# -- secrets -------------------------------------------------------------------------------------------------
 
 
 async def test_secrets_are_copied_and_follow_their_source(tenant: Tenant) -> None:
@@ -198,14 +200,14 @@ async def test_the_pull_secret_comes_from_the_registry_and_holds_no_other(tenant
     )
     await tenant.environment()
     ready = await tenant.ready()
-    pull = await tenant.client.get("v1/Secret", "kapsa-registry", namespace=tenant.place("one"))
+    pull = await tenant.client.get("v1/Secret", "kapsa-registry", namespace=tenant.namespace_of("one"))
     assert pull["type"] == "kubernetes.io/dockerconfigjson"
-    account = await tenant.client.get("v1/ServiceAccount", "default", namespace=tenant.place("one"))
+    account = await tenant.client.get("v1/ServiceAccount", "default", namespace=tenant.namespace_of("one"))
     assert account["imagePullSecrets"] == [{"name": "kapsa-registry"}]
     assert "very-secret-word" not in str(ready.to_dict())
 
 
-# -- build -----------------------------------------------------------------------------------------------------
+# -- build ---------------------------------------------------------------------------------------------------
 
 
 def crash_builds(tenant: Tenant, log: str = "") -> None:
@@ -253,7 +255,7 @@ async def test_a_failed_build_keeps_the_old_version_serving_and_says_why(tenant:
     assert failure.step == "build"
     assert "COPY failed" in failure.log_tail
     assert "hunter2" not in failure.log_tail
-    (web,) = (await tenant.client.list("apps/v1/Deployment", namespace=tenant.place("one"))).items
+    (web,) = (await tenant.client.list("apps/v1/Deployment", namespace=tenant.namespace_of("one"))).items
     assert web["spec"]["template"]["spec"]["containers"][0]["image"] == serving
 
 
@@ -296,7 +298,7 @@ async def test_a_forks_commit_is_built_only_once_it_is_approved(tenant: Tenant) 
     assert len((await tenant.client.list("batch/v1/Job", namespace="kapsa-builds")).items) == 1
 
 
-# -- render and apply ------------------------------------------------------------------------------------------
+# -- render and apply ----------------------------------------------------------------------------------------
 
 
 async def test_an_object_that_the_operator_keeps_itself_is_refused_by_name(tenant: Tenant) -> None:
@@ -318,9 +320,9 @@ async def test_a_failure_is_told_in_few_words_without_secrets_or_control_charact
     assert failure is not None
     assert (failure.step, failure.reason) == ("render", "Refused")
     assert len(failure.message) <= 2048
-    told = str(failed.to_dict()["status"])
-    assert "hunter2" not in told
-    assert "\x1b" not in told
+    status = str(failed.to_dict()["status"])
+    assert "hunter2" not in status
+    assert "\x1b" not in status
 
 
 async def test_what_the_api_server_does_not_accept_is_named(tenant: Tenant) -> None:
@@ -335,8 +337,8 @@ async def test_what_the_api_server_does_not_accept_is_named(tenant: Tenant) -> N
 async def test_pods_that_crash_fail_the_rollout_with_the_end_of_their_log(tenant: Tenant) -> None:
     await tenant.project()
     workloads = tenant.sandbox.harness.cluster.workloads
-    workloads.crash(f"{tenant.place('one')}/*", exit_code=1)
-    workloads.logs(f"{tenant.place('one')}/*", "no database\n")
+    workloads.crash(f"{tenant.namespace_of('one')}/*", exit_code=1)
+    workloads.logs(f"{tenant.namespace_of('one')}/*", "no database\n")
     await tenant.environment()
     failed = await tenant.reaches("one", "DeploymentReady", "False", "ProgressDeadlineExceeded", seconds=900)
     assert failed.status.failure is not None
@@ -348,9 +350,9 @@ async def test_drift_of_a_rendered_object_is_corrected(tenant: Tenant) -> None:
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
-    await tenant.client.scale("apps/v1/Deployment", "web", 5, namespace=tenant.place("one"))
+    await tenant.client.scale("apps/v1/Deployment", "web", 5, namespace=tenant.namespace_of("one"))
     await tenant.clock.sleep(30)
-    web = await tenant.client.get("apps/v1/Deployment", "web", namespace=tenant.place("one"))
+    web = await tenant.client.get("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
     assert web["spec"]["replicas"] == 1
 
 
@@ -361,14 +363,16 @@ async def test_a_suspended_environment_sleeps_with_everything_kept_and_wakes_aga
     await tenant.environment(suspended=True)
     asleep = await tenant.reaches("one", "Ready", "False", "Suspended")
     assert asleep.status.phase == "Pending"
-    web = await tenant.client.get("apps/v1/Deployment", "web", namespace=tenant.place("one"))
+    web = await tenant.client.get("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
     assert web["spec"]["replicas"] == 0
-    assert await tenant.sandbox.get("networking.k8s.io/v1/Ingress", "kapsa", namespace=tenant.place("one"))
+    assert await tenant.sandbox.get(
+        "networking.k8s.io/v1/Ingress", "kapsa", namespace=tenant.namespace_of("one")
+    )
     await tenant.environment(suspended=False)
     await tenant.ready()
 
 
-# -- route and time --------------------------------------------------------------------------------------------
+# -- route and time ------------------------------------------------------------------------------------------
 
 
 async def test_a_host_that_is_taken_is_refused_and_free_again_after_its_holder(tenant: Tenant) -> None:
@@ -389,12 +393,14 @@ async def test_tls_is_ready_when_the_certificate_is(tenant: Tenant) -> None:
     await tenant.project()
     await tenant.environment()
     await tenant.reaches("one", "TLSReady", "False", "CertificatePending")
-    ingress = await tenant.client.get("networking.k8s.io/v1/Ingress", "kapsa", namespace=tenant.place("one"))
+    ingress = await tenant.client.get(
+        "networking.k8s.io/v1/Ingress", "kapsa", namespace=tenant.namespace_of("one")
+    )
     assert ingress["metadata"]["annotations"]["cert-manager.io/cluster-issuer"] == "letsencrypt"
     certificate = {
         "apiVersion": "cert-manager.io/v1",
         "kind": "Certificate",
-        "metadata": {"name": "kapsa-tls", "namespace": tenant.place("one")},
+        "metadata": {"name": "kapsa-tls", "namespace": tenant.namespace_of("one")},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
     await tenant.client.create(certificate)

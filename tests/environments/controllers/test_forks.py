@@ -1,4 +1,4 @@
-"""Pull requests of forks: what anybody can send gets nothing that is worth having, until somebody vouches for it."""
+"""Pull requests of forks: they get no secrets and no build until their commit is approved."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FORK = {"commitSha": commit_of("fork"), "prNumber": 7}
 
 
 async def secrets_of(tenant: Tenant) -> set[str]:
-    found = (await tenant.client.list("v1/Secret", namespace=tenant.place("one"))).items
-    return {each["metadata"]["name"] for each in found}
+    secrets = (await tenant.client.list("v1/Secret", namespace=tenant.namespace_of("one"))).items
+    return {each["metadata"]["name"] for each in secrets}
 
 
 async def approve(tenant: Tenant) -> None:
@@ -42,11 +42,11 @@ async def test_a_fork_gets_neither_the_pull_secret_nor_the_environments_own_secr
     asked = tenant.outside.renderer.requests[-1]
     assert (asked.env_from, asked.pull_secret) == ([], "")
     assert await secrets_of(tenant) == set()
-    account = await tenant.client.get("v1/ServiceAccount", "default", namespace=tenant.place("one"))
+    account = await tenant.client.get("v1/ServiceAccount", "default", namespace=tenant.namespace_of("one"))
     assert not account.get("imagePullSecrets")
-    told = withheld.status.condition("NamespaceReady")
-    assert told is not None
-    assert told.reason == "SecretsWithheld"
+    condition = withheld.status.condition("NamespaceReady")
+    assert condition is not None
+    assert condition.reason == "SecretsWithheld"
 
     await approve(tenant)
     await tenant.reaches("one", "NamespaceReady", "True", "NamespaceReady")

@@ -1,4 +1,4 @@
-"""Permanent environments: whose commit is somebody else's to set, and what follows from a change of the project."""
+"""Permanent environments: commits set by people, and changes of the project."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.environments.tenant import Tenant
 pytestmark = pytest.mark.virtual_time
 
 POLL = 340
-"""Seconds in which a poll comes for sure."""
+"""Seconds after which a poll has happened."""
 
 
 async def test_one_that_does_not_follow_keeps_its_commit_when_the_project_changes_its_type(
@@ -23,8 +23,8 @@ async def test_one_that_does_not_follow_keeps_its_commit_when_the_project_change
     await tenant.clock.sleep(POLL)
     await tenant.project(environments=[{"name": "production", "branch": "main", "type": "development"}])
     await tenant.clock.sleep(POLL)
-    found = await tenant.ready("production")
-    assert (found.spec.type, found.spec.source.commit_sha) == ("development", first)
+    production = await tenant.ready("production")
+    assert (production.spec.type, production.spec.source.commit_sha) == ("development", first)
 
 
 async def test_one_whose_branch_does_not_exist_yet_comes_with_it_and_stays_without_it(tenant: Tenant) -> None:
@@ -44,4 +44,4 @@ async def test_one_that_the_project_no_longer_names_goes(tenant: Tenant) -> None
     await tenant.ready("staging")
     await tenant.project(environments=[])
     await tenant.sandbox.gone(Environment, "staging", namespace=tenant.home, seconds=120)
-    assert await tenant.sandbox.get("v1/Namespace", tenant.place("staging"), namespace="") is None
+    assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("staging"), namespace="") is None

@@ -1,4 +1,4 @@
-"""PreviewEnvironments: what is made, what follows a change, and what goes."""
+"""PreviewEnvironments: creation, changes and deletion."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ async def test_a_preview_gets_its_namespace_deployment_service_ingress_and_polic
     await sandbox.start(make_operator())
     preview = Preview(sandbox)
     asked = await preview.ask()
-    found = await preview.ready()
+    resource = await preview.ready()
     n = preview.number
-    namespace = await sandbox.get(NAMESPACE, preview.place)
+    namespace = await sandbox.get(NAMESPACE, preview.namespace)
     assert (
         namespace["metadata"]["labels"] | {"managed-by": "preview-operator", "pr-number": str(n)}
         == (namespace["metadata"]["labels"])
@@ -58,11 +58,11 @@ async def test_a_preview_gets_its_namespace_deployment_service_ingress_and_polic
     (rule,) = ingress["spec"]["rules"]
     backend = rule["http"]["paths"][0]["backend"]["service"]
     assert (rule["host"], backend["name"], backend["port"]["number"]) == (host, f"pr-{n}-svc", 80)
-    assert found.status.phase == "Ready"
-    assert found.status.url == f"https://{host}"
-    assert found.status.image == "youruser/my-app:a3f9c2d"
-    assert found.status.namespace is not None
-    assert found.status.namespace.uid == namespace["metadata"]["uid"]
+    assert resource.status.phase == "Ready"
+    assert resource.status.url == f"https://{host}"
+    assert resource.status.image == "youruser/my-app:a3f9c2d"
+    assert resource.status.namespace is not None
+    assert resource.status.namespace.uid == namespace["metadata"]["uid"]
 
 
 async def test_a_preview_is_reached_by_the_ingress_controller_alone_and_reaches_nothing_of_the_cluster(
@@ -98,7 +98,7 @@ async def test_a_preview_is_nobody_to_the_api_server_and_its_namespace_enforces_
     await preview.ready()
     deployment = await preview.child(DEPLOYMENT, "app")
     assert deployment["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
-    labels = (await sandbox.get(NAMESPACE, preview.place))["metadata"]["labels"]
+    labels = (await sandbox.get(NAMESPACE, preview.namespace))["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
 
 
@@ -151,15 +151,15 @@ async def test_an_update_that_finds_nothing_makes_everything_again(sandbox: Sand
     await preview.ask()
     await preview.ready()
     await sandbox.harness.stop()
-    old = {kind: found["metadata"]["uid"] for kind, found in (await preview.children()).items()}
-    for kind, found in (await preview.children()).items():
-        await sandbox.client.delete(kind, found["metadata"]["name"], namespace=preview.place)
+    old = {kind: child["metadata"]["uid"] for kind, child in (await preview.children()).items()}
+    for kind, child in (await preview.children()).items():
+        await sandbox.client.delete(kind, child["metadata"]["name"], namespace=preview.namespace)
     await preview.ask(image_tag="b1c2d3e")
     await sandbox.start(make_operator())
 
     async def all_are_back() -> bool:
-        found = await preview.children()
-        return all(each and each["metadata"]["uid"] != old[kind] for kind, each in found.items())
+        child = await preview.children()
+        return all(each and each["metadata"]["uid"] != old[kind] for kind, each in child.items())
 
     await sandbox.until(all_are_back, "all children are made again, the NetworkPolicy included")
     await preview.ready()
@@ -171,12 +171,12 @@ async def test_a_child_that_somebody_deletes_is_made_again(sandbox: Sandbox, kin
     preview = Preview(sandbox)
     await preview.ask()
     await preview.ready()
-    found = (await preview.children())[kind]
-    await sandbox.client.delete(kind, found["metadata"]["name"], namespace=preview.place)
+    child = (await preview.children())[kind]
+    await sandbox.client.delete(kind, child["metadata"]["name"], namespace=preview.namespace)
 
     async def back() -> bool:
         new = (await preview.children())[kind]
-        return new is not None and new["metadata"]["uid"] != found["metadata"]["uid"]
+        return new is not None and new["metadata"]["uid"] != child["metadata"]["uid"]
 
     await sandbox.until(back, f"{kind} is made again")
 
@@ -187,15 +187,15 @@ async def test_what_somebody_changes_is_put_back(sandbox: Sandbox) -> None:
     await preview.ask()
     await preview.ready()
     await sandbox.client.patch(
-        NETWORK_POLICY, f"pr-{preview.number}-netpol", {"spec": {"egress": [{}]}}, namespace=preview.place
+        NETWORK_POLICY, f"pr-{preview.number}-netpol", {"spec": {"egress": [{}]}}, namespace=preview.namespace
     )
     await sandbox.client.patch(
-        NAMESPACE, preview.place, {"metadata": {"labels": {"pr-number": "7", "x": "y"}}}
+        NAMESPACE, preview.namespace, {"metadata": {"labels": {"pr-number": "7", "x": "y"}}}
     )
 
     async def put_back() -> bool:
         policy = await preview.child(NETWORK_POLICY, "netpol")
-        labels = (await sandbox.get(NAMESPACE, preview.place))["metadata"]["labels"]
+        labels = (await sandbox.get(NAMESPACE, preview.namespace))["metadata"]["labels"]
         return (
             len(policy["spec"]["egress"]) == 3
             and labels["pr-number"] == str(preview.number)
@@ -316,13 +316,13 @@ async def test_the_declared_rights_are_enough_and_none_is_too_many(sandbox: Sand
     preview = Preview(sandbox)
     await preview.ask(ttl_seconds=60)
     await preview.ready()
-    await sandbox.client.patch(NAMESPACE, preview.place, {"metadata": {"labels": {"pr-number": "7"}}})
+    await sandbox.client.patch(NAMESPACE, preview.namespace, {"metadata": {"labels": {"pr-number": "7"}}})
     await sandbox.gone(PreviewEnvironment, preview.name, seconds=120)
     surplus = audit.verify(grants(operator.rights(), namespace="default", scope="ClusterRole"))
     assert {each for each in surplus if "events" not in each and "leases" not in each} == set()
 
 
-# -- crash at every write ------------------------------------------------------------------------------------------
+# -- crash at every write ------------------------------------------------------------------------------------
 
 
 def scenario(*, expires: bool) -> Scenario:

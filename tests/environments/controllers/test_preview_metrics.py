@@ -1,4 +1,4 @@
-"""What is counted about PreviewEnvironments."""
+"""The metrics of PreviewEnvironments."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ async def test_the_six_metrics_have_their_names_and_labels(sandbox: Sandbox) -> 
     await preview.ask()
     await preview.ready()
     await sandbox.at_rest()
-    told = sandbox.metrics()
-    assert told[f'preview_environments_created_total{{branch_name="feature/{preview.number}"}}'] == 1
-    assert told[f'preview_environments_reconcile_total{{pr_number="{preview.number}"}}'] >= 1
-    assert told["preview_environments_active"] >= 1
-    assert told["preview_environments_expired_total"] == 0
-    assert told["preview_environment_creation_duration_seconds_count"] == 1
+    metrics = sandbox.metrics()
+    assert metrics[f'preview_environments_created_total{{branch_name="feature/{preview.number}"}}'] == 1
+    assert metrics[f'preview_environments_reconcile_total{{pr_number="{preview.number}"}}'] >= 1
+    assert metrics["preview_environments_active"] >= 1
+    assert metrics["preview_environments_expired_total"] == 0
+    assert metrics["preview_environment_creation_duration_seconds_count"] == 1
     bounds = [
         name.split('"')[1]
-        for name in told
+        for name in metrics
         if name.startswith("preview_environment_creation_duration_seconds_b")
     ]
     assert bounds == ["1.0", "2.0", "5.0", "10.0", "20.0", "30.0", "60.0", "+Inf"]
@@ -62,7 +62,7 @@ async def test_a_failed_update_is_counted_as_one(sandbox: Sandbox, faults: Fault
 
 
 async def touched(preview: Preview) -> None:
-    """A reconcile for no reason."""
+    """Trigger a reconcile without a change."""
     patch = {"metadata": {"annotations": {"example.com/touched": "1"}}}
     await preview.sandbox.client.patch(
         PreviewEnvironment, preview.name, patch, namespace=preview.sandbox.namespace
@@ -73,12 +73,12 @@ async def touched(preview: Preview) -> None:
 @pytest.mark.virtual_time
 async def test_a_rollout_that_fails_is_told_and_counted_once(sandbox: Sandbox) -> None:
     preview = Preview(sandbox)
-    sandbox.harness.cluster.workloads.crash(f"{preview.place}/*", exit_code=1)
+    sandbox.harness.cluster.workloads.crash(f"{preview.namespace}/*", exit_code=1)
     await sandbox.start(make_operator())
     await preview.ask()
     await sandbox.clock.sleep(700)
-    found = await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="RolloutFailed")
-    assert found.status.phase == "Failed"
+    resource = await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="RolloutFailed")
+    assert resource.status.phase == "Failed"
     await touched(preview)
     assert sandbox.metrics()['preview_environments_failed_total{step="deployment"}'] == 1
     assert (
@@ -90,7 +90,7 @@ async def test_a_rollout_that_fails_is_told_and_counted_once(sandbox: Sandbox) -
 @pytest.mark.virtual_time
 async def test_a_namespace_in_the_way_is_counted_once(sandbox: Sandbox) -> None:
     preview = Preview(sandbox)
-    await sandbox.make_namespace(preview.place)
+    await sandbox.make_namespace(preview.namespace)
     await sandbox.start(make_operator())
     await preview.ask()
     await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")

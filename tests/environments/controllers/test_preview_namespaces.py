@@ -1,4 +1,4 @@
-"""The namespaces of PreviewEnvironments: whose they are, and what becomes of them."""
+"""The namespaces of PreviewEnvironments: their ownership and deletion."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ async def test_two_pull_requests_live_side_by_side(sandbox: Sandbox) -> None:
 
 async def test_a_foreign_namespace_is_refused_and_left_alone(sandbox: Sandbox) -> None:
     preview = Preview(sandbox)
-    foreign = await sandbox.make_namespace(preview.place, tenant="other")
+    foreign = await sandbox.make_namespace(preview.namespace, tenant="other")
     await sandbox.start(make_operator())
     await preview.ask()
-    found = await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
-    assert found.status.phase == "Failed"
+    resource = await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
+    assert resource.status.phase == "Failed"
     assert (
-        f"namespace {preview.place} already exists and belongs to another owner"
-        in found.status.condition("Ready").message
+        f"namespace {preview.namespace} already exists and belongs to another owner"
+        in resource.status.condition("Ready").message
     )
     assert not any((await preview.children()).values())
     await preview.delete()
     await sandbox.gone(PreviewEnvironment, preview.name)
-    kept = await sandbox.get(NAMESPACE, preview.place)
+    kept = await sandbox.get(NAMESPACE, preview.namespace)
     assert kept["metadata"]["uid"] == foreign["metadata"]["uid"]
     assert "deletionTimestamp" not in kept["metadata"]
     assert kept["metadata"]["labels"].get("managed-by") is None
-    await sandbox.client.delete(NAMESPACE, preview.place)
+    await sandbox.client.delete(NAMESPACE, preview.namespace)
 
 
 async def test_a_preview_is_made_once_the_foreign_namespace_is_gone(sandbox: Sandbox) -> None:
     preview = Preview(sandbox)
-    await sandbox.make_namespace(preview.place)
+    await sandbox.make_namespace(preview.namespace)
     await sandbox.start(make_operator())
     await preview.ask()
     await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
-    await sandbox.client.delete(NAMESPACE, preview.place)
+    await sandbox.client.delete(NAMESPACE, preview.namespace)
     await preview.ready()
 
 
@@ -73,18 +73,18 @@ async def test_a_namespace_that_was_replaced_is_not_ours_whatever_its_labels_say
     asked = await preview.ask()
     await preview.ready()
     await sandbox.harness.stop()
-    await sandbox.client.delete(NAMESPACE, preview.place)
-    await sandbox.gone(NAMESPACE, preview.place, namespace="")
-    forged = await sandbox.make_namespace(preview.place, **{OWNER_UID: asked.metadata.uid})
+    await sandbox.client.delete(NAMESPACE, preview.namespace)
+    await sandbox.gone(NAMESPACE, preview.namespace, namespace="")
+    forged = await sandbox.make_namespace(preview.namespace, **{OWNER_UID: asked.metadata.uid})
     await sandbox.start(make_operator())
-    found = await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
-    assert "is not the one in the status" in found.status.condition("Ready").message
+    resource = await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="NamespaceNotOurs")
+    assert "is not the one in the status" in resource.status.condition("Ready").message
     await preview.delete()
     await sandbox.gone(PreviewEnvironment, preview.name)
-    kept = await sandbox.get(NAMESPACE, preview.place)
+    kept = await sandbox.get(NAMESPACE, preview.namespace)
     assert kept["metadata"]["uid"] == forged["metadata"]["uid"]
     assert "deletionTimestamp" not in kept["metadata"]
-    await sandbox.client.delete(NAMESPACE, preview.place)
+    await sandbox.client.delete(NAMESPACE, preview.namespace)
 
 
 async def test_a_namespace_that_somebody_deletes_is_made_again(sandbox: Sandbox) -> None:
@@ -93,12 +93,12 @@ async def test_a_namespace_that_somebody_deletes_is_made_again(sandbox: Sandbox)
     await preview.ask()
     old = (await preview.ready()).status.namespace
     assert old is not None
-    await sandbox.client.delete(NAMESPACE, preview.place)
+    await sandbox.client.delete(NAMESPACE, preview.namespace)
 
     async def remade() -> bool:
-        found = await sandbox.get(PreviewEnvironment, preview.name)
-        new = found.status.namespace
-        return new is not None and new.uid != old.uid and found.status.is_true("Ready")
+        resource = await sandbox.get(PreviewEnvironment, preview.name)
+        new = resource.status.namespace
+        return new is not None and new.uid != old.uid and resource.status.is_true("Ready")
 
     await sandbox.until(remade, "the namespace is made again")
     assert all((await preview.children()).values())
@@ -112,18 +112,18 @@ async def test_a_namespace_that_does_not_go_is_reported_with_what_blocks_it(sand
     stuck = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "stuck", "namespace": preview.place, "finalizers": ["example.com/never"]},
+        "metadata": {"name": "stuck", "namespace": preview.namespace, "finalizers": ["example.com/never"]},
     }
     await sandbox.client.create(stuck)
     await preview.delete()
 
     async def reported() -> bool:
-        found = await sandbox.get(PreviewEnvironment, preview.name)
-        condition = found.status.condition("Ready")
+        resource = await sandbox.get(PreviewEnvironment, preview.name)
+        condition = resource.status.condition("Ready")
         return condition.reason == "NamespaceTerminating" and "example.com/never" in condition.message
 
     await sandbox.until(reported, "the condition names the finalizer that blocks")
     await sandbox.client.patch(
-        "v1/ConfigMap", "stuck", {"metadata": {"finalizers": None}}, namespace=preview.place
+        "v1/ConfigMap", "stuck", {"metadata": {"finalizers": None}}, namespace=preview.namespace
     )
     await preview.gone()

@@ -1,4 +1,4 @@
-"""Projects: previews come and go with branches and pull requests; permanent environments follow, or stay."""
+"""Projects: previews follow branches and pull requests; permanent environments may follow a branch."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.environments.tenant import Tenant
 pytestmark = pytest.mark.virtual_time
 
 POLL = 340
-"""Seconds in which a poll comes for sure."""
+"""Seconds after which a poll has happened."""
 
 
 async def previews(tenant: Tenant) -> dict[str, Environment]:
-    """The environments that are there and not on their way out."""
-    found = (await tenant.client.list(Environment, namespace=tenant.home)).items
-    return {each.name: each for each in found if not each.metadata.deleting}
+    """Return the environments that exist and are not being deleted."""
+    environments = (await tenant.client.list(Environment, namespace=tenant.home)).items
+    return {each.name: each for each in environments if not each.metadata.deleting}
 
 
 async def previewing(tenant: Tenant, **options: Any) -> None:
@@ -49,7 +49,7 @@ async def test_a_branch_gets_a_preview_that_follows_it_and_goes_two_listings_aft
     assert "login" in await previews(tenant)
     await tenant.clock.sleep(POLL)
     await tenant.sandbox.gone(Environment, "login", namespace=tenant.home)
-    assert await tenant.sandbox.get("v1/Namespace", tenant.place("login"), namespace="") is None
+    assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("login"), namespace="") is None
 
 
 async def test_listings_that_fail_or_lack_the_main_branch_remove_nothing(tenant: Tenant) -> None:
@@ -68,9 +68,9 @@ async def test_the_repository_condition_says_why_it_cannot_be_listed(tenant: Ten
     tenant.outside.git.error = AuthFailed("git.example.com does not take the credentials")
     await tenant.project()
     await tenant.clock.sleep(5)
-    found = (await tenant.project_now()).status.condition("RepositoryAccessible")
-    assert found is not None
-    assert (found.status, found.reason) == ("False", "AuthFailed")
+    condition = (await tenant.project_now()).status.condition("RepositoryAccessible")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "AuthFailed")
     tenant.outside.git.error = None
     await tenant.clock.sleep(POLL)
     assert (await tenant.project_now()).status.is_true("Ready")
@@ -89,9 +89,9 @@ async def test_two_branches_whose_names_look_alike_get_two_previews(tenant: Tena
     tenant.outside.git.push("a-b")
     await previewing(tenant)
     await tenant.clock.sleep(10)
-    found = await previews(tenant)
-    assert sorted(each.spec.source.branch or "" for each in found.values()) == ["a-b", "a/b"]
-    branch = next(each for each in found.values() if each.spec.source.branch == "a/b")
+    existing = await previews(tenant)
+    assert sorted(each.spec.source.branch or "" for each in existing.values()) == ["a-b", "a/b"]
+    branch = next(each for each in existing.values() if each.spec.source.branch == "a/b")
     assert branch.metadata.labels["catalyst.dev/branch"] == "a-b"
     assert branch.metadata.annotations["catalyst.dev/branch"] == "a/b"
 
@@ -154,9 +154,9 @@ async def test_a_pull_request_of_a_fork_gets_a_preview_and_old_ones_do_not(tenan
     await tenant.clock.sleep(10)
     tenant.outside.git.pull_requests[4] = commit_of("fork")
     await tenant.clock.sleep(POLL)
-    found = await previews(tenant)
-    assert set(found) == {"pr-4"}
-    assert found["pr-4"].spec.source.pr_number == 4
+    existing = await previews(tenant)
+    assert set(existing) == {"pr-4"}
+    assert existing["pr-4"].spec.source.pr_number == 4
 
 
 async def test_a_merged_pull_request_leaves_no_preview_behind(tenant: Tenant) -> None:
@@ -207,7 +207,7 @@ async def test_a_deleted_project_takes_its_environments_along(tenant: Tenant) ->
     await tenant.ready("login")
     await tenant.client.delete(Project, "app", namespace=tenant.name)
     await tenant.sandbox.gone(Project, "app", namespace=tenant.name, seconds=300)
-    for name in (tenant.home, tenant.place("login")):
+    for name in (tenant.home, tenant.namespace_of("login")):
         assert await tenant.sandbox.get("v1/Namespace", name, namespace="") is None
     assert tenant.outside.domains.held == {}
 
@@ -217,9 +217,9 @@ async def test_a_projects_namespace_that_belongs_to_somebody_else_is_refused(ten
     spec = {"source": {"repositoryUrl": "https://git.example.com/a"}, "deployment": {"type": "manifest"}}
     await tenant.sandbox.apply(Project, "app", spec)
     await tenant.clock.sleep(10)
-    found = (await tenant.project_now()).status.condition("Ready")
-    assert found is not None
-    assert found.reason == "NamespaceNotOurs"
+    condition = (await tenant.project_now()).status.condition("Ready")
+    assert condition is not None
+    assert condition.reason == "NamespaceNotOurs"
 
 
 async def test_polls_come_as_often_as_the_project_says_and_no_more(tenant: Tenant) -> None:
@@ -249,7 +249,7 @@ async def test_somebody_can_ask_for_a_poll(tenant: Tenant) -> None:
 async def test_one_broken_preview_keeps_no_other_from_coming_or_going(tenant: Tenant) -> None:
     for branch in ("broken", "fine"):
         tenant.outside.git.push(branch)
-    await tenant.sandbox.make_namespace(tenant.place("broken"))
+    await tenant.sandbox.make_namespace(tenant.namespace_of("broken"))
     await previewing(tenant)
     await tenant.ready("fine")
     assert (await tenant.get("broken")).status.phase == "Failed"
@@ -289,9 +289,9 @@ async def test_an_environment_that_cannot_be_read_keeps_no_other_from_coming_or_
     del tenant.outside.git.branches["login"]
     await tenant.clock.sleep(2 * POLL)
     await tenant.sandbox.gone(Environment, "login", namespace=tenant.home)
-    found = await tenant.project_now()
-    assert found.status.is_true("Ready")
-    assert [(each.name, each.ready) for each in found.status.environments] == [("strange", False)]
+    project = await tenant.project_now()
+    assert project.status.is_true("Ready")
+    assert [(each.name, each.ready) for each in project.status.environments] == [("strange", False)]
 
 
 async def test_an_environment_that_is_refused_keeps_no_other_from_coming_and_is_told_of(
@@ -303,11 +303,11 @@ async def test_an_environment_that_is_refused_keeps_no_other_from_coming_and_is_
         tenant.outside.git.push(branch)
     await previewing(tenant)
     await tenant.ready("login")
-    found = (await tenant.project_now()).status.condition("Ready")
-    assert found is not None
-    assert (found.status, found.reason) == ("False", "EnvironmentRefused")
-    assert "Environment bad: " in found.message
-    assert "no such names here" in found.message
+    condition = (await tenant.project_now()).status.condition("Ready")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "EnvironmentRefused")
+    assert "Environment bad: " in condition.message
+    assert "no such names here" in condition.message
     tried = rule.fired
     await tenant.clock.sleep(POLL)
     assert tried < rule.fired < tried + 10
@@ -391,10 +391,10 @@ async def test_a_time_to_live_of_ages_is_as_good_as_none(tenant: Tenant, ttl: st
 
 async def test_a_branch_that_the_project_names_and_nobody_has_pushed_is_named(tenant: Tenant) -> None:
     await tenant.project(environments=[{"name": "staging", "branch": "develop"}])
-    found = (await settled(tenant)).status.condition("Ready")
-    assert found is not None
-    assert (found.status, found.reason) == ("False", "BranchNotFound")
-    assert "no branch develop" in found.message
+    condition = (await settled(tenant)).status.condition("Ready")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "BranchNotFound")
+    assert "no branch develop" in condition.message
     tenant.outside.git.push("develop")
     await tenant.clock.sleep(POLL)
     assert (await tenant.project_now()).status.is_true("Ready")
@@ -405,7 +405,9 @@ async def test_an_environment_of_somebody_else_in_the_place_of_one_of_ours_is_to
     await tenant.environment("production")
     await tenant.ready("production")
     await tenant.project(environments=[{"name": "production", "branch": "main"}])
-    found = (await settled(tenant)).status.condition("Ready")
-    assert found is not None
-    assert found.reason == "EnvironmentRefused"
-    assert "Environment production: the name is used by one that the Project did not create" in found.message
+    condition = (await settled(tenant)).status.condition("Ready")
+    assert condition is not None
+    assert condition.reason == "EnvironmentRefused"
+    assert (
+        "Environment production: the name is used by one that the Project did not create" in condition.message
+    )

@@ -1,4 +1,4 @@
-"""What a Project says of itself: its repository, its registry, its builds and its environments, in one place."""
+"""The status of a Project: its repository, registry, builds and environments."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.environments.tenant import BUILD, Tenant, image
 pytestmark = pytest.mark.virtual_time
 
 POLL = 340
-"""Seconds in which a poll comes for sure."""
+"""Seconds after which a poll has happened."""
 
 
-async def told(tenant: Tenant, about: str) -> Condition:
-    found = (await tenant.project_now()).status.condition(about)
-    assert found is not None
-    return found
+async def condition_of(tenant: Tenant, about: str) -> Condition:
+    condition = (await tenant.project_now()).status.condition(about)
+    assert condition is not None
+    return condition
 
 
 async def test_the_latest_commit_is_that_of_its_own_branch(tenant: Tenant) -> None:
@@ -28,9 +28,9 @@ async def test_the_latest_commit_is_that_of_its_own_branch(tenant: Tenant) -> No
     assert (await tenant.project_now()).status.latest_commit == first
     second = tenant.outside.git.push("main", "second")
     await tenant.clock.sleep(POLL)
-    found = await tenant.project_now()
-    assert found.status.latest_commit == second
-    assert found.status.observed_generation == found.metadata.generation
+    project = await tenant.project_now()
+    assert project.status.latest_commit == second
+    assert project.status.observed_generation == project.metadata.generation
 
 
 async def test_its_environments_are_listed_with_where_they_are_reached(tenant: Tenant) -> None:
@@ -51,25 +51,28 @@ async def test_its_registry_must_exist_and_take_its_credentials(tenant: Tenant) 
         registry={"name": "main", "imageRepository": "org/app"}, deployment={"type": "image"}
     )
     await tenant.clock.sleep(5)
-    assert ((await told(tenant, "RegistryReady")).reason, (await told(tenant, "Ready")).reason) == (
+    assert (
+        (await condition_of(tenant, "RegistryReady")).reason,
+        (await condition_of(tenant, "Ready")).reason,
+    ) == (
         "RegistryMissing",
         "RegistryMissing",
     )
     await tenant.sandbox.apply(Registry, "main", {"endpoint": "registry.example.com"})
     await tenant.clock.sleep(5)
-    assert (await told(tenant, "Ready")).reason == "NotVerified"
+    assert (await condition_of(tenant, "Ready")).reason == "NotVerified"
     verified = {"status": {"verified": True}}
     await tenant.client.patch(Registry, "main", verified, subresource="status")
     await tenant.clock.sleep(5)
-    assert (await told(tenant, "RegistryReady")).reason == "Verified"
+    assert (await condition_of(tenant, "RegistryReady")).reason == "Verified"
     assert (await tenant.project_now()).status.is_true("Ready")
 
 
 async def test_without_a_registry_nothing_is_asked_of_one(tenant: Tenant) -> None:
     await tenant.project()
     await tenant.clock.sleep(5)
-    found = await told(tenant, "RegistryReady")
-    assert (found.status, found.reason) == ("True", "NotRequested")
+    condition = await condition_of(tenant, "RegistryReady")
+    assert (condition.status, condition.reason) == ("True", "NotRequested")
 
 
 async def test_builds_succeed_as_long_as_none_of_its_environments_has_one_that_failed(tenant: Tenant) -> None:
@@ -78,17 +81,17 @@ async def test_builds_succeed_as_long_as_none_of_its_environments_has_one_that_f
     await tenant.environment()
     await tenant.ready()
     await tenant.sandbox.at_rest()
-    found = await tenant.project_now()
-    assert found.status.is_true("BuildSucceeded")
-    assert found.status.latest_image == f"registry.example.com/org/app@{digest}"
+    project = await tenant.project_now()
+    assert project.status.is_true("BuildSucceeded")
+    assert project.status.latest_image == f"registry.example.com/org/app@{digest}"
     tenant.sandbox.harness.cluster.workloads.crash("kapsa-builds/*", exit_code=1)
     await tenant.environment("broken", commit="two")
     await tenant.reaches("broken", "BuildReady", "False", "BuildFailed")
     await tenant.sandbox.at_rest()
-    failed = await told(tenant, "BuildSucceeded")
+    failed = await condition_of(tenant, "BuildSucceeded")
     assert (failed.status, failed.reason) == ("False", "BuildFailed")
     assert "broken" in failed.message
-    assert (await tenant.project_now()).status.latest_image == found.status.latest_image
+    assert (await tenant.project_now()).status.latest_image == project.status.latest_image
 
 
 async def test_the_latest_image_is_that_of_the_commit_that_was_seen_last(tenant: Tenant) -> None:
@@ -101,5 +104,5 @@ async def test_the_latest_image_is_that_of_the_commit_that_was_seen_last(tenant:
     await tenant.environment("a-second", commit="two")
     await tenant.ready("a-second")
     await tenant.sandbox.at_rest()
-    found: Project = await tenant.project_now()
-    assert found.status.latest_image == f"registry.example.com/org/app@{newer}"
+    project: Project = await tenant.project_now()
+    assert project.status.latest_image == f"registry.example.com/org/app@{newer}"

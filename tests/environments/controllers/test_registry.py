@@ -1,4 +1,4 @@
-"""Registries: verified by their own API, with what is wrong told apart."""
+"""Registries: verified by their own API, with a reason for each kind of error."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Example:
         await self.sandbox.apply(Registry, self.name, spec)
 
     async def condition(self, status: str, reason: str) -> Registry:
-        found: Registry = await self.sandbox.condition(Registry, self.name, status, reason=reason)
-        return found
+        registry: Registry = await self.sandbox.condition(Registry, self.name, status, reason=reason)
+        return registry
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ async def test_a_registry_that_takes_its_credentials_is_verified(sandbox: Sandbo
     await example.secret("login", {"username": LOGIN[0], "password": LOGIN[1]})
     await sandbox.start(make_operator(example.server))
     await example.ask("login")
-    found = await example.condition("True", "Verified")
-    assert found.status.verified is True
-    assert found.status.last_verified is not None
+    registry = await example.condition("True", "Verified")
+    assert registry.status.verified is True
+    assert registry.status.last_verified is not None
     assert any(each.path.startswith("/token") for each in example.server.requests), "it is asked for a token"
     assert sandbox.metrics()['kapsa_registry_verifications_total{result="Verified"}'] == 1
 
@@ -131,8 +131,8 @@ async def test_what_is_no_registry_is_told(sandbox: Sandbox, example: Example) -
     example.server.fail(404, times=1000)
     await sandbox.start(make_operator(example.server))
     await example.ask()
-    found = await example.condition("False", "NoRegistry")
-    assert found.status.verified is False
+    registry = await example.condition("False", "NoRegistry")
+    assert registry.status.verified is False
 
 
 @pytest.mark.virtual_time
@@ -145,9 +145,9 @@ async def test_a_registry_in_trouble_is_asked_again_and_counts_as_before(
     before = await example.condition("True", "Verified")
     example.server.fail(status, times=2, path="/v2/")
     await sandbox.clock.sleep(3601)
-    found = await example.condition("Unknown", "Unreachable")
-    assert found.status.verified is True
-    assert found.status.last_verified == before.status.last_verified
+    registry = await example.condition("Unknown", "Unreachable")
+    assert registry.status.verified is True
+    assert registry.status.last_verified == before.status.last_verified
     await sandbox.clock.sleep(121)
     after = await example.condition("True", "Verified")
     assert after.status.last_verified is not None

@@ -1,4 +1,4 @@
-"""Repositories are asked no more than is needed, and what came of it is counted."""
+"""Repositories are listed no more than needed, and polls are counted by result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def touched(tenant: Tenant, times: int) -> None:
-    """Reconciles for no reason."""
+    """Trigger reconciles without a change."""
     for number in range(times):
         patch = {"metadata": {"annotations": {"example.com/touched": str(number)}}}
         await tenant.client.patch(Environment, "one", patch, namespace=tenant.home)
@@ -21,7 +21,7 @@ async def touched(tenant: Tenant, times: int) -> None:
 
 
 async def test_a_commit_that_no_listing_shows_is_looked_for_once(tenant: Tenant) -> None:
-    """Whether it may see secrets depends on what the repository shows."""
+    """Create an environment whose trust depends on the branches of the repository."""
     await tenant.project()
     await tenant.environment(source={"commitSha": commit_of("fork"), "prNumber": 7})
     await tenant.ready()
@@ -47,9 +47,9 @@ async def test_polls_are_counted_by_what_came_of_them(tenant: Tenant) -> None:
     tenant.outside.git.error = AuthFailed("git.example.com does not take the credentials")
     await tenant.project()
     await tenant.clock.sleep(5)
-    told = tenant.sandbox.metrics()
-    assert told['kapsa_git_poll_total{result="AuthFailed"}'] == 1
-    assert told['kapsa_git_poll_total{result="success"}'] == 0
+    metrics = tenant.sandbox.metrics()
+    assert metrics['kapsa_git_poll_total{result="AuthFailed"}'] == 1
+    assert metrics['kapsa_git_poll_total{result="success"}'] == 0
     tenant.outside.git.error = None
     await tenant.clock.sleep(60)
     assert tenant.sandbox.metrics()['kapsa_git_poll_total{result="success"}'] == 1

@@ -1,4 +1,4 @@
-"""A repository's credentials: read from the team's own Secret, tried as soon as they change, seen by nobody else."""
+"""A repository's credentials: read from the tenant's own Secret, tried when they change, never exposed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def login(tenant: Tenant, password: str) -> None:
 
 async def accessible(tenant: Tenant, status: str, reason: str) -> None:
     async def holds() -> bool:
-        found = (await tenant.project_now()).status.condition("RepositoryAccessible")
-        return found is not None and (found.status, found.reason) == (status, reason)
+        condition = (await tenant.project_now()).status.condition("RepositoryAccessible")
+        return condition is not None and (condition.status, condition.reason) == (status, reason)
 
     await tenant.sandbox.until(holds, f"RepositoryAccessible is {status}, {reason}", seconds=20)
 
@@ -45,5 +45,5 @@ async def test_a_secret_that_comes_or_changes_is_tried_at_once(tenant: Tenant) -
     await accessible(tenant, "True", "Listed")
     used = [each.password for each in tenant.outside.git.credentials if each is not None]
     assert used == ["wrong-password", "right-password"]
-    found = await tenant.client.get(Project, "app", namespace=tenant.name)
-    assert "-password" not in str(found.to_dict())
+    project = await tenant.client.get(Project, "app", namespace=tenant.name)
+    assert "-password" not in str(project.to_dict())

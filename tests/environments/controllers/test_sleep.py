@@ -1,4 +1,4 @@
-"""An environment that sleeps: nothing runs for it and nothing is built, whatever it was at when it was put to sleep."""
+"""A suspended environment: nothing runs and nothing is built, whichever step it was at."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ async def tenant(sandbox: Sandbox) -> Tenant:
 
 
 async def builds(tenant: Tenant) -> list[str]:
-    found = await tenant.client.list(JOB, namespace=tenant.settings.build_namespace)
-    return [each["metadata"]["name"] for each in found.items]
+    jobs = await tenant.client.list(JOB, namespace=tenant.settings.build_namespace)
+    return [each["metadata"]["name"] for each in jobs.items]
 
 
 def push(tenant: Tenant, commit: str) -> None:
@@ -48,7 +48,7 @@ async def test_it_falls_asleep_in_the_middle_of_a_build_and_has_the_new_commit_w
     await tenant.environment(commit="two", suspended=True)
     asleep = await tenant.reaches("one", "Ready", "False", "Suspended")
     assert (asleep.status.phase, asleep.status.commit_sha) == ("Pending", commit_of("one"))
-    web = await tenant.client.get(DEPLOYMENT, "web", namespace=tenant.place("one"))
+    web = await tenant.client.get(DEPLOYMENT, "web", namespace=tenant.namespace_of("one"))
     assert web["spec"]["replicas"] == 0
     push(tenant, "two")
     await tenant.environment(commit="two")
@@ -60,7 +60,7 @@ async def test_nothing_is_made_or_built_for_one_that_has_never_been_awake(tenant
     asleep = await tenant.reaches("one", "Ready", "False", "Suspended")
     assert asleep.status.phase == "Pending"
     assert await builds(tenant) == []
-    assert await tenant.sandbox.get("v1/Namespace", tenant.place("one"), namespace="") is None
+    assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("one"), namespace="") is None
     push(tenant, "one")
     await tenant.environment()
     await tenant.ready()

@@ -1,4 +1,4 @@
-"""An environment's time to live, also while its project or its repository is not there."""
+"""The TTL of an environment, even while its project or repository is missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_an_environment_whose_project_was_torn_away_goes_when_its_time_is_
     await tenant.start()
     await tenant.reaches("one", "Ready", "False", "ProjectMissing")
     await tenant.sandbox.gone(Environment, "one", namespace=tenant.home, seconds=2 * HOUR)
-    assert await tenant.sandbox.get("v1/Namespace", tenant.place("one"), namespace="") is None
+    assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("one"), namespace="") is None
 
 
 async def test_while_a_new_commit_cannot_be_looked_up_the_server_is_asked_now_and_then_and_nothing_goes(

@@ -1,4 +1,4 @@
-"""Which host an environment gets, from pools as they were read."""
+"""The choice of an environment's host from the pools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pool(
     deleting: bool = False,
     **spec: Any,
 ) -> DomainPool:
-    """A pool as the server has it; `held` is host to UID."""
+    """Return a pool with its status; `held` maps hosts to UIDs."""
     created = datetime(2026, 1, 1, tzinfo=UTC) - timedelta(days=age)
     allocations = [
         {"host": host, "environment": f"team-app/{uid}", "uid": uid} for host, uid in (held or {}).items()
@@ -45,8 +45,8 @@ def request(uid: str = "me", **more: Any) -> HostRequest:
     )
 
 
-def chosen(pools: list[DomainPool], wanted: HostRequest, seed: int = 0) -> str:
-    return choose(pools, wanted, random.Random(seed)).host
+def chosen(pools: list[DomainPool], host_request: HostRequest, seed: int = 0) -> str:
+    return choose(pools, host_request, random.Random(seed)).host
 
 
 def test_the_first_name_that_is_free_is_taken() -> None:
@@ -129,9 +129,9 @@ def test_a_pool_without_a_domain_of_its_own_gives_out_nothing() -> None:
 
 
 def spread(strategy: str, count: int) -> Counter[str]:
-    """How many of so many hosts each domain gets."""
+    """Return the number of hosts that each domain gets."""
     held: dict[str, str] = {"old.a.org": "x"}
-    last, found = None, Counter[str]()
+    last, counts = None, Counter[str]()
     for number in range(count):
         made = pool("main", "a.org", "b.org", "c.org", held=held, allocationPolicy={"strategy": strategy})
         made = DomainPool.from_dict(
@@ -140,8 +140,8 @@ def spread(strategy: str, count: int) -> Counter[str]:
         choice = choose([made], request(f"u{number}", labels=(f"e{number}",)), random.Random(number))
         held[choice.host] = f"u{number}"
         last = choice.domain
-        found[choice.domain] += 1
-    return found
+        counts[choice.domain] += 1
+    return counts
 
 
 def test_round_robin_takes_turns() -> None:
@@ -181,9 +181,9 @@ def test_a_pool_that_is_being_deleted_gives_out_no_hosts_and_its_domains_to_anot
     assert choose([old, new], request(), random.Random(0)).pool.name == "new"
     assert chosen([old, new], request()) == "pr-1-app.example.com"
     assert shared_domains(new, [old, new]) == ""
-    for pools, wanted in (([old, new], request(pool="old")), ([old], request())):
+    for pools, host_request in (([old, new], request(pool="old")), ([old], request())):
         with pytest.raises(ExternalError, match="being deleted") as refused:
-            choose(pools, wanted, random.Random(0))
+            choose(pools, host_request, random.Random(0))
         assert refused.value.reason == "DomainPoolTerminating"
     with pytest.raises(ExternalError, match=r"pr-1\.example\.com is taken"):
         choose([old, new], request(host="pr-1.example.com"), random.Random(0))

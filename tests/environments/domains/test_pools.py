@@ -1,4 +1,4 @@
-"""Hosts: who gets which, who does not, and that no two ever hold the same."""
+"""The allocation of hosts: no two environments ever hold the same."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def project(pool: str) -> Project:
 
 
 class HostKeeper(Controller[Environment]):
-    """Does no more for an environment than to get it a host."""
+    """A controller that only allocates a host for an environment."""
 
     name = "keeper"
     reads = (DomainPool,)
@@ -80,7 +80,7 @@ def environment(name: str, namespace: str, host: str = "", shard: str = "") -> d
 
 
 async def start(sandbox: Sandbox) -> None:
-    """Run an operator on the environments of this test alone, with the pool that it made."""
+    """Run an operator on the environments of this test only, with its pool."""
     await sandbox.start(make_operator(pool=f"pool-{sandbox.unique}", shard=sandbox.unique))
 
 
@@ -91,24 +91,24 @@ async def ask(sandbox: Sandbox, name: str, host: str = "", *, namespace: str = "
 
 
 async def host_of(sandbox: Sandbox, name: str) -> str:
-    found = await sandbox.condition(Environment, name)
-    assert found.status.url is not None
-    return str(found.status.url)
+    environment = await sandbox.condition(Environment, name)
+    assert environment.status.url is not None
+    return str(environment.status.url)
 
 
 async def make_pool(sandbox: Sandbox, **spec: Any) -> str:
-    """A pool that no other test has; returns its domain."""
+    """Create a pool that no other test uses. Returns its domain."""
     domain = f"{sandbox.unique}.example.com"
     await sandbox.apply(DomainPool, f"pool-{sandbox.unique}", {"baseDomains": [domain], **spec})
     return domain
 
 
 async def hosts(sandbox: Sandbox) -> dict[str, str]:
-    """Host to environment, of all pools."""
+    """Return the environment of each host in all pools."""
     pools = (await sandbox.client.list(DomainPool)).items
-    found = [each for each_pool in pools for each in each_pool.status.allocations]
-    assert len({each.host for each in found}) == len(found), "one host is held twice"
-    return {each.host: each.environment for each in found}
+    allocations = [each for each_pool in pools for each in each_pool.status.allocations]
+    assert len({each.host for each in allocations}) == len(allocations), "one host is held twice"
+    return {each.host: each.environment for each in allocations}
 
 
 @pytest.mark.virtual_time
@@ -143,8 +143,8 @@ async def test_many_environments_at_once_get_a_host_each(sandbox: Sandbox) -> No
     names = [f"pr-{number}" for number in range(20)]
     for name in names:
         await ask(sandbox, name)
-    found = {name: await host_of(sandbox, name) for name in names}
-    assert found == {name: f"{name}.{domain}" for name in names}
+    allocated = {name: await host_of(sandbox, name) for name in names}
+    assert allocated == {name: f"{name}.{domain}" for name in names}
     made = await sandbox.get(DomainPool, f"pool-{sandbox.unique}")
     assert made.status.allocated == 20
     assert made.status.is_true("Ready")
@@ -188,15 +188,15 @@ async def test_hosts_survive_a_restart_and_cost_no_write_then(sandbox: Sandbox) 
 async def test_a_host_is_free_again_once_its_environment_is_gone(sandbox: Sandbox) -> None:
     domain = await make_pool(sandbox)
     await start(sandbox)
-    wanted = f"shop.{domain}"
-    await ask(sandbox, "one", wanted)
-    assert await host_of(sandbox, "one") == wanted
-    await ask(sandbox, "two", wanted)
+    host = f"shop.{domain}"
+    await ask(sandbox, "one", host)
+    assert await host_of(sandbox, "one") == host
+    await ask(sandbox, "two", host)
     await sandbox.condition(Environment, "two", "False", reason="HostTaken")
     await sandbox.client.delete(Environment, "one", namespace=sandbox.namespace)
     await sandbox.gone(Environment, "one")
-    assert await host_of(sandbox, "two") == wanted
-    assert (await hosts(sandbox))[wanted] == f"{sandbox.namespace}/two"
+    assert await host_of(sandbox, "two") == host
+    assert (await hosts(sandbox))[host] == f"{sandbox.namespace}/two"
 
 
 async def test_a_host_that_is_changed_is_swapped(sandbox: Sandbox) -> None:
@@ -242,10 +242,10 @@ async def test_two_operators_never_give_one_host_to_two(sandbox: Sandbox) -> Non
         await ask(sandbox, name, namespace=other, shard=f"{sandbox.unique}-b")
 
     async def all_have_one() -> bool:
-        found = [host for host in await hosts(sandbox) if host.endswith(domain)]
-        return len(found) == 2 * len(names)
+        allocated = [host for host in await hosts(sandbox) if host.endswith(domain)]
+        return len(allocated) == 2 * len(names)
 
-    await sandbox.until(all_have_one, "each of them has a host of its own")
+    await sandbox.until(all_have_one, "each environment has a host of its own")
 
 
 @pytest.mark.virtual_time
@@ -271,13 +271,13 @@ async def test_a_pool_with_another_ones_domain_says_so(sandbox: Sandbox) -> None
     await sandbox.condition(DomainPool, f"pool-{sandbox.unique}")
     await sandbox.clock.sleep(1.1)  # creation times have whole seconds
     await sandbox.apply(DomainPool, f"copy-{sandbox.unique}", {"baseDomains": [domain, f"x.{domain}"]})
-    found = await sandbox.condition(DomainPool, f"copy-{sandbox.unique}", "False", reason="DomainTaken")
-    assert f"pool-{sandbox.unique}" in found.status.condition("Ready").message
+    copy = await sandbox.condition(DomainPool, f"copy-{sandbox.unique}", "False", reason="DomainTaken")
+    assert f"pool-{sandbox.unique}" in copy.status.condition("Ready").message
     await sandbox.client.delete(DomainPool, f"pool-{sandbox.unique}")
     await sandbox.condition(DomainPool, f"copy-{sandbox.unique}")
 
 
-# -- the end of a pool ---------------------------------------------------------------------------------------------
+# -- the end of a pool ---------------------------------------------------------------------------------------
 
 
 async def test_a_pool_that_is_deleted_stays_until_its_last_host_is_given_back(sandbox: Sandbox) -> None:
@@ -287,10 +287,10 @@ async def test_a_pool_that_is_deleted_stays_until_its_last_host_is_given_back(sa
         await ask(sandbox, each)
         assert await host_of(sandbox, each) == f"{each}.{domain}"
     await sandbox.client.delete(DomainPool, name)
-    found = await sandbox.condition(DomainPool, name, "False", reason="HostsHeld")
-    told = found.status.condition("Ready").message
-    assert "waits for 2 hosts that environments still hold: " in told
-    assert f"one.{domain} (environment {sandbox.namespace}/one)" in told
+    pool = await sandbox.condition(DomainPool, name, "False", reason="HostsHeld")
+    message = pool.status.condition("Ready").message
+    assert "waits for 2 hosts that environments still hold: " in message
+    assert f"one.{domain} (environment {sandbox.namespace}/one)" in message
     await sandbox.client.delete(Environment, "one", namespace=sandbox.namespace)
     await sandbox.gone(Environment, "one")
     assert await host_of(sandbox, "two") == f"two.{domain}"

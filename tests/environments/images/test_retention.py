@@ -1,4 +1,4 @@
-"""What becomes of the images of environments that are deleted, with a registry that speaks the distribution specification."""
+"""The images of deleted environments, with a registry that implements the distribution specification."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOCKERFILE = {"build": {"strategy": "dockerfile"}, "deployment": {"type": "image
 
 
 class Registered:
-    """A team whose project has its images in a registry that asks for a login."""
+    """A tenant whose project has its images in a registry that requires credentials."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -55,7 +55,7 @@ class Registered:
         )
 
     async def environment(self, name: str = "one", commit: str = "one") -> Environment:
-        """An environment that is ready at a commit whose image was built."""
+        """Return an environment that is ready at a commit whose image was built."""
         self.server.push("org/app", commit_of(commit), commit.encode())
         await self.tenant.environment(name, commit=commit)
         return await self.tenant.ready(name)
@@ -65,13 +65,13 @@ class Registered:
         await self.sandbox.gone(Environment, name, namespace=self.tenant.home)
 
     def tags(self) -> list[str]:
-        """The commits whose images are there."""
+        """Return the commits whose images exist."""
         return self.server.tags("org/app")
 
-    async def told(self, reason: str) -> list[str]:
-        """What events of this reason say."""
-        found = (await self.tenant.client.list("events.k8s.io/v1/Event", namespace=self.tenant.home)).items
-        return [each["note"] for each in found if each["reason"] == reason]
+    async def notes_of(self, reason: str) -> list[str]:
+        """Return the notes of events with this reason."""
+        events = (await self.tenant.client.list("events.k8s.io/v1/Event", namespace=self.tenant.home)).items
+        return [each["note"] for each in events if each["reason"] == reason]
 
 
 @pytest_asyncio.fixture
@@ -84,7 +84,7 @@ async def test_images_stay_unless_the_registry_says_otherwise(registered: Regist
     await registered.environment()
     await registered.delete()
     assert registered.tags() == [commit_of("one")]
-    assert (await registered.told("ImagesDeleted")) == []
+    assert (await registered.notes_of("ImagesDeleted")) == []
 
 
 async def test_a_deleted_environment_takes_all_its_images_along(registered: Registered) -> None:
@@ -95,7 +95,7 @@ async def test_a_deleted_environment_takes_all_its_images_along(registered: Regi
     assert ready.status.built_images[-1] == ready.status.image
     await registered.delete()
     assert registered.tags() == []
-    (note,) = await registered.told("ImagesDeleted")
+    (note,) = await registered.notes_of("ImagesDeleted")
     assert note == f"deleted 2 images from Registry {registered.sandbox.unique}"
 
 
@@ -138,7 +138,7 @@ async def test_a_registry_that_deletes_nothing_is_told_of_and_does_not_hold_up_t
     image = (await registered.environment()).status.image
     await registered.delete()
     assert registered.tags() == [commit_of("one")]
-    (note,) = await registered.told("ImagesNotDeleted")
+    (note,) = await registered.notes_of("ImagesNotDeleted")
     assert note.startswith(f"could not delete {image} from Registry {registered.sandbox.unique}: ")
     assert "does not delete images (405)" in note
 
@@ -153,7 +153,7 @@ async def test_a_registry_that_is_away_is_not_asked_on_and_does_not_hold_up_the_
     await registered.delete()
     asked = {each.path for each in registered.server.requests if each.method == "DELETE"}
     assert len(asked) == 1, "after the first image the others are not tried"
-    (note,) = await registered.told("ImagesNotDeleted")
+    (note,) = await registered.notes_of("ImagesNotDeleted")
     assert "and 1 more from Registry" in note
     assert "503" in note
     assert LOGIN[1] not in note
@@ -166,7 +166,7 @@ async def test_a_registry_whose_credentials_are_gone_does_not_hold_up_the_enviro
     await registered.environment()
     await registered.tenant.client.delete("v1/Secret", "login", namespace=registered.sandbox.namespace)
     await registered.delete()
-    (note,) = await registered.told("ImagesNotDeleted")
+    (note,) = await registered.notes_of("ImagesNotDeleted")
     assert "Secret login, which Registry" in note
 
 

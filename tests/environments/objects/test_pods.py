@@ -1,4 +1,4 @@
-"""What is wrong with a workload's pods: the first cause, in words, with what to do about it."""
+"""The first problem of a workload's pods, as a message with a hint."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import pytest
 from kapsa.environments.objects.pods import PodProblem, first_problem
 from kapsa.runtime import Client, ResourceList
 
-PLACE = "team-app-one"
+NAMESPACE = "team-app-one"
 WORKLOAD = {
-    "metadata": {"name": "web", "namespace": PLACE},
+    "metadata": {"name": "web", "namespace": NAMESPACE},
     "spec": {"selector": {"matchLabels": {"app": "web"}}},
 }
 
 
 class OnePod:
-    """A cluster with one pod, and its log."""
+    """A client of a cluster with one pod and its log."""
 
     def __init__(self, status: dict[str, Any]) -> None:
-        self._pod = {"metadata": {"name": "web-1", "namespace": PLACE}, "status": status}
+        self._pod = {"metadata": {"name": "web-1", "namespace": NAMESPACE}, "status": status}
 
     async def list(self, kind: str, **options: Any) -> ResourceList[dict[str, Any]]:
         assert (kind, options["label_selector"]) == ("v1/Pod", {"app": "web"})
@@ -41,10 +41,10 @@ def container(**state: Any) -> list[dict[str, Any]]:
 async def test_a_container_that_ran_out_of_memory_is_told_as_such() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}
-    found = await problem(containerStatuses=container(state=waiting, lastState=killed))
-    assert found.message == "container app of pod web-1 ran out of memory"
-    assert "exceeded its memory limit" in found.hint
-    assert found.log_tail == "the log of app of web-1"
+    result = await problem(containerStatuses=container(state=waiting, lastState=killed))
+    assert result.message == "container app of pod web-1 ran out of memory"
+    assert "exceeded its memory limit" in result.hint
+    assert result.log_tail == "the log of app of web-1"
 
 
 async def test_a_pod_that_no_node_has_room_for_is_told_in_the_schedulers_words() -> None:
@@ -54,9 +54,9 @@ async def test_a_pod_that_no_node_has_room_for_is_told_in_the_schedulers_words()
         "reason": "Unschedulable",
         "message": "0/3 nodes are available: 3 Insufficient cpu.",
     }
-    found = await problem(conditions=[condition])
-    assert found.message == "pod web-1: 0/3 nodes are available: 3 Insufficient cpu."
-    assert "No node has room for the pod" in found.hint
+    result = await problem(conditions=[condition])
+    assert result.message == "pod web-1: 0/3 nodes are available: 3 Insufficient cpu."
+    assert "No node has room for the pod" in result.hint
 
 
 @pytest.mark.parametrize(
@@ -70,21 +70,21 @@ async def test_a_container_that_cannot_start_is_told_without_a_log_that_it_canno
     reason: str, hint: str
 ) -> None:
     waiting = {"waiting": {"reason": reason, "message": "the kubelet's words"}}
-    found = await problem(containerStatuses=container(state=waiting))
-    assert found.message == f"container app of pod web-1: {reason}: the kubelet's words"
-    assert hint in found.hint
-    assert found.log_tail == ""
+    result = await problem(containerStatuses=container(state=waiting))
+    assert result.message == f"container app of pod web-1: {reason}: the kubelet's words"
+    assert hint in result.hint
+    assert result.log_tail == ""
 
 
 async def test_a_container_that_prepares_is_looked_at_first() -> None:
     ended = {"terminated": {"reason": "Error", "exitCode": 3}}
     waiting = {"waiting": {"reason": "PodInitializing"}}
-    found = await problem(
+    result = await problem(
         initContainerStatuses=[{"name": "migrate", "state": ended}],
         containerStatuses=container(state=waiting),
     )
-    assert found.message == "container migrate of pod web-1 exited with code 3"
-    assert found.log_tail == "the log of migrate of web-1"
+    assert result.message == "container migrate of pod web-1 exited with code 3"
+    assert result.log_tail == "the log of migrate of web-1"
 
 
 async def test_a_pod_that_is_only_starting_is_in_no_trouble() -> None:

@@ -1,4 +1,4 @@
-"""The kinds are what other programs know them by: names, scopes, fields and defaults."""
+"""The contract of the kinds: names, scopes, fields and defaults."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ DEFINITIONS = {each["spec"]["names"]["kind"]: each["spec"] for each in custom_re
 
 
 def fields(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every field with its schema; `[]` is any entry of a list."""
+    """Yield every field with its schema; `[]` stands for the items of a list."""
     if path:
         yield path, node
     for name, child in node.get("properties", {}).items():
@@ -108,8 +108,8 @@ def fields(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str
 
 @pytest.fixture(params=sorted(KNOWN_AS))
 def kind(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    return found
+    name: str = request.param
+    return name
 
 
 @pytest.fixture
@@ -137,10 +137,10 @@ def test_a_kind_has_every_field_that_other_programs_know(
 
 
 def test_what_is_left_out_means_what_is_documented(kind: str, schema: dict[str, dict[str, Any]]) -> None:
-    wanted = DEFAULTS.get(kind, {})
-    assert {path: schema[path].get("default") for path in wanted} == wanted
+    defaults = DEFAULTS.get(kind, {})
+    assert {path: schema[path].get("default") for path in defaults} == defaults
 
 
 def test_a_choice_has_the_documented_values(kind: str, schema: dict[str, dict[str, Any]]) -> None:
-    wanted = CHOICES.get(kind, {})
-    assert {path: set(schema[path]["enum"]) for path in wanted} == wanted
+    choices = CHOICES.get(kind, {})
+    assert {path: set(schema[path]["enum"]) for path in choices} == choices

@@ -1,4 +1,4 @@
-"""The kinds on a cluster: their CRDs are accepted strictly, the documented examples apply, nonsense is refused."""
+"""The kinds on a cluster: CRDs and documented examples are accepted, and invalid values are rejected."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def client(cluster: DevCluster) -> AsyncIterator[Client]:
 
 
 async def in_namespace(client: Client, manifest: dict[str, Any]) -> dict[str, Any]:
-    """The manifest in a namespace of its own, so that tests on one real cluster do not meet."""
+    """Return the manifest in a namespace of its own, so that tests on one real cluster do not collide."""
     name = f"{manifest['metadata']['namespace']}-{uuid.uuid4().hex[:8]}"
     await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     made = copy.deepcopy(manifest)
@@ -63,9 +63,9 @@ async def applied(client: Client, manifest: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("text", [PROJECT, ENVIRONMENT, PREVIEW], ids=IDS)
 async def test_the_documented_examples_apply_under_strict_validation(client: Client, text: str) -> None:
     manifest = await in_namespace(client, yaml.safe_load(text))
-    found = await applied(client, manifest)
-    assert found["metadata"]["name"] == manifest["metadata"]["name"]
-    assert found.get("status", {}).get("phase") != "Ready", "a status is the operator's, not the applier's"
+    stored = await applied(client, manifest)
+    assert stored["metadata"]["name"] == manifest["metadata"]["name"]
+    assert stored.get("status", {}).get("phase") != "Ready", "a status is the operator's, not the applier's"
 
 
 async def test_defaults_are_filled_in_as_documented(client: Client) -> None:
@@ -85,13 +85,13 @@ async def test_defaults_are_filled_in_as_documented(client: Client) -> None:
 def changed(manifest: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     made = copy.deepcopy(manifest)
     *parents, last = path.split(".")
-    place = made["spec"]
+    parent_object = made["spec"]
     for parent in parents:
-        place = place.setdefault(parent, {})
+        parent_object = parent_object.setdefault(parent, {})
     if value is None:
-        del place[last]
+        del parent_object[last]
     else:
-        place[last] = value
+        parent_object[last] = value
     return made
 
 
@@ -148,8 +148,8 @@ async def test_the_identity_of_a_preview_cannot_be_changed(client: Client, path:
     await applied(client, manifest)
     with pytest.raises(Invalid, match="cannot be changed once it is set"):
         await applied(client, changed(manifest, path, value))
-    found = await applied(client, changed(manifest, "image_tag", "newer"))
-    assert PreviewEnvironment.from_dict(found).spec.image_tag == "newer"
+    stored = await applied(client, changed(manifest, "image_tag", "newer"))
+    assert PreviewEnvironment.from_dict(stored).spec.image_tag == "newer"
 
 
 async def test_the_kinds_of_administrators_belong_to_the_cluster(client: Client) -> None:
@@ -170,10 +170,10 @@ async def test_the_kinds_of_administrators_belong_to_the_cluster(client: Client)
             "auth": {"secretRef": {"name": "login", "namespace": "kapsa-system"}},
         },
     }
-    found = DomainPool.from_dict(await applied(client, pool))
-    assert found.spec.allocation_policy.strategy == "round-robin"
-    assert found.spec.cert_manager is not None
-    assert found.spec.cert_manager.issuer_ref.kind == "ClusterIssuer"
+    stored = DomainPool.from_dict(await applied(client, pool))
+    assert stored.spec.allocation_policy.strategy == "round-robin"
+    assert stored.spec.cert_manager is not None
+    assert stored.spec.cert_manager.issuer_ref.kind == "ClusterIssuer"
     kept = Registry.from_dict(await applied(client, registry))
     assert kept.spec.image_pull_secret.generate_per_namespace is True
     assert kept.spec.insecure is False

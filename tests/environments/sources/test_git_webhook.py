@@ -1,4 +1,4 @@
-"""Webhooks of GitHub and GitLab: a signed one makes the poll come sooner, and no other does anything."""
+"""Webhooks of GitHub and GitLab: a signed one triggers a poll, and an unsigned one does nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GITLAB: dict[str, Any] = {
 
 
 class Receiver:
-    """A webhook's receiver, and projects that it may be about."""
+    """A receiver of webhooks, and projects it may concern."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -47,9 +47,9 @@ class Receiver:
         await self.sandbox.apply(Project, name, {"source": {"repositoryUrl": url}, "deployment": deployment})
 
     async def asked(self) -> dict[str, str]:
-        """The projects that are to be looked at, each with what it was asked with."""
-        found = (await self.sandbox.client.list(Project, namespace=self.sandbox.namespace)).items
-        noted = {each.name: each.metadata.annotations.get(POLL_REQUESTED, "") for each in found}
+        """Return the projects with a requested poll, each with the value of its annotation."""
+        projects = (await self.sandbox.client.list(Project, namespace=self.sandbox.namespace)).items
+        noted = {each.name: each.metadata.annotations.get(POLL_REQUESTED, "") for each in projects}
         return {name: value for name, value in noted.items() if value}
 
     async def github(
@@ -161,7 +161,7 @@ def test_a_receiver_without_a_secret_is_refused(sandbox: Sandbox) -> None:
         GitWebhook(sandbox.client, "")
 
 
-# -- over HTTP ----------------------------------------------------------------------------------------------------
+# -- over HTTP -----------------------------------------------------------------------------------------------
 
 
 @pytest_asyncio.fixture

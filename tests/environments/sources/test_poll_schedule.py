@@ -1,4 +1,4 @@
-"""When a repository is looked at next: spread out, later and later while it fails, sooner when somebody asks."""
+"""The schedule of polls: with jitter, with back-off after errors, sooner on request."""
 
 from __future__ import annotations
 

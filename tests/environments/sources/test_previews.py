@@ -1,4 +1,4 @@
-"""Which branches and pull requests have a preview, decided from listings alone."""
+"""The branches and pull requests that get a preview, by listings alone."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def test_pull_requests_have_previews_only_if_the_project_wants_them() -> None:
 
 def test_a_pull_request_of_a_branch_that_is_excluded_is_shown_by_its_number() -> None:
     listed = refs("login", pull_requests={7: commit_of("login")})
-    (found,) = track(project(branches={"exclude": ["*"]}), listed, Tracking(), [], now=NOON).tracked
-    assert (found.name, found.branch, found.pr_number) == ("pr-7", "login", 7)
+    (tracked,) = track(project(branches={"exclude": ["*"]}), listed, Tracking(), [], now=NOON).tracked
+    assert (tracked.name, tracked.branch, tracked.pr_number) == ("pr-7", "login", 7)
 
 
 def test_a_pull_request_whose_branch_is_gone_was_merged_or_closed_though_it_is_still_listed() -> None:

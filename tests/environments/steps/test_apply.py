@@ -1,4 +1,4 @@
-"""What is rendered is applied, what no longer is goes, and other tools can see whose it is."""
+"""The apply step: objects are applied and pruned, and the ApplySet names their owner."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ async def test_an_apply_set_has_a_parent_that_names_its_members_kinds(tenant: Te
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
-    parent = await tenant.client.get(CONFIG_MAP, PARENT, namespace=tenant.place("one"))
+    parent = await tenant.client.get(CONFIG_MAP, PARENT, namespace=tenant.namespace_of("one"))
     metadata = parent["metadata"]
     assert metadata["annotations"]["applyset.kubernetes.io/contains-group-kinds"] == "Deployment.apps,Service"
     assert metadata["annotations"]["applyset.kubernetes.io/tooling"] == "kapsa/v1"
     identity = metadata["labels"]["applyset.kubernetes.io/id"]
-    web = await tenant.client.get("apps/v1/Deployment", "web", namespace=tenant.place("one"))
+    web = await tenant.client.get("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
     assert web["metadata"]["labels"]["applyset.kubernetes.io/part-of"] == identity
 
 
@@ -49,7 +49,7 @@ async def test_what_somebody_should_know_of_the_objects_stands_in_the_condition(
 
 
 async def test_what_is_no_longer_rendered_is_pruned_and_nothing_else(tenant: Tenant) -> None:
-    place, rendered = tenant.place("one"), tenant.outside.renderer
+    namespace, rendered = tenant.namespace_of("one"), tenant.outside.renderer
     rendered.objects = [
         deployment("web", "app:1"),
         service("web"),
@@ -61,26 +61,26 @@ async def test_what_is_no_longer_rendered_is_pruned_and_nothing_else(tenant: Ten
     await tenant.environment()
     await tenant.ready()
     await tenant.client.create(
-        {**holder("ConfigMap", "by-hand"), "metadata": {"name": "by-hand", "namespace": place}}
+        {**holder("ConfigMap", "by-hand"), "metadata": {"name": "by-hand", "namespace": namespace}}
     )
     rendered.objects = [deployment("web", "app:2"), service("web"), holder("Secret", "new")]
     await tenant.environment(commit="two")
-    await tenant.sandbox.gone(CONFIG_MAP, "old", namespace=place)
-    await tenant.sandbox.gone(SECRET, "old", namespace=place)
+    await tenant.sandbox.gone(CONFIG_MAP, "old", namespace=namespace)
+    await tenant.sandbox.gone(SECRET, "old", namespace=namespace)
     await tenant.ready()
-    assert await tenant.sandbox.get(SECRET, "new", namespace=place)
-    assert await tenant.sandbox.get(CONFIG_MAP, "by-hand", namespace=place)
+    assert await tenant.sandbox.get(SECRET, "new", namespace=namespace)
+    assert await tenant.sandbox.get(CONFIG_MAP, "by-hand", namespace=namespace)
 
     async def tells_what_is_left() -> bool:
-        parent = await tenant.client.get(CONFIG_MAP, PARENT, namespace=place)
-        told = parent["metadata"]["annotations"]["applyset.kubernetes.io/contains-group-kinds"]
-        return bool(told == "Deployment.apps,Secret,Service")
+        parent = await tenant.client.get(CONFIG_MAP, PARENT, namespace=namespace)
+        kinds = parent["metadata"]["annotations"]["applyset.kubernetes.io/contains-group-kinds"]
+        return bool(kinds == "Deployment.apps,Secret,Service")
 
     await tenant.sandbox.until(tells_what_is_left, "the parent names the kinds that are left")
 
 
 async def test_nothing_is_pruned_while_the_new_version_can_not_be_rendered(tenant: Tenant) -> None:
-    place = tenant.place("one")
+    namespace = tenant.namespace_of("one")
     tenant.outside.renderer.objects = [
         deployment("web", "app:1"),
         service("web"),
@@ -93,8 +93,8 @@ async def test_nothing_is_pruned_while_the_new_version_can_not_be_rendered(tenan
     tenant.outside.renderer.error = Refused("the chart is broken", reason="RenderFailed")
     await tenant.environment(commit="two")
     await tenant.reaches("one", "DeploymentReady", "False", "RenderFailed")
-    assert await tenant.sandbox.get(CONFIG_MAP, "kept", namespace=place)
-    assert await tenant.sandbox.get("apps/v1/Deployment", "web", namespace=place)
+    assert await tenant.sandbox.get(CONFIG_MAP, "kept", namespace=namespace)
+    assert await tenant.sandbox.get("apps/v1/Deployment", "web", namespace=namespace)
 
 
 async def test_an_environment_with_all_kinds_of_objects_causes_no_write_once_it_is_ready(
@@ -143,9 +143,9 @@ async def test_a_name_that_the_operator_or_kubernetes_needs_is_refused(
     await tenant.start()
     await tenant.project()
     await tenant.environment()
-    found = await tenant.reaches("one", "DeploymentReady", "False", "ObjectRefused")
-    assert found.status.failure is not None
-    assert found.status.failure.object == f"{kind} {name}"
+    refused = await tenant.reaches("one", "DeploymentReady", "False", "ObjectRefused")
+    assert refused.status.failure is not None
+    assert refused.status.failure.object == f"{kind} {name}"
 
 
 async def test_an_object_of_the_name_of_a_copied_secret_is_refused(tenant: Tenant) -> None:
@@ -160,6 +160,6 @@ async def test_an_object_of_the_name_of_a_copied_secret_is_refused(tenant: Tenan
     await tenant.start()
     await tenant.project(secrets=[{"name": "settings"}])
     await tenant.environment()
-    found = await tenant.reaches("one", "DeploymentReady", "False", "ObjectRefused")
-    assert found.status.failure is not None
-    assert found.status.failure.object == "Secret settings"
+    refused = await tenant.reaches("one", "DeploymentReady", "False", "ObjectRefused")
+    assert refused.status.failure is not None
+    assert refused.status.failure.object == "Secret settings"

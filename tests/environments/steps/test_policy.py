@@ -1,4 +1,4 @@
-"""The policy step: what an environment may use, whom it may talk to, and how its namespace is secured."""
+"""The policy step: quota, limits, network policies and the labels of the namespace."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ async def tenant(sandbox: Sandbox) -> Tenant:
 
 
 async def policies(tenant: Tenant) -> dict[str, dict[str, Any]]:
-    found = await tenant.client.list(POLICY, namespace=tenant.place("one"))
-    return {each["metadata"]["name"]: each["spec"] for each in found.items}
+    listed = await tenant.client.list(POLICY, namespace=tenant.namespace_of("one"))
+    return {each["metadata"]["name"]: each["spec"] for each in listed.items}
 
 
 async def test_nothing_comes_in_or_goes_out_that_no_policy_allows(tenant: Tenant) -> None:
@@ -57,10 +57,10 @@ async def test_names_are_resolved_by_the_clusters_dns_and_by_a_cache_on_the_node
 async def test_requests_come_from_the_ingress_controller_and_acme_challenges_are_answered(
     tenant: Tenant,
 ) -> None:
-    found = await policies(tenant)
-    (source,) = found["kapsa-ingress-controller"]["ingress"][0]["from"]
+    by_name = await policies(tenant)
+    (source,) = by_name["kapsa-ingress-controller"]["ingress"][0]["from"]
     assert source["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "ingress-nginx"}
-    solver = found["kapsa-acme-solver"]
+    solver = by_name["kapsa-acme-solver"]
     assert solver["podSelector"] == {"matchLabels": {"acme.cert-manager.io/http01-solver": "true"}}
     assert solver["ingress"] == [{"ports": [{"protocol": "TCP", "port": 8089}]}]
 
@@ -77,24 +77,24 @@ async def test_the_internet_is_reached_but_not_metadata_services_nodes_or_the_ap
 
 
 async def test_the_restricted_pod_security_standard_is_an_option(tenant: Tenant) -> None:
-    namespace = await tenant.client.get("v1/Namespace", tenant.place("one"))
+    namespace = await tenant.client.get("v1/Namespace", tenant.namespace_of("one"))
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
 async def test_a_quota_that_a_project_gives_up_goes(tenant: Tenant) -> None:
     await tenant.project(resources={"defaultQuota": {"cpu": "2"}})
-    place = tenant.place("one")
-    quota = await tenant.sandbox.exists("v1/ResourceQuota", "kapsa-quota", namespace=place)
+    namespace = tenant.namespace_of("one")
+    quota = await tenant.sandbox.exists("v1/ResourceQuota", "kapsa-quota", namespace=namespace)
     assert quota["spec"]["hard"] == {"requests.cpu": "2", "limits.cpu": "2"}
     await tenant.project()
-    await tenant.sandbox.gone("v1/ResourceQuota", "kapsa-quota", namespace=place)
+    await tenant.sandbox.gone("v1/ResourceQuota", "kapsa-quota", namespace=namespace)
 
 
 async def test_labels_of_the_namespace_are_put_back_and_those_of_others_kept(tenant: Tenant) -> None:
-    place = tenant.place("one")
+    namespace = tenant.namespace_of("one")
     change = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged", "theirs": "kept"}}}
-    await tenant.client.patch("v1/Namespace", place, change)
+    await tenant.client.patch("v1/Namespace", namespace, change)
     await tenant.clock.sleep(10)
-    labels = (await tenant.client.get("v1/Namespace", place))["metadata"]["labels"]
+    labels = (await tenant.client.get("v1/Namespace", namespace))["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     assert labels["theirs"] == "kept"

@@ -1,4 +1,4 @@
-"""What the API server refuses, or fails at, is said in the environment's status, where people look."""
+"""Rejections and errors of the API server are reported in the environment's status."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def tenant(sandbox: Sandbox) -> Tenant:
 
 
 async def failed(tenant: Tenant, condition: str, reason: str) -> str:
-    """What the status says of a failure."""
-    found = await tenant.reaches("one", condition, "False", reason)
-    assert found.status.phase == "Failed"
-    assert found.status.failure is not None
-    assert found.status.failure.hint
-    return found.status.failure.message
+    """Return the message of a failure in the status."""
+    environment = await tenant.reaches("one", condition, "False", reason)
+    assert environment.status.phase == "Failed"
+    assert environment.status.failure is not None
+    assert environment.status.failure.hint
+    return environment.status.failure.message
 
 
 async def test_a_field_of_a_wrong_type_is_named_and_the_next_commit_that_has_it_right_is_deployed(
@@ -85,12 +85,12 @@ async def test_a_webhook_of_the_cluster_that_fails_for_long_is_told(
     await tenant.project()
     await tenant.environment()
 
-    async def told() -> bool:
-        found = await tenant.sandbox.get(Environment, "one", namespace=tenant.home)
-        condition = found.status.condition("DeploymentReady") if found is not None else None
+    async def reported() -> bool:
+        environment = await tenant.sandbox.get(Environment, "one", namespace=tenant.home)
+        condition = environment.status.condition("DeploymentReady") if environment is not None else None
         return condition is not None and condition.reason == "ApiServerTrouble"
 
-    await tenant.sandbox.until(told, "the trouble is told")
+    await tenant.sandbox.until(reported, "the error is reported")
     condition = (await tenant.get()).status.condition("DeploymentReady")
     assert condition is not None
     assert "webhook policy.example.com" in condition.message
@@ -110,7 +110,7 @@ async def test_an_environment_that_is_ready_stays_so_when_the_api_server_stumble
     rule = faults.add(FaultRule(action=stumble, verb="patch", resource="limitranges", client="operator"))
     meddled: dict[str, Any] = {"spec": {"limits": []}}
     before = len(tenant.sandbox.writes())
-    await tenant.client.patch("v1/LimitRange", "kapsa-limits", meddled, namespace=tenant.place("one"))
+    await tenant.client.patch("v1/LimitRange", "kapsa-limits", meddled, namespace=tenant.namespace_of("one"))
     await tenant.sandbox.at_rest()
     assert rule.fired == 1
     assert {each.call.resource for each in tenant.sandbox.writes()[before:]} == {"limitranges"}
@@ -136,10 +136,10 @@ async def test_a_failure_is_an_event_once_and_again_when_it_comes_back(tenant: T
 
 
 async def events(tenant: Tenant) -> list[tuple[str, str, int]]:
-    """The warnings about the environment: reason, text, and how often each was given."""
-    found = (await tenant.client.list("events.k8s.io/v1/Event", namespace=tenant.home)).items
+    """Return the warnings about the environment: reason, text and count."""
+    listed = (await tenant.client.list("events.k8s.io/v1/Event", namespace=tenant.home)).items
     return [
         (each["reason"], each["note"], (each.get("series") or {}).get("count", 1))
-        for each in found
+        for each in listed
         if each["type"] == "Warning"
     ]

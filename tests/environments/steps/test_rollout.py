@@ -1,4 +1,4 @@
-"""A rollout has a deadline of its own, Jobs are made anew, and what sleeps runs nothing."""
+"""Rollouts have a deadline, Jobs are replaced, and a suspended environment runs nothing."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def job(image: str) -> dict[str, Any]:
 
 
 async def test_a_rollout_that_has_no_deadline_of_its_own_fails_at_ours(tenant: Tenant) -> None:
-    """A StatefulSet waits for ever."""
+    """A StatefulSet has no progress deadline of its own."""
     tenant.outside.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
-    tenant.sandbox.harness.cluster.workloads.crash(f"{tenant.place('one')}/data-*", exit_code=1)
+    tenant.sandbox.harness.cluster.workloads.crash(f"{tenant.namespace_of('one')}/data-*", exit_code=1)
     await tenant.start(Settings(rollout_timeout=120))
     await tenant.project()
     await tenant.environment()
@@ -61,7 +61,7 @@ async def test_a_rollout_that_has_no_deadline_of_its_own_fails_at_ours(tenant: T
 
 async def test_a_deadline_begins_anew_with_another_version(tenant: Tenant) -> None:
     tenant.outside.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
-    tenant.sandbox.harness.cluster.workloads.crash(f"{tenant.place('one')}/data-*", exit_code=1)
+    tenant.sandbox.harness.cluster.workloads.crash(f"{tenant.namespace_of('one')}/data-*", exit_code=1)
     await tenant.start(Settings(rollout_timeout=120))
     await tenant.project()
     await tenant.environment()
@@ -79,11 +79,11 @@ async def test_a_job_that_is_changed_is_made_anew(tenant: Tenant) -> None:
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
-    first = await tenant.client.get(JOB, "migrate", namespace=tenant.place("one"))
+    first = await tenant.client.get(JOB, "migrate", namespace=tenant.namespace_of("one"))
     tenant.outside.renderer.objects = [job("migrate:2"), deployment("web", "app:2"), service("web")]
     await tenant.environment(commit="two")
     await tenant.ready()
-    second = await tenant.client.get(JOB, "migrate", namespace=tenant.place("one"))
+    second = await tenant.client.get(JOB, "migrate", namespace=tenant.namespace_of("one"))
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
     assert second["spec"]["template"]["spec"]["containers"][0]["image"] == "migrate:2"
 
@@ -112,15 +112,15 @@ async def test_what_sleeps_runs_neither_jobs_nor_daemons(tenant: Tenant) -> None
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
-    place = tenant.place("one")
+    namespace = tenant.namespace_of("one")
     await tenant.environment(suspended=True)
     await tenant.reaches("one", "Ready", "False", "Suspended")
-    assert (await tenant.client.get(CRON_JOB, "nightly", namespace=place))["spec"]["suspend"] is True
-    assert (await tenant.client.list("v1/Pod", namespace=place)).items == []
+    assert (await tenant.client.get(CRON_JOB, "nightly", namespace=namespace))["spec"]["suspend"] is True
+    assert (await tenant.client.list("v1/Pod", namespace=namespace)).items == []
     await tenant.environment(suspended=False)
     await tenant.ready()
-    assert not (await tenant.client.get(CRON_JOB, "nightly", namespace=place))["spec"].get("suspend")
-    agent = await tenant.client.get(DAEMON_SET, "agent", namespace=place)
+    assert not (await tenant.client.get(CRON_JOB, "nightly", namespace=namespace))["spec"].get("suspend")
+    agent = await tenant.client.get(DAEMON_SET, "agent", namespace=namespace)
     assert agent["status"]["numberAvailable"] == agent["status"]["desiredNumberScheduled"] > 0
 
 
@@ -134,8 +134,8 @@ async def test_an_application_that_prints_its_secrets_gives_them_away_in_no_stat
     }
     await tenant.client.create(settings)
     workloads = tenant.sandbox.harness.cluster.workloads
-    workloads.crash(f"{tenant.place('one')}/*", exit_code=1)
-    workloads.logs(f"{tenant.place('one')}/*", f"info: connecting with {password}\nno database\n")
+    workloads.crash(f"{tenant.namespace_of('one')}/*", exit_code=1)
+    workloads.logs(f"{tenant.namespace_of('one')}/*", f"info: connecting with {password}\nno database\n")
     await tenant.start()
     await tenant.project(secrets=[{"name": "settings"}])
     await tenant.environment()

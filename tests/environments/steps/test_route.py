@@ -1,4 +1,4 @@
-"""Requests for an environment's host reach its Service: by an Ingress or an HTTPRoute, with a certificate."""
+"""The route and TLS steps: an Ingress or an HTTPRoute, with a certificate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tenant(sandbox: Sandbox) -> Tenant:
 
 
 async def install(tenant: Tenant, kind: str) -> None:
-    """Install a kind of others, with no schema to speak of."""
+    """Install a CRD of another project, with an open schema."""
     version, _, name = kind.rpartition("/")
     group, _, version = version.rpartition("/")
     plural = f"{name.lower()}s"
@@ -61,13 +61,13 @@ async def install(tenant: Tenant, kind: str) -> None:
 
 async def say(tenant: Tenant, kind: str, name: str, status: dict[str, Any]) -> None:
     """Write a status, as the controller of this kind does."""
-    place = tenant.place("one")
-    await tenant.client.patch(kind, name, {"status": status}, namespace=place, subresource="status")
+    namespace = tenant.namespace_of("one")
+    await tenant.client.patch(kind, name, {"status": status}, namespace=namespace, subresource="status")
 
 
 async def make_certificate(tenant: Tenant, name: str, ready: str) -> None:
     version, _, kind = CERTIFICATE.rpartition("/")
-    metadata = {"name": name, "namespace": tenant.place("one")}
+    metadata = {"name": name, "namespace": tenant.namespace_of("one")}
     await tenant.client.create({"apiVersion": version, "kind": kind, "metadata": metadata})
     await say(
         tenant, CERTIFICATE, name, {"conditions": [{"type": "Ready", "status": ready, "message": "an order"}]}
@@ -93,7 +93,7 @@ async def test_an_ingress_leads_from_the_host_to_the_service(tenant: Tenant) -> 
     await tenant.project()
     await tenant.environment(ingress={"path": "/app", "className": "internal"})
     ready = await tenant.ready()
-    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.place("one"))
+    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one"))
     (rule,) = ingress["spec"]["rules"]
     (path,) = rule["http"]["paths"]
     assert (rule["host"], path["path"], path["backend"]["service"]) == (
@@ -111,14 +111,14 @@ async def test_an_http_route_leads_to_the_service_where_there_is_a_gateway(tenan
     await tenant.project()
     await tenant.environment()
     ready = await tenant.ready()
-    route = await tenant.client.get(HTTP_ROUTE, "kapsa", namespace=tenant.place("one"))
+    route = await tenant.client.get(HTTP_ROUTE, "kapsa", namespace=tenant.namespace_of("one"))
     assert route["spec"]["parentRefs"] == [{"name": "public", "namespace": "ingress"}]
     assert route["spec"]["hostnames"] == [HOST]
     assert route["spec"]["rules"][0]["backendRefs"] == [{"name": "web", "port": 80}]
     tls = ready.status.condition("TLSReady")
     assert tls is not None
     assert tls.reason == "TerminatedByGateway"
-    assert await tenant.sandbox.get(INGRESS, "kapsa", namespace=tenant.place("one")) is None
+    assert await tenant.sandbox.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one")) is None
 
 
 async def test_a_gateways_refusal_is_told(tenant: Tenant) -> None:
@@ -151,8 +151,8 @@ async def test_another_kind_of_route_takes_the_place_of_the_first(tenant: Tenant
     await tenant.ready()
     await tenant.sandbox.harness.kill()
     await tenant.start(GATEWAY)
-    await tenant.sandbox.exists(HTTP_ROUTE, "kapsa", namespace=tenant.place("one"))
-    await tenant.sandbox.gone(INGRESS, "kapsa", namespace=tenant.place("one"))
+    await tenant.sandbox.exists(HTTP_ROUTE, "kapsa", namespace=tenant.namespace_of("one"))
+    await tenant.sandbox.gone(INGRESS, "kapsa", namespace=tenant.namespace_of("one"))
 
 
 async def test_an_environment_that_is_not_to_be_reached_has_no_route(tenant: Tenant) -> None:
@@ -161,7 +161,7 @@ async def test_an_environment_that_is_not_to_be_reached_has_no_route(tenant: Ten
     await tenant.environment()
     await tenant.ready()
     await tenant.environment(ingress={"enabled": False})
-    await tenant.sandbox.gone(INGRESS, "kapsa", namespace=tenant.place("one"))
+    await tenant.sandbox.gone(INGRESS, "kapsa", namespace=tenant.namespace_of("one"))
     ready = await tenant.ready()
     assert (ready.status.url, ready.status.urls) == (None, [])
 
@@ -187,12 +187,12 @@ async def test_of_several_services_the_project_names_one(tenant: Tenant) -> None
     named = {"type": "manifest", "path": "deploy", "service": {"name": "metrics", "port": 9090}}
     await tenant.project(deployment=named)
     await tenant.ready()
-    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.place("one"))
+    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one"))
     backend = ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
     assert backend == {"name": "metrics", "port": {"number": 9090}}
 
 
-# -- certificates -------------------------------------------------------------------------------------------------
+# -- certificates --------------------------------------------------------------------------------------------
 
 
 async def test_tls_waits_for_the_certificate_and_tells_what_it_says(tenant: Tenant) -> None:
@@ -202,7 +202,7 @@ async def test_tls_waits_for_the_certificate_and_tells_what_it_says(tenant: Tena
     await tenant.project()
     await tenant.environment()
     await tenant.reaches("one", "TLSReady", "False", "CertificatePending")
-    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.place("one"))
+    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one"))
     assert ingress["metadata"]["annotations"]["cert-manager.io/cluster-issuer"] == "letsencrypt"
     assert ingress["spec"]["tls"] == [{"hosts": [HOST], "secretName": "kapsa-tls"}]
     await make_certificate(tenant, "kapsa-tls", "False")
@@ -211,7 +211,7 @@ async def test_tls_waits_for_the_certificate_and_tells_what_it_says(tenant: Tena
         condition = (await tenant.get()).status.condition("TLSReady")
         return condition is not None and "an order" in condition.message
 
-    await tenant.sandbox.until(tells_the_order, "TLSReady tells what the Certificate says")
+    await tenant.sandbox.until(tells_the_order, "TLSReady reports the state of the Certificate")
     await say(tenant, CERTIFICATE, "kapsa-tls", {"conditions": [{"type": "Ready", "status": "True"}]})
     ready = await tenant.ready()
     condition = ready.status.condition("TLSReady")
@@ -245,12 +245,14 @@ async def test_a_pools_wildcard_certificate_is_copied_and_a_fork_gets_none(tenan
     await tenant.project(previewEnvironments={"trust": "repository"})
     await tenant.environment()
     await tenant.reaches("one", "TLSReady", "True", "Wildcard")
-    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.place("one"))
+    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one"))
     assert ingress["spec"]["tls"][0]["secretName"] == "kapsa-wildcard-tls"
-    assert await tenant.sandbox.get(SECRET, "kapsa-wildcard-tls", namespace=tenant.place("one"))
+    assert await tenant.sandbox.get(SECRET, "kapsa-wildcard-tls", namespace=tenant.namespace_of("one"))
     await tenant.environment("fork", source={"commitSha": commit_of("fork"), "prNumber": 7})
     await tenant.reaches("fork", "TLSReady", "True", "DefaultCertificate")
-    assert await tenant.sandbox.get(SECRET, "kapsa-wildcard-tls", namespace=tenant.place("fork")) is None
+    assert (
+        await tenant.sandbox.get(SECRET, "kapsa-wildcard-tls", namespace=tenant.namespace_of("fork")) is None
+    )
 
 
 async def test_a_certificate_that_is_to_be_there_and_is_not_is_told(tenant: Tenant) -> None:
@@ -268,7 +270,9 @@ async def test_tls_that_is_not_wanted_leaves_plain_http(tenant: Tenant) -> None:
     await tenant.environment(ingress={"tls": {"enabled": False}})
     ready = await tenant.ready()
     assert ready.status.url == f"http://{HOST}"
-    assert "tls" not in (await tenant.client.get(INGRESS, "kapsa", namespace=tenant.place("one")))["spec"]
+    assert (
+        "tls" not in (await tenant.client.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one")))["spec"]
+    )
 
 
 async def test_an_ingress_of_the_project_itself_is_used_and_its_certificate_waited_for(
@@ -282,7 +286,7 @@ async def test_an_ingress_of_the_project_itself_is_used_and_its_certificate_wait
     await tenant.project()
     await tenant.environment()
     await tenant.reaches("one", "TLSReady", "False", "CertificatePending")
-    assert await tenant.sandbox.get(INGRESS, "kapsa", namespace=tenant.place("one")) is None
+    assert await tenant.sandbox.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one")) is None
     await make_certificate(tenant, "own-tls", "True")
     ready = await tenant.ready()
     assert ready.status.url == f"https://{HOST}"

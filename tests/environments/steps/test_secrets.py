@@ -1,4 +1,4 @@
-"""Copies of Secrets and ConfigMaps never meet what the operator itself keeps in an environment's namespace."""
+"""Copies of Secrets and ConfigMaps never collide with the operator's own objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def create(tenant: Tenant, kind: str, name: str, namespace: str) -> None:
 
 
 async def refused(tenant: Tenant, name: str) -> None:
-    """The copy is refused by name, and then nothing is written any more."""
+    """Check that the copy is refused by name, and that nothing more is written."""
     failed = await tenant.reaches("one", "NamespaceReady", "False", "ObjectRefused")
     assert failed.status.failure is not None
     assert name in failed.status.failure.message

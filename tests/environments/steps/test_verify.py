@@ -1,4 +1,4 @@
-"""Where it is asked for, an environment is ready once its host answers; then nobody asks any more."""
+"""The verify step: an environment is ready once its host responds, and is not probed again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def touched(tenant: Tenant, value: str) -> None:
-    """A reconcile for no reason."""
+    """Trigger a reconcile without a change."""
     patch = {"metadata": {"annotations": {"example.com/touched": value}}}
     await tenant.client.patch(Environment, "one", patch, namespace=tenant.home)
     await tenant.sandbox.at_rest()
@@ -26,9 +26,9 @@ async def test_a_host_that_has_answered_is_not_asked_again_and_another_one_is(sa
     await tenant.project()
     await tenant.environment()
     ready = await tenant.ready()
-    found = ready.status.condition("IngressReady")
-    assert found is not None
-    assert found.reason == "Reachable"
+    condition = ready.status.condition("IngressReady")
+    assert condition is not None
+    assert condition.reason == "Reachable"
     assert tenant.outside.prober.asked == [ready.status.url]
     await touched(tenant, "1")
     assert tenant.outside.prober.asked == [ready.status.url]
