@@ -32,7 +32,7 @@ async def test_everything_that_happens_is_counted(sandbox: Sandbox) -> None:
     scenario = FullScenario(sandbox)
     scrapes: list[dict[str, float]] = []
     scenario.before_restart = lambda: scrapes.append(sandbox.metrics())
-    await scenario.happens()
+    await scenario.run()
     first, last = scrapes[0], sandbox.metrics()
 
     assert first["kapsa_projects_total"] == 1

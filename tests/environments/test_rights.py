@@ -13,8 +13,8 @@ pytestmark = pytest.mark.virtual_time
 
 async def test_the_rights_are_enough_and_none_is_left_over(sandbox: Sandbox) -> None:
     scenario = FullScenario(sandbox)
-    await scenario.happens()
-    await scenario.the_end()
+    await scenario.run()
+    await scenario.delete_project()
     audit = Audit()
     for recorded in sandbox.harness.calls:
         audit(recorded.call, recorded.status, 0)

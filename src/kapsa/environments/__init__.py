@@ -1,4 +1,4 @@
-"""The environments operator: an isolated environment for each branch, pull request and stage.
+"""The environments operator: an isolated environment for each branch and pull request.
 
 From the top down; a line imports only what is below it:
 

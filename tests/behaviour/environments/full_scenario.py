@@ -53,7 +53,7 @@ _SPECS: Mapping[str, dict[str, Any]] = {
 }
 
 
-class _Welcoming:
+class _OpenRegistry:
     """A registry that accepts all credentials."""
 
     async def fetch(self, method: str, url: str, **options: Any) -> HttpResponse:
@@ -82,25 +82,25 @@ class FullScenario:
             renderer=self.renderer,
             builds=BuildEngines(settings),
             images=self.images,
-            outgoing=_Welcoming(),
+            outgoing=_OpenRegistry(),
             prober=FakeProber(),
         )
         return make_operator(settings, outside, rng=random.Random(1))
 
-    async def happens(self) -> None:
+    async def run(self) -> None:
         """Run the whole scenario."""
         await self._prepare()
         await self.sandbox.start(self.operator)
-        await self._a_build_and_a_deployment()
-        await self._every_kind_comes_and_goes()
-        await self._a_build_fails()
-        await self._buildpacks()
-        await self._somebody_meddles()
-        await self._other_settings()
-        await self._a_preview_of_an_image()
-        await self._previews_of_branches()
+        await self._build_and_deploy()
+        await self._apply_and_prune_every_kind()
+        await self._fail_a_build()
+        await self._build_with_kpack()
+        await self._drift()
+        await self._change_settings()
+        await self._expire_a_preview()
+        await self._preview_a_branch()
 
-    async def the_end(self) -> None:
+    async def delete_project(self) -> None:
         """Delete the project, with an object whose finalizer delays the deletion."""
         metadata = {
             "name": "stuck",
@@ -114,7 +114,7 @@ class FullScenario:
         await self.client.patch("v1/ConfigMap", "stuck", patch, namespace=self.tenant.namespace_of("one"))
         await self.sandbox.gone(Project, "app", seconds=600)
 
-    # -- one after the other ---------------------------------------------------------------------------------
+    # -- parts of the scenario ---------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
         for kind in (KPACK_IMAGE, HTTP_ROUTE, CERTIFICATE):
@@ -143,7 +143,7 @@ class FullScenario:
             }
         )
 
-    async def _a_build_and_a_deployment(self) -> None:
+    async def _build_and_deploy(self) -> None:
         await self._project()
         await self.tenant.environment(commit="one")
         await self._built()
@@ -155,9 +155,9 @@ class FullScenario:
         for image in self.images.asked:
             self.images.push(image)
 
-    async def _every_kind_comes_and_goes(self) -> None:
+    async def _apply_and_prune_every_kind(self) -> None:
         plain = self.renderer.objects
-        self.renderer.objects = [_an_object(kind) for kind in ALLOWED_KINDS]
+        self.renderer.objects = [_object_of(kind) for kind in ALLOWED_KINDS]
         await self._pushed("two")
         await self.tenant.reaches("one", "DeploymentReady", "True")
         self.renderer.objects = plain
@@ -166,17 +166,17 @@ class FullScenario:
 
     async def _pushed(self, text: str) -> None:
         """Set a commit whose image already exists."""
-        self.images.digests = _Anything(self.images.digests)
+        self.images.digests = _EveryImage(self.images.digests)
         await self.tenant.environment(commit=text)
 
-    async def _a_build_fails(self) -> None:
+    async def _fail_a_build(self) -> None:
         self.images.digests = {}
         self.sandbox.harness.cluster.workloads.crash(f"{self.settings.build_namespace}/*")
         await self.tenant.environment(commit="broken")
         await self.tenant.reaches("one", "BuildReady", "False", "BuildFailed", seconds=600)
         self.sandbox.harness.cluster.workloads.heal()
 
-    async def _buildpacks(self) -> None:
+    async def _build_with_kpack(self) -> None:
         await self._project(build={"strategy": "buildpack"})
         await self.tenant.environment(commit="buildpacks")
         await self.tenant.reaches("one", "BuildReady", "False", "Building")
@@ -184,7 +184,7 @@ class FullScenario:
         await self._pushed("four")
         await self.tenant.ready()
 
-    async def _somebody_meddles(self) -> None:
+    async def _drift(self) -> None:
         for name in (self.tenant.home, self.tenant.namespace_of("one")):
             patch = {"metadata": {"labels": {"catalyst.dev/team": "other"}}}
             await self.client.patch("v1/Namespace", name, patch)
@@ -195,7 +195,7 @@ class FullScenario:
         )
         await self.sandbox.at_rest(100)
 
-    async def _other_settings(self) -> None:
+    async def _change_settings(self) -> None:
         """Run an operator with other settings, then the first one again."""
         other = msgspec.structs.replace(
             self.settings,
@@ -215,13 +215,13 @@ class FullScenario:
             await self.sandbox.at_rest()
             await self.tenant.ready()
 
-    async def _a_preview_of_an_image(self) -> None:
+    async def _expire_a_preview(self) -> None:
         spec = {"pr_number": 7, "branch_name": "x", "image": "a", "image_tag": "b", "ttl_seconds": 60}
         await self.sandbox.apply(PreviewEnvironment, "seven", spec)
         await self.sandbox.condition(PreviewEnvironment, "seven")
         await self.sandbox.gone(PreviewEnvironment, "seven", seconds=600)
 
-    async def _previews_of_branches(self) -> None:
+    async def _preview_a_branch(self) -> None:
         self.git.push("feature")
         previews = {"enabled": True, "ttl": "60s", "pullRequests": False}
         await self._project(build=None, previewEnvironments=previews)
@@ -233,13 +233,13 @@ class FullScenario:
         await self.sandbox.gone(Environment, "feature", namespace=self.tenant.home, seconds=600)
 
 
-class _Anything(dict[str, str]):
+class _EveryImage(dict[str, str]):
     """The digests of a registry that has every image."""
 
     def get(self, image: str, default: Any = None) -> Any:
         return super().get(image) or f"sha256:{'0' * 64}"
 
 
-def _an_object(kind: str) -> dict[str, Any]:
+def _object_of(kind: str) -> dict[str, Any]:
     api_version, _, name = kind.rpartition("/")
     return {"apiVersion": api_version, "kind": name, "metadata": {"name": "x"}, **_SPECS[name]}

@@ -31,7 +31,7 @@ SECRET = {
 }
 
 
-class Story:
+class CrashScenario:
     """A scenario with fakes that are new for each run."""
 
     def __init__(self, **spec: Any) -> None:
@@ -84,7 +84,7 @@ def manifest(kind: Any, name: str, namespace: str, spec: dict[str, Any]) -> dict
     }
 
 
-def ask_for(commit: str) -> Callable[[Harness], Any]:
+def apply_commit(commit: str) -> Callable[[Harness], Any]:
     spec = {"projectRef": {"name": "app"}, "source": {"commitSha": commit_of(commit)}}
     return lambda harness: harness.apply(manifest(Environment, "one", HOME, spec))
 
@@ -116,8 +116,10 @@ def sweep(sample: Sample | None, record_property: RecordProperty) -> Sweep:
 async def test_an_environment_created_updated_and_deleted_survives_a_crash_at_any_write(
     sweep: Sweep,
 ) -> None:
-    story = Story()
-    await sweep("environment", story.scenario(ask_for("one"), ask_for("two"), delete_environment))
+    crash_scenario = CrashScenario()
+    await sweep(
+        "environment", crash_scenario.scenario(apply_commit("one"), apply_commit("two"), delete_environment)
+    )
 
 
 BUILT: Mapping[str, Any] = {
@@ -130,25 +132,25 @@ BUILT: Mapping[str, Any] = {
 async def test_an_environment_whose_image_is_built_survives_a_crash_at_the_commit_of_any_write(
     sweep: Sweep,
 ) -> None:
-    scenario = Story(**BUILT).scenario(ask_for("one"), ask_for("two"), delete_environment)
+    scenario = CrashScenario(**BUILT).scenario(apply_commit("one"), apply_commit("two"), delete_environment)
     await sweep("environment with builds", scenario, WORST)
 
 
 def previews(*branches: str, **spec: Any) -> Scenario:
     """Return a scenario: branches are pushed, the first is deleted, and another gets a new commit."""
-    story = Story(previewEnvironments={"enabled": True}, secrets=[], resources={}, **spec)
+    crash_scenario = CrashScenario(previewEnvironments={"enabled": True}, secrets=[], resources={}, **spec)
 
     async def push(harness: Harness) -> None:
         for branch in branches:
-            story.outside.git.push(branch)
+            crash_scenario.outside.git.push(branch)
         await harness.clock.sleep(400)
 
     async def merge(harness: Harness) -> None:
-        story.outside.git.push(branches[-1], "again")
-        del story.outside.git.branches[branches[0]]
+        crash_scenario.outside.git.push(branches[-1], "again")
+        del crash_scenario.outside.git.branches[branches[0]]
         await harness.clock.sleep(800)
 
-    return story.scenario(push, merge)
+    return crash_scenario.scenario(push, merge)
 
 
 async def test_a_project_with_three_previews_survives_a_crash_at_the_commit_of_any_write(

@@ -108,9 +108,9 @@ async def test_an_environment_that_is_ready_stays_so_when_the_api_server_stumble
     await tenant.ready()
     stumble = Answer(code=500, reason="InternalError", message="etcd has no leader")
     rule = faults.add(FaultRule(action=stumble, verb="patch", resource="limitranges", client="operator"))
-    meddled: dict[str, Any] = {"spec": {"limits": []}}
+    drift: dict[str, Any] = {"spec": {"limits": []}}
     before = len(tenant.sandbox.writes())
-    await tenant.client.patch("v1/LimitRange", "kapsa-limits", meddled, namespace=tenant.namespace_of("one"))
+    await tenant.client.patch("v1/LimitRange", "kapsa-limits", drift, namespace=tenant.namespace_of("one"))
     await tenant.sandbox.at_rest()
     assert rule.fired == 1
     assert {each.call.resource for each in tenant.sandbox.writes()[before:]} == {"limitranges"}
