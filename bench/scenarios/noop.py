@@ -9,8 +9,7 @@ from pathlib import Path
 from bench.peers import kapsa_sample
 from bench.results import Measurement
 from bench.scenarios import Scenario
-from kapsa.runtime import Operator
-from kapsa.runtime.controller.workqueue import Reason
+from kapsa.runtime import Operator, Reason
 from kapsa.runtime.testing import DevCluster, Harness
 
 ROUNDS = 3

@@ -12,7 +12,7 @@ telemetry    metrics, traces, logs, health probes, a watchdog for the event loop
 client       requests to the API server: discovery, watches, retries, authentication, HTTP
 resources    typed resources: metadata, specs and statuses, conditions, quantities, selectors
 
-`errors` and `clock` are below all of them. `testing` is above: it runs operators on a devcluster and needs
+`errors`, `clock` and `cancellation` are below all of them. `testing` is above: it runs operators on a devcluster and needs
 `kapsa[devcluster]`.
 """
 

@@ -61,13 +61,18 @@ class RunningOperator:
         webhook_route: WebhookRoute | None = None,
     ) -> None:
         self.operator = operator
+        """The declaration that runs."""
         self._serve = serve
         self.identity = identity
+        """The name of this process in the lease and in events."""
         self.metrics = Metrics()
+        """The Prometheus metrics of this run."""
         self.health = HealthChecks()
+        """The liveness and readiness checks of this run."""
         self._raw_client = client
         self._clock = client.clock
         self.elector = self._make_elector(rng)
+        """The candidate of this process in the leader election; None without election."""
         gate = self.elector.gate if self.elector is not None else None
         self.client = client.derive(field_manager=operator.field_manager, before_write=gate)
         """The client of the controllers. It refuses writes while this process does not hold the lease."""
@@ -75,6 +80,7 @@ class RunningOperator:
         self.cache = Cache(
             client, namespaces=self._namespaces, follow_manager=operator.field_manager, rng=rng
         )
+        """The cache of all watched kinds."""
         self.recorder = EventRecorder(
             self.client,
             controller=operator.name,
@@ -82,6 +88,7 @@ class RunningOperator:
             rng=rng,
             count=lambda outcome: self.metrics.events.labels(outcome).inc(),
         )
+        """The recorder of events."""
         tracing = Tracing.find(self._clock)
         if tracing is not None:
             client.observe(tracing.request)
@@ -101,6 +108,7 @@ class RunningOperator:
             )
             for controller in operator.controllers
         ]
+        """One reconciler, with its work queue, for each controller."""
         self.probes = ProbeServer(
             self.health,
             self.metrics,
@@ -111,8 +119,11 @@ class RunningOperator:
             liveness_path=operator.liveness_path,
             readiness_path=operator.readiness_path,
         )
+        """The server of probes and metrics; `probes.ports` holds the actual ports."""
         self.webhooks = self._make_webhooks(webhook_route)
+        """The webhook server; None without webhooks."""
         self.loop_watch: LoopWatch | None = None
+        """The watchdog of the event loop; None on a virtual clock."""
         self._companions = contextlib.AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
