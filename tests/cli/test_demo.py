@@ -23,7 +23,7 @@ MILESTONES = (
     "production is ready at https://production.preview.test",
     "the preview is ready at https://cart.preview.test",
     "the preview runs the new commit, at the same URL",
-    "could not be built: the build ended with an error",
+    "failed to build: the build ended with an error",
     "keeps running",
     "checks a second time before it deletes anything",
     "production was updated to",

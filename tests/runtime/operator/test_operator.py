@@ -10,24 +10,20 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock
+from kapsa.devcluster import FaultPlan
 from kapsa.devcluster.faults import Answer, Drop, FaultRule
 from kapsa.runtime import (
     Audit,
     Client,
     Context,
     CustomResource,
-    Grant,
     Operator,
     Owns,
     Spec,
     Status,
-    Webhooks,
     grants,
-    missing_rules,
-    rule_for,
 )
-from kapsa.runtime.testing import Harness, InProcessTransport
+from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app, config_map
 
 pytestmark = pytest.mark.virtual_time
@@ -159,104 +155,6 @@ async def test_a_stopped_operator_leaves_no_task_behind(harness: Harness) -> Non
     assert {task.get_name() for task in asyncio.all_tasks() - before} == set()
 
 
-async def test_a_missing_right_is_reported_as_a_rule() -> None:
-    def allowed(attributes: Any) -> bool:
-        return not (attributes.resource == "configmaps" and attributes.verb in ("create", "patch"))
-
-    clock = VirtualClock()
-    async with DevCluster(clock=clock, http=False, policy=allowed) as cluster:
-        harness = Harness(cluster, clock=clock)
-        await harness.install(App)
-        operator = Operator(
-            controllers=[Recorder(owns=["v1/ConfigMap"])],
-            metrics_port=None,
-            health_port=None,
-            name="my-operator",
-        )
-        with capture_logs() as logs:
-            run = await operator.start(Client(InProcessTransport(cluster, client="operator"), clock=clock))
-            await clock.sleep(5)
-        assert [str(rule) for rule in run.missing_rights] == [
-            '{apiGroups: [""], resources: ["configmaps"], verbs: ["create", "patch"]} in a ClusterRole'
-        ]
-        said = [line for line in logs if line["event"].startswith("right missing")]
-        assert said[0]["rule"] == str(run.missing_rights[0])
-        await run.stop()
-
-
-async def test_rights_are_checked_once_an_unreachable_server_is_back() -> None:
-    clock, faults = VirtualClock(), FaultPlan()
-    async with DevCluster(
-        clock=clock, http=False, faults=faults, policy=lambda attributes: attributes.verb != "patch"
-    ) as cluster:
-        faults.add(FaultRule(action=Drop(), client="operator", times=0))
-        operator = Operator(controllers=[Recorder()], metrics_port=None, health_port=None)
-        run = await operator.start(Client(InProcessTransport(cluster, client="operator"), clock=clock))
-        await clock.sleep(120)
-        assert run.missing_rights == []
-        faults.clear()
-        await clock.sleep(60)
-        assert any("patch" in rule.verbs for rule in run.missing_rights)
-        await run.stop()
-
-
-async def test_rights_are_checked_in_the_watched_namespaces() -> None:
-    clock = VirtualClock()
-    async with DevCluster(
-        clock=clock, http=False, policy=lambda attributes: attributes.namespace != "shop"
-    ) as cluster:
-        harness = Harness(cluster, clock=clock)
-        await harness.install(App)
-        operator = Operator(
-            controllers=[Recorder()],
-            namespaces=["shop"],
-            metrics_port=None,
-            health_port=None,
-            leader_election="lock",
-        )
-        run = await operator.start(Client(InProcessTransport(cluster, client="operator"), clock=clock))
-        await clock.sleep(5)
-        missing = "\n".join(str(rule) for rule in run.missing_rights)
-        assert 'resources: ["apps"], verbs: ["get", "list", "watch"]} in a Role in namespace shop' in missing
-        assert "leases" not in missing, "the lease is in the operator's own namespace"
-        await run.stop()
-
-
-async def test_rights_are_checked_in_the_namespaces_of_this_run() -> None:
-    def allowed(attributes: Any) -> bool:
-        if attributes.namespace == "shop":
-            return bool(attributes.resource != "events")
-        return bool(attributes.group == "authorization.k8s.io")
-
-    clock = VirtualClock()
-    async with DevCluster(clock=clock, http=False, policy=allowed) as cluster:
-        operator = Operator(controllers=[Recorder()], metrics_port=None, health_port=None)
-        client = Client(InProcessTransport(cluster, client="operator"), clock=clock)
-        async with operator.running(client, namespaces=["shop"]) as run:
-            await clock.sleep(5)
-            (missing,) = run.missing_rights
-        assert (missing.resource, missing.verbs) == ("events", ("create", "patch"))
-        assert str(missing).endswith("in a Role in namespace shop")
-
-
-async def test_a_right_to_named_objects_is_missing_only_for_the_denied_names() -> None:
-    def allowed(attributes: Any) -> bool:
-        return (
-            attributes.resource != "secrets"
-            or attributes.name not in {"get": "bc", "patch": "b"}[attributes.verb]
-        )
-
-    clock = VirtualClock()
-    async with DevCluster(clock=clock, http=False, policy=allowed) as cluster:
-        client = Client(InProcessTransport(cluster, client="operator"), clock=clock)
-        declared = (rule_for("v1/Secret", "get", "patch", names=["a", "b", "c"]),)
-        assert [str(rule) for rule in await missing_rules(client, [Grant("shop", declared)])] == [
-            f'{{apiGroups: [""], resources: ["secrets"], verbs: ["{verb}"], resourceNames: [{names}]}} '
-            "in a Role in namespace shop"
-            for verb, names in (("get", '"b", "c"'), ("patch", '"b"'))
-        ]
-
-
 async def test_the_calls_match_the_declared_rights(harness: Harness) -> None:
     async def everything(resource: App, ctx: Context[App]) -> None:
         await ctx.apply(config_map(resource.name))
@@ -293,33 +191,6 @@ async def test_an_api_server_that_is_down_for_an_hour_is_waited_for(
     faults.clear()
     await harness.clock.sleep(31)
     assert controller.runs == ["a"]
-
-
-def test_the_ports_are_those_that_kubernetes_operators_use() -> None:
-    operator = Operator(controllers=[Recorder()])
-    assert (operator.metrics_port, operator.health_port) == (8080, 8081)
-    assert Webhooks(service="webhooks").port == 9443
-
-
-def test_two_controllers_of_one_name_are_rejected() -> None:
-    with pytest.raises(ValueError, match="two controllers are named 'app'"):
-        Operator(controllers=[Recorder(), Recorder()])
-
-
-def test_a_name_that_cannot_be_a_field_manager_is_rejected() -> None:
-    with pytest.raises(ValueError, match="invalid operator name 'my operator'"):
-        Operator(controllers=[Recorder()], name="my operator")
-
-
-def test_the_operator_derives_its_resources_and_rights() -> None:
-    operator = Operator(
-        controllers=[Recorder(), LateController()], leader_election="lock", namespaces=["shop"]
-    )
-    assert operator.resources == [App, Late]
-    assert operator.name == "lock"
-    rights = operator.rights()
-    assert (rights.lease, rights.namespaces) == ("lock", ("shop",))
-    assert [each.resource.resource for each in rights.controllers] == ["apps", "lates"]
 
 
 async def test_a_companion_runs_as_long_as_the_operator_and_writes_without_leading(harness: Harness) -> None:

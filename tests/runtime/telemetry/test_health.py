@@ -63,13 +63,6 @@ async def test_the_paths_are_configurable(harness: Harness, web: aiohttp.ClientS
         assert (await fetch(web, ports["health"], "/healthz"))[0] == 404
 
 
-def test_equal_and_relative_paths_are_rejected() -> None:
-    with pytest.raises(ValueError, match="a path each, got /x, /healthz, /x"):
-        Operator(controllers=[Recorder()], metrics_path="/x", readiness_path="/x")
-    with pytest.raises(ValueError, match="liveness path must start with '/', got 'live'"):
-        Operator(controllers=[Recorder()], liveness_path="live")
-
-
 @pytest.mark.parametrize(
     ("sent", "received"),
     [
