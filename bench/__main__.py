@@ -1,4 +1,4 @@
-"""`python -m bench`: everything, kept as results and a page. `python -m bench SCENARIO [--n N] [--repeat R]`: one alone."""
+"""`python -m bench` runs all scenarios and writes results and a page. `python -m bench SCENARIO [--n N] [--repeat R]` runs one."""
 
 from __future__ import annotations
 
@@ -16,56 +16,67 @@ from pathlib import Path
 
 from rich.table import Table as RichTable
 
-from bench.console import output, say, say_loudly
+from bench.console import output, say, warn
+from bench.machine import machine, versions
 from bench.page import write_page
-from bench.peer_programs import HERE, compile_kapsa, machine, versions
 from bench.plan import Budget, Cell, Step, shortfalls, whole_run
+from bench.programs import HERE, compile_kapsa
 from bench.results import Measurement, Run, tables
 from bench.scenarios import Scenario, scenarios
 from kapsa.devcluster.real.build import ensure_binaries
 from kapsa.runtime import logs
 
 
-def arguments(known: dict[str, Scenario]) -> argparse.Namespace:
+def arguments(available: dict[str, Scenario]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("scenario", nargs="*", help="one or more; all, kept as results, when none is named")
-    parser.add_argument("--n", type=int, action="append", help="size; may be repeated")
-    parser.add_argument("--repeat", type=int, help="repetitions; 3 for a whole run, 1 for a scenario alone")
-    parser.add_argument("--minutes", type=float, default=39.0, help="what a whole run may take (default: 39)")
     parser.add_argument(
-        "--output", type=Path, default=HERE, help="where results and page go (default: bench)"
+        "scenario", nargs="*", help="the scenarios to run (default: all, with results written to files)"
     )
-    parser.add_argument("--list", action="store_true", help="tell the scenarios and end")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="write the page from kept results and end")
-    given = parser.parse_args()
-    unknown = [name for name in given.scenario if name not in known]
+    parser.add_argument("--n", type=int, action="append", help="the size; can be repeated")
+    parser.add_argument(
+        "--repeat",
+        type=int,
+        help="the number of repetitions (default: 3 for a complete run, 1 for single scenarios)",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=39.0, help="the time limit of a complete run (default: 39)"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=HERE, help="the directory for results and page (default: bench)"
+    )
+    parser.add_argument("--list", action="store_true", help="list the scenarios and exit")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="write the page from a results file and exit"
+    )
+    options = parser.parse_args()
+    unknown = [name for name in options.scenario if name not in available]
     if unknown:
-        parser.error(f"no scenario {', '.join(unknown)}; there are: {', '.join(known)}")
-    if (given.repeat is not None and given.repeat < 1) or any(n < 1 for n in given.n or ()):
+        parser.error(f"unknown scenario {', '.join(unknown)}; choose from: {', '.join(available)}")
+    if (options.repeat is not None and options.repeat < 1) or any(n < 1 for n in options.n or ()):
         parser.error("--n and --repeat must be at least 1")
-    return given
+    return options
 
 
 async def measure(steps: Sequence[Step], run: Run, budget: Budget, keep: Path | None) -> list[Step]:
-    """Do the steps; what one that failed said is kept, and the others go on. Returns what was done."""
+    """Run the steps and return those that succeeded. A failure is recorded, and the other steps go on."""
     done: list[Step] = []
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kapsa-bench-") as directory:
         for number, step in enumerate(steps, 1):
             elapsed = time.monotonic() - began
             if not budget.allows(step, elapsed):
-                say_loudly(f"left out for want of time: {step.cell}, repetition {step.round}")
+                warn(f"skipped for lack of time: {step.cell}, repetition {step.round}")
                 continue
             say(f"[{number}/{len(steps)}, {elapsed / 60:.1f} min] {step.cell}, repetition {step.round}")
             try:
                 async with asyncio.timeout(budget.left(elapsed)):
-                    found = await step.cell.work(step.cell.n, Path(directory))
+                    measured = await step.cell.work(step.cell.n, Path(directory))
             except Exception as error:
-                say_loudly(f"{step.cell} failed: {error!r}")
+                warn(f"{step.cell} failed: {error!r}")
                 run.left_out.append(f"{step.cell}, repetition {step.round}, failed: {str(error)[:200]}")
                 continue
-            budget.note(step.cell, time.monotonic() - began - elapsed)
-            run.measurements += found
+            budget.record(step.cell, time.monotonic() - began - elapsed)
+            run.measurements += measured
             run.minutes = (time.monotonic() - began) / 60
             done.append(step)
             if keep is not None:
@@ -87,52 +98,52 @@ def show(measurements: list[Measurement]) -> None:
 
 
 def without_go(chosen: list[Scenario], run: Run) -> list[Scenario]:
-    """What can be measured where there is no Go; the rest is named, loudly."""
+    """Return the scenarios that need no Go, and report the others."""
     missing = [scenario.name for scenario in chosen if scenario.needs_go]
     run.left_out.append(
-        f"NO GO TOOLCHAIN: controller-runtime, the load generator and the real control plane are left out, and with "
+        f"NO GO TOOLCHAIN: controller-runtime, the load generator and the real control plane are skipped, and with "
         f"them the scenarios {', '.join(missing) or 'that need them'}"
     )
-    say_loudly(run.left_out[-1])
+    warn(run.left_out[-1])
     return [scenario for scenario in chosen if not scenario.needs_go]
 
 
-async def alone(chosen: list[Scenario], given: argparse.Namespace, run: Run) -> bool:
+async def alone(chosen: list[Scenario], options: argparse.Namespace, run: Run) -> bool:
     cells = []
     for scenario in chosen:
-        for n in given.n or (scenario.default_size,):
+        for n in options.n or (scenario.default_size,):
             cells += [
                 Cell(scenario, n),
                 *(Cell(scenario, n, late) for late in (scenario.late.get(n),) if late),
             ]
-    steps = [Step(cell, number) for cell in cells for number in range(1, (given.repeat or 1) + 1)]
+    steps = [Step(cell, number) for cell in cells for number in range(1, (options.repeat or 1) + 1)]
     done = await measure(steps, run, Budget(float("inf")), keep=None)
     show(run.measurements)
     return len(done) == len(steps)
 
 
-async def whole(chosen: list[Scenario], given: argparse.Namespace, run: Run) -> bool:
-    directory: Path = given.output
+async def whole(chosen: list[Scenario], options: argparse.Namespace, run: Run) -> bool:
+    directory: Path = options.output
     directory.mkdir(parents=True, exist_ok=True)
-    steps = whole_run(chosen, given.repeat or 3, given.n)
+    steps = whole_run(chosen, options.repeat or 3, options.n)
     failed_before = len(run.left_out)
     try:
-        done = await measure(steps, run, Budget(given.minutes * 60), keep=directory / "results")
+        done = await measure(steps, run, Budget(options.minutes * 60), keep=directory / "results")
     except asyncio.CancelledError:
-        say_loudly(f"interrupted; what was measured so far is in {run.save(directory / 'results')}")
+        warn(f"interrupted; the measurements so far are in {run.save(directory / 'results')}")
         raise
     failed = len(run.left_out) > failed_before
-    run.left_out += shortfalls(steps, done, given.minutes)
+    run.left_out += shortfalls(steps, done, options.minutes)
     run.complete = True
     show(run.measurements)
     say(f"results: {run.save(directory / 'results')}, {write_page(directory, run, scenarios())}")
     return not failed
 
 
-async def start(chosen: list[Scenario], given: argparse.Namespace) -> bool:
+async def start(chosen: list[Scenario], options: argparse.Namespace) -> bool:
     task = asyncio.current_task()
     assert task is not None
-    # As Ctrl-C does it: what was measured is kept, and no peer is left running.
+    # As with Ctrl-C: measurements are kept, and no peer is left running.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     run = Run(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -144,24 +155,24 @@ async def start(chosen: list[Scenario], given: argparse.Namespace) -> bool:
     if shutil.which("go") is None:
         chosen = without_go(chosen, run)
     elif any(scenario.needs_go for scenario in chosen):
-        await ensure_binaries(("etcd", "kube-apiserver"))  # outside the clock: it is built once and kept
-    return await (alone if given.scenario else whole)(chosen, given, run)
+        await ensure_binaries(("etcd", "kube-apiserver"))  # before the measurements: it is built once
+    return await (alone if options.scenario else whole)(chosen, options, run)
 
 
 def main() -> int:
-    known = scenarios()
-    given = arguments(known)
-    if given.list:
-        for scenario in known.values():
+    available = scenarios()
+    options = arguments(available)
+    if options.list:
+        for scenario in available.values():
             output.print(f"{scenario.name:24} n={scenario.default_size:<6} {scenario.about}")
         return 0
-    if given.page is not None:
-        say(str(write_page(given.output, Run.load_from(given.page), known)))
+    if options.page is not None:
+        say(str(write_page(options.output, Run.load_from(options.page), available)))
         return 0
-    chosen = [known[name] for name in given.scenario] or list(known.values())
+    chosen = [available[name] for name in options.scenario] or list(available.values())
     logs.configure(level="warning")
     try:
-        return 0 if asyncio.run(start(chosen, given)) else 1
+        return 0 if asyncio.run(start(chosen, options)) else 1
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
 

@@ -1,4 +1,4 @@
-"""Where a run tells how far it is: standard error, so that the tables alone are on standard output."""
+"""The output of a run: progress on stderr, so that stdout has only the tables."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _progress = Console(stderr=True, highlight=False, width=160 if not sys.stderr.is
 
 
 def say(text: str) -> None:
-    """One line of progress."""
+    """Print a line of progress."""
     _progress.print(text)
 
 
-def say_loudly(text: str) -> None:
-    """One line that nobody should miss."""
+def warn(text: str) -> None:
+    """Print a line in red."""
     _progress.print(f"[bold red]{text}[/bold red]")

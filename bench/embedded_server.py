@@ -1,4 +1,4 @@
-"""The embedded engine as a process of its own, so that its CPU can be told from the client's: `... KUBECONFIG_FILE`."""
+"""The embedded engine in its own process, so that its CPU is measured separately: `... KUBECONFIG_FILE`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The world around the environments operator in a process of its own, so that its CPU can be told from the operator's.
+"""The cluster and servers of the environments benchmark in their own process, so that its CPU is measured separately.
 
-An embedded cluster with Projects, a git server with a branch for each environment, an image registry, the pods of builds and
-something that answers for every host: `python -m bench.environments_cluster DIRECTORY N`. Each line on standard input asks for a
-line of JSON on standard output that says how far the environments are and what the operator has asked for.
+An embedded cluster with Projects, a git server with a branch for each environment, an image registry, simulated builds and a
+server for all hosts: `python -m bench.environments_cluster DIRECTORY N`. For each line on stdin it prints a line of JSON with
+the state of the environments and the requests of the operator.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from kapsa.runtime import Client, Condition, custom_resource_definitions
 from kapsa.runtime.testing import InProcessTransport
 
 BRANCHES = 50
-"""How many previews a project has."""
+"""The number of previews of a project."""
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """How far everything is."""
+class ClusterProgress(msgspec.Struct, frozen=True):
+    """The state of the environments, and the requests so far."""
 
     kubeconfig: str
-    answers_at: str
+    ingress_address: str
     ready: int
     environments: int
     unready: list[str]
-    """What some of those that are not ready say."""
+    """The states of some environments that are not ready."""
     requests: dict[str, int]
-    """What the operator has asked for, by verb."""
+    """Requests of the operator, by verb."""
     writes: dict[str, int]
-    """What it wrote, by verb and resource."""
+    """Writes of the operator, by verb and resource."""
 
 
 async def serve(directory: Path, n: int) -> None:
     faults = FaultPlan()
     async with contextlib.AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(DevCluster(faults=faults))
-        client = await stack.enter_async_context(Client(InProcessTransport(cluster, client="world")))
+        client = await stack.enter_async_context(Client(InProcessTransport(cluster, client="bench")))
         git_directory = directory / "git"
         git_directory.mkdir()
         git = stack.enter_context(GitServer(git_directory))
         registry = stack.enter_context(RegistryServer())
         repositories = [repository(git, i, n) for i in range(-(-n // BRANCHES))]
-        await furnish(client, registry, repositories)
+        await install(client, registry, repositories)
         builder = SimulatedBuilds(
             client,
             SimulatedBuildPods(cluster.workloads, one_by_one=False),
@@ -65,17 +65,17 @@ async def serve(directory: Path, n: int) -> None:
             namespace=Settings().build_namespace,
         )
         await stack.enter_async_context(builder.running())
-        answers_at = await answer_for_hosts(stack)
+        ingress_address = await serve_all_hosts(stack)
         lines = await standard_input()
         observer = Observer(client, faults)
         while await lines.readline():
-            told = await observer.look(str(cluster.kubeconfig), answers_at)
-            sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+            progress = await observer.observe(str(cluster.kubeconfig), ingress_address)
+            sys.stdout.buffer.write(msgspec.json.encode(progress) + b"\n")
             sys.stdout.buffer.flush()
 
 
 def repository(git: GitServer, number: int, n: int) -> GitRepository:
-    """The demo's application, with a commit of its own on each branch."""
+    """Create a repository with the sample application, and a commit on each branch."""
     made = git.repository(f"team/app-{number}")
     files = {
         str(file.relative_to(SAMPLE_APPLICATION)): file
@@ -90,8 +90,8 @@ def repository(git: GitServer, number: int, n: int) -> GitRepository:
     return made
 
 
-async def furnish(client: Client, registry: RegistryServer, repositories: list[GitRepository]) -> None:
-    """The kinds, what administrators set up, and the projects."""
+async def install(client: Client, registry: RegistryServer, repositories: list[GitRepository]) -> None:
+    """Install the CRDs, what administrators set up, and the projects."""
     for manifest in custom_resource_definitions(KINDS):
         await client.apply(manifest, force=True)
     for namespace in (Settings().namespace, "team"):
@@ -123,8 +123,8 @@ def resource(kind: Any, name: str, spec: dict[str, Any], **metadata: str) -> dic
     }
 
 
-async def answer_for_hosts(stack: contextlib.AsyncExitStack) -> str:
-    """What an ingress controller would be: every host is answered, over TLS."""
+async def serve_all_hosts(stack: contextlib.AsyncExitStack) -> str:
+    """Start a server that responds for all hosts over TLS, in place of an ingress controller. Return its address."""
 
     async def answer(request: web.Request) -> web.Response:
         return web.Response(text="hello")
@@ -156,19 +156,19 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class _Environment(msgspec.Struct, frozen=True):
-    """As much of an environment as tells how far it is: the observer shares its cores with the observed."""
+    """The part of an environment that shows its state. The observer shares the CPU with the operator, so it decodes little."""
 
     metadata: _Name
     status: _Status = _Status()
 
     def __str__(self) -> str:
         ready = [each for each in self.status.conditions if each.type == "Ready"]
-        why = f"{ready[0].reason}: {ready[0].message}" if ready else "nothing"
+        why = f"{ready[0].reason}: {ready[0].message}" if ready else "no condition"
         return f"{self.metadata.name} is {self.status.phase}, {why}"
 
 
 class Observer:
-    """Counts what the operator asks for, and the environments that are ready."""
+    """Counts of the operator's requests, and of the environments that are ready."""
 
     def __init__(self, client: Client, faults: FaultPlan) -> None:
         self._client = client
@@ -177,13 +177,13 @@ class Observer:
         self._requests: Counter[str] = Counter()
         self._writes: Counter[str] = Counter()
 
-    async def look(self, kubeconfig: str, answers_at: str) -> Progress:
+    async def observe(self, kubeconfig: str, ingress_address: str) -> ClusterProgress:
         environments = (await self._client.list(str(Environment.gvk), into=_Environment)).items
         unready = [each for each in environments if each.status.phase != "Ready"]
         self._count()
-        return Progress(
+        return ClusterProgress(
             kubeconfig=kubeconfig,
-            answers_at=answers_at,
+            ingress_address=ingress_address,
             ready=len(environments) - len(unready),
             environments=len(environments),
             unready=[str(each) for each in unready[:3]],
@@ -194,8 +194,8 @@ class Observer:
     def _count(self) -> None:
         records = self._faults.records
         for record in records[self._counted :]:
-            # Whoever starts asks what it may do, by creating reviews that nobody keeps.
-            if record.client != "world" and "reviews" not in record.resource:
+            # At its start an operator checks its permissions by creating reviews, which are not stored.
+            if record.client != "bench" and "reviews" not in record.resource:
                 self._requests[record.verb] += 1
                 if record.is_write:
                     self._writes[f"{record.verb} {record.resource}"] += 1

@@ -1,4 +1,4 @@
-"""The order of a whole run, and what is left out when time is short."""
+"""The order of a complete run, and its time limit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 from bench.scenarios import Extra, Scenario, Work
 
 LARGE = 8000
-"""From this size on a repetition takes minutes: such cells come last in their round, the others largest first."""
+"""From this size on a repetition takes minutes. Such cells come last in their round, the others largest first."""
 
 GRACE_SECONDS = 60.0
-"""How much longer than the budget the last step may take."""
+"""Seconds by which the last step may exceed the budget."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -22,27 +22,27 @@ class Cell(msgspec.Struct, frozen=True):
     scenario: Scenario
     n: int
     extra: Extra | None = None
-    """What is done instead of the scenario's own work."""
+    """Work that replaces the scenario's own."""
 
     @property
     def work(self) -> Work:
         return self.extra.work if self.extra is not None else self.scenario.run
 
     def __str__(self) -> str:
-        return f"{self.scenario.name} n={self.n:,}" + (f" ({self.extra.what})" if self.extra else "")
+        return f"{self.scenario.name} n={self.n:,}" + (f" ({self.extra.name})" if self.extra else "")
 
 
 class Step(NamedTuple):
-    """A cell in one of the rounds, which are counted from 1."""
+    """A cell in one of the rounds, counted from 1."""
 
     cell: Cell
     round: int
 
 
 def whole_run(scenarios: Iterable[Scenario], repeat: int, sizes: Sequence[int] | None = None) -> list[Step]:
-    """Round by round, so that a slow minute of the machine meets every peer. What can be spared comes last.
+    """Return the steps of a complete run, round by round, so that a slow minute of the machine affects all peers.
 
-    `sizes` are meant for trying the whole run out: every scenario then does each of them.
+    The least important steps come last. `sizes` replaces the sizes of all scenarios, for a trial run.
     """
     cells = [Cell(scenario, n) for scenario in scenarios for n in sizes or scenario.sizes]
     cells.sort(key=lambda cell: (cell.n >= LARGE, -cell.n))
@@ -59,31 +59,31 @@ def whole_run(scenarios: Iterable[Scenario], repeat: int, sizes: Sequence[int] |
 
 
 class Budget:
-    """How long a run may take. A step that would not end in time is left out, and said so."""
+    """The time limit of a run. A step that would exceed it is skipped and reported."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._took: dict[Cell, float] = {}
 
-    def note(self, cell: Cell, seconds: float) -> None:
+    def record(self, cell: Cell, seconds: float) -> None:
         self._took[cell] = seconds
 
     def left(self, elapsed: float) -> float:
-        """Seconds after which even a step that was allowed is given up."""
+        """Return the seconds after which a running step is aborted."""
         return self._seconds + GRACE_SECONDS - elapsed
 
     def allows(self, step: Step, elapsed: float) -> bool:
-        """Whether the step would end in time, judged by how long its cell took before; an unknown one takes a minute."""
+        """Return whether the step would end in time, by its last duration, or a minute if it has not run yet."""
         return elapsed + self._took.get(step.cell, 60.0) <= self._seconds
 
 
 def shortfalls(steps: Sequence[Step], done: Sequence[Step], minutes: float) -> list[str]:
-    """What the budget left out, in words."""
-    told = []
+    """Return a line for each cell that was measured less often than planned."""
+    lines = []
     for cell in dict.fromkeys(step.cell for step in steps):
-        wanted = sum(step.cell == cell for step in steps)
-        had = sum(step.cell == cell for step in done)
-        if had < wanted:
-            times = f"measured {had} of {wanted} times" if had else "not measured"
-            told.append(f"{cell}: {times}, to end within {minutes:.0f} minutes")
-    return told
+        planned = sum(step.cell == cell for step in steps)
+        measured = sum(step.cell == cell for step in done)
+        if measured < planned:
+            times = f"measured {measured} of {planned} times" if measured else "not measured"
+            lines.append(f"{cell}: {times}, for lack of time ({minutes:.0f} minutes)")
+    return lines

@@ -1,4 +1,4 @@
-"""Control planes to measure on: bare API servers with the Sample kind, and what they hold when a peer starts."""
+"""Control planes for measurements: API servers without controllers, with the Sample kind and initial objects."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from bench.peer_programs import SAMPLES, Bench, go_program
+from bench.measured_plane import SAMPLES, MeasuredPlane
 from bench.processes import running
+from bench.programs import go_program
 from kapsa.devcluster.real.control_plane import RealControlPlane
 from kapsa.runtime import Bookmark, Client, ClientError, WatchOptions
 
@@ -50,7 +51,7 @@ ACCOUNT: dict[str, Any] = {
     "kind": "ServiceAccount",
     "metadata": {"name": "operator", "namespace": "default"},
 }
-ACCOUNT_RIGHTS: dict[str, Any] = {
+ACCOUNT_BINDING: dict[str, Any] = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
     "metadata": {"name": "operator"},
@@ -58,80 +59,80 @@ ACCOUNT_RIGHTS: dict[str, Any] = {
     "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": "default"}],
 }
 
-Fill = Callable[[Bench], Awaitable[None]]
+Fill = Callable[[MeasuredPlane], Awaitable[None]]
 
 
 class Store(msgspec.Struct, frozen=True):
-    """What a control plane holds before anything is measured."""
+    """The initial objects of a control plane."""
 
     name: str
     fill: Fill
-    """Puts it there."""
+    """Creates the objects."""
     after: Store | None = None
-    """What must be there before."""
+    """Objects that must exist before."""
 
-    async def furnish(self, bench: Bench) -> None:
+    async def install(self, bench: MeasuredPlane) -> None:
         if self.after is not None:
-            await self.after.furnish(bench)
+            await self.after.install(bench)
         await self.fill(bench)
 
 
-async def define_samples(bench: Bench) -> None:
-    for body in (SAMPLE_CRD, ACCOUNT, ACCOUNT_RIGHTS):
+async def define_samples(bench: MeasuredPlane) -> None:
+    for body in (SAMPLE_CRD, ACCOUNT, ACCOUNT_BINDING):
         await bench.client.create(body)
     await until_served(bench.client)
 
 
 KIND = Store("kind", define_samples)
-"""The Sample kind and the account that operators run under."""
+"""The Sample kind, and the service account of the operators."""
 
 
 def samples(n: int) -> Store:
-    """sample-0 to sample-(n-1), none of them done."""
+    """Return a store with sample-0 to sample-(n-1), without a status."""
     return Store(f"{n}-samples", lambda bench: bench.create_samples(n), after=KIND)
 
 
 @contextlib.asynccontextmanager
-async def control_plane(engine: str, directory: Path, store: Store = KIND) -> AsyncIterator[Bench]:
-    """A fresh API server without controllers that holds what the store says."""
+async def control_plane(engine: str, directory: Path, store: Store = KIND) -> AsyncIterator[MeasuredPlane]:
+    """Start a fresh API server without controllers, with the objects of the store."""
     if engine == "embedded":
         async with (
             embedded_plane(directory) as (kubeconfig, pids),
             connected(kubeconfig, pids, directory) as bench,
         ):
-            await store.furnish(bench)
+            await store.install(bench)
             yield bench
         return
-    async with real_plane(await kept(store, directory)) as plane, connected_to(plane, directory) as bench:
+    async with real_plane(await saved(store, directory)) as plane, connected_to(plane, directory) as bench:
         await until_served(bench.client)
         yield msgspec.structs.replace(bench, kubeconfig=await account_kubeconfig(bench))
 
 
-async def account_kubeconfig(bench: Bench) -> Path:
-    """For whoever is measured: with the token of a service account, as operators have it in their Pods.
+async def account_kubeconfig(bench: MeasuredPlane) -> Path:
+    """Write the kubeconfig of the measured operator, with the token of a service account, as in a Pod.
 
-    The administrator's certificate would not do: its signature is verified at each request (NOTES.md).
+    With the administrator's certificate, each request would cost a verification of its signature (NOTES.md).
     """
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    answer = await bench.client.create_subresource(
+    response = await bench.client.create_subresource(
         "v1/ServiceAccount", ACCOUNT["metadata"]["name"], "token", request, namespace="default"
     )
     config = yaml.safe_load(bench.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": answer["status"]["token"]}
+    config["users"][0]["user"] = {"token": response["status"]["token"]}
     path = bench.directory / "operator.kubeconfig"
     path.write_text(yaml.safe_dump(config))
     return path
 
 
-async def kept(store: Store, directory: Path) -> Path:
-    """The store's data, filled the first time that it is asked for.
+async def saved(store: Store, directory: Path) -> Path:
+    """Return the data directory of a store, created on first use.
 
-    A real control plane starts on a copy: making thousands of samples anew for each peer would take longer than most of
-    what is measured.
+    A real control plane starts on a copy. Creating thousands of samples for each peer would take longer than most
+    measurements.
     """
     path = directory / f"store-{store.name}"
     if not path.exists():
-        before = await kept(store.after, directory) if store.after is not None else None
+        before = await saved(store.after, directory) if store.after is not None else None
         async with real_plane(before) as plane:
             async with connected_to(plane, directory) as bench:
                 if before is not None:
@@ -142,12 +143,14 @@ async def kept(store: Store, directory: Path) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def connected(kubeconfig: Path, pids: Sequence[int], directory: Path) -> AsyncIterator[Bench]:
+async def connected(kubeconfig: Path, pids: Sequence[int], directory: Path) -> AsyncIterator[MeasuredPlane]:
     async with Client.connect(kubeconfig=kubeconfig) as client:
-        yield Bench(kubeconfig, pids, client, directory, go_program("load"))
+        yield MeasuredPlane(kubeconfig, pids, client, directory, go_program("load"))
 
 
-def connected_to(plane: RealControlPlane, directory: Path) -> contextlib.AbstractAsyncContextManager[Bench]:
+def connected_to(
+    plane: RealControlPlane, directory: Path
+) -> contextlib.AbstractAsyncContextManager[MeasuredPlane]:
     return connected(plane.kubeconfig, list(plane.pids.values()), directory)
 
 
@@ -171,22 +174,22 @@ async def embedded_plane(directory: Path) -> AsyncIterator[tuple[Path, Sequence[
         while not kubeconfig.exists():
             if process.poll() is not None:
                 raise RuntimeError(
-                    f"the embedded engine ended: {(directory / 'server.log').read_text()[-500:]}"
+                    f"the embedded engine exited: {(directory / 'server.log').read_text()[-500:]}"
                 )
             await asyncio.sleep(0.02)
         yield kubeconfig, [process.pid]
 
 
 async def until_served(client: Client) -> None:
-    """Wait until the server can be watched: a kind that is new to it, or to its cache, is not there at once."""
+    """Wait until all kinds can be watched. A new kind is not served at once."""
     async with asyncio.timeout(60):
         for kind in (SAMPLES, "apps/v1/Deployment", "v1/Service"):
-            while not await watchable(client, kind):  # noqa: ASYNC110 - the server gives no sign
+            while not await watchable(client, kind):  # noqa: ASYNC110 - the server sends no notification
                 await asyncio.sleep(0.05)
 
 
 async def watchable(client: Client, kind: str) -> bool:
-    # Of a namespace without any: only that there is an answer counts.
+    # In an empty namespace: only the response counts.
     options: WatchOptions = {"namespace": "kube-public", "send_initial_events": True, "timeout_seconds": 5}
     with contextlib.suppress(ClientError):
         async with contextlib.aclosing(client.watch(kind, **options)) as events:  # type: ignore[type-var]

@@ -1,4 +1,4 @@
-"""A process under measurement: its CPU seconds, its memory, and its end."""
+"""Processes under measurement: CPU, memory, start and stop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a process has used so far."""
+    """The CPU and memory that a process has used so far."""
 
     cpu_seconds: float
     rss_mb: float
@@ -23,7 +23,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 def usage(pid: int) -> Usage:
-    """Read `/proc`: user and system time, resident size now and at its highest."""
+    """Read the CPU seconds and the current and peak resident memory of a process from `/proc`."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     status = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
@@ -36,26 +36,26 @@ def usage(pid: int) -> Usage:
 
 
 def stolen_seconds() -> float:
-    """CPU seconds that a virtual machine's host has given to others so far, of all cores; 0 on a real machine."""
+    """Return the CPU seconds that the host of a virtual machine gave to others so far; 0 on a physical machine."""
     return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / TICKS
 
 
 def children(pid: int) -> list[int]:
-    """The process's children, for a control plane whose parts are processes of their own."""
-    found = []
+    """Return the child processes of a process."""
+    pids = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
-    return found
+        pids += [int(child) for child in (task / "children").read_text().split()]
+    return pids
 
 
 def family(pid: int) -> list[int]:
-    """The process's descendants."""
+    """Return the descendants of a process."""
     return [one for child in children(pid) for one in (child, *family(child))]
 
 
 @contextlib.contextmanager
 def running(command: Sequence[str], *, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a peer; stop it by SIGTERM, and by SIGKILL when it does not go."""
+    """Run a command, and stop it with SIGTERM, or SIGKILL if it does not exit, when the block ends."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **environment})
     try:

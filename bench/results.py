@@ -1,4 +1,4 @@
-"""What a run measured: kept as JSON, gathered into tables with the spread of its repetitions."""
+"""The measurements of a run: stored as JSON, and as tables with the spread of the repetitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 
 class Measurement(msgspec.Struct, frozen=True):
-    """One peer doing one scenario's work once."""
+    """One execution of a scenario by one peer."""
 
     scenario: str
     peer: str
@@ -20,21 +20,21 @@ class Measurement(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct):
-    """Everything of one `python -m bench`."""
+    """The results of one `python -m bench`."""
 
     date: str
     machine: dict[str, str]
     versions: dict[str, str]
     left_out: list[str] = []
-    """What was not measured, or less often than the rest, and why."""
+    """Scenarios that were not measured, or less often than others, with the reasons."""
     complete: bool = False
     minutes: float = 0.0
     load: float = 0.0
-    """The machine's load when the run began: what others did meanwhile is in the numbers."""
+    """The load of the machine at the start: other processes affect the numbers."""
     measurements: list[Measurement] = []
 
     def save(self, directory: Path) -> Path:
-        """Keep what there is so far; a run that ended early never takes the place of a whole one."""
+        """Write the measurements so far. An incomplete run never replaces a complete one."""
         directory.mkdir(exist_ok=True)
         partial = directory / f"{self.date}.partial.json"
         path = directory / f"{self.date}.json" if self.complete else partial
@@ -49,7 +49,7 @@ class Run(msgspec.Struct):
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """The median of repeated measurements, and how far they lay apart."""
+    """The median of repeated measurements, with the lowest and the highest."""
 
     median: float
     low: float
@@ -67,7 +67,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def shown(value: float) -> str:
-    """Three figures are what a noisy machine can mean."""
+    """Format a value with three significant digits."""
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
@@ -78,7 +78,7 @@ Table = dict[str, dict[str, Spread]]
 
 
 def tables(measurements: Iterable[Measurement]) -> dict[tuple[str, int], Table]:
-    """(scenario, n) -> table, smaller sizes first."""
+    """Return the tables by scenario and size, smaller sizes first."""
     gathered: dict[tuple[str, int], dict[str, dict[str, list[float]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
@@ -89,8 +89,8 @@ def tables(measurements: Iterable[Measurement]) -> dict[tuple[str, int], Table]:
     ordered = sorted(gathered, key=lambda key: (scenarios.index(key[0]), key[1]))
     return {
         key: {
-            peer: {name: Spread.of(values) for name, values in found.items()}
-            for peer, found in gathered[key].items()
+            peer: {name: Spread.of(values) for name, values in quantities.items()}
+            for peer, quantities in gathered[key].items()
         }
         for key in ordered
     }

@@ -1,4 +1,4 @@
-"""What the design asks for, judged by a run's medians."""
+"""The targets of the design, compared with the medians of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.results import Spread, Table, shown
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One number that a scenario must reach: a quantity of one peer, alone or over another peer's."""
+    """A bound for a quantity of one peer, or for its ratio to that of another peer."""
 
     text: str
     scenario: str
@@ -18,17 +18,17 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     quantity: str
     peer: str = "kapsa"
     over: str = ""
-    """The peer whose quantity it is divided by."""
+    """The peer of the denominator."""
     at_least: float | None = None
     at_most: float | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """A target beside what was measured."""
+    """A target with its measured value."""
 
     target: Target
     measured: float | None
-    """None when the run did not measure it."""
+    """The measured value; None if the run did not measure it."""
 
     @property
     def holds(self) -> bool:
@@ -46,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True):
         return "holds" if self.holds else "**MISSED**"
 
     @property
-    def wanted(self) -> str:
+    def bound(self) -> str:
         target = self.target
         if target.at_least is not None:
             return f"≥ {shown(target.at_least)}"

@@ -1,4 +1,4 @@
-"""The environments operator as it is, but allowed to talk to servers on this machine. Set up by KAPSA_* variables.
+"""The environments operator, allowed to connect to servers on loopback. Configured by KAPSA_* variables.
 
 `python -m kapsa.runtime.operator.entrypoint bench/peers/kapsa_environments.py:operator`
 """

@@ -1,10 +1,10 @@
-"""The kopf peer: the same two operators as the Kapsa and controller-runtime ones beside it.
+"""The kopf peer: the same two operators as the Kapsa and controller-runtime ones next to it.
 
 As kopf's documentation recommends: asynchronous handlers, status through `patch`, children adopted and created with
-an asynchronous client, and watched by event handlers, the lightest it has, so that one that is deleted or changed by
-hand is put back as the other peers do it. Event posting is off, as the other peers post none here.
-Run: `kopf run -A kopf_sample.py`; OWNED=watched makes a Deployment and a Service each, OWNED=blind makes them and
-never looks at them again.
+an asynchronous client, and watched by event handlers, the lightest kind, so that manual changes are reverted
+as by the other peers. Event posting is off, since the other peers post no events either.
+Run: `kopf run -A kopf_sample.py`; OWNED=watched creates a Deployment and a Service for each resource, OWNED=blind creates
+them without a watch.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if OWNED == "watched":
 
     @kopf.on.event("apps", "v1", "deployments", when=of_sample)
     @kopf.on.event("", "v1", "services", when=of_sample)
-    async def put_back(type: str, body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:  # noqa: A002 - kopf's own word
+    async def revert(type: str, body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:  # noqa: A002 - kopf's own name
         child = (
             deployment(body.metadata.name) if body["kind"] == "Deployment" else service(body.metadata.name)
         )
@@ -70,13 +70,13 @@ if OWNED == "watched":
             await replace(child, memo)
 
 
-def contains(live: Any, wanted: Any) -> bool:
-    """Whether what we want is there; what the server has beside it is its own."""
-    if isinstance(wanted, dict):
-        return all(key in live and contains(live[key], value) for key, value in wanted.items())
-    if isinstance(wanted, list):
-        return len(live) == len(wanted) and all(map(contains, live, wanted))
-    return bool(live == wanted)
+def contains(live: Any, desired: Any) -> bool:
+    """Return whether the desired fields are set. Other fields belong to the server."""
+    if isinstance(desired, dict):
+        return all(key in live and contains(live[key], value) for key, value in desired.items())
+    if isinstance(desired, list):
+        return len(live) == len(desired) and all(map(contains, live, desired))
+    return bool(live == desired)
 
 
 async def create(child: dict[str, Any], memo: kopf.Memo) -> None:
@@ -98,8 +98,8 @@ async def replace(child: dict[str, Any], memo: kopf.Memo) -> None:
         "Deployment": memo.apps.patch_namespaced_deployment,
         "Service": memo.core.patch_namespaced_service,
     }[child["kind"]]
-    place = child["metadata"]["namespace"]
-    await patch(child["metadata"]["name"], place, child, _content_type="application/merge-patch+json")
+    namespace = child["metadata"]["namespace"]
+    await patch(child["metadata"]["name"], namespace, child, _content_type="application/merge-patch+json")
 
 
 def deployment(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The scenarios: each does one piece of work with every peer and returns what it measured."""
+"""The scenarios: each runs the same work with all peers and returns the measurements."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import msgspec
 from bench.results import Measurement
 
 Work = Callable[[int, Path], Awaitable[list[Measurement]]]
-"""Does the work once at size n, with a directory for its files."""
+"""Runs the work once at size n, with a directory for its files."""
 
 
 class Extra(NamedTuple):
-    """Work beside that of every round."""
+    """Additional work of a scenario."""
 
-    what: str
+    name: str
     work: Work
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A named piece of work that can be run alone."""
+    """A named piece of work."""
 
     name: str
     about: str
     sizes: Sequence[int]
-    """The sizes of a whole run, so that growth can be seen."""
+    """The sizes of a complete run."""
     run: Work
     alone: int = 0
-    """The size when it is run alone: what takes less than two minutes. The largest of `sizes` if 0."""
+    """The size for a run of this scenario alone, which takes less than two minutes; the largest of `sizes` if 0."""
     once: dict[int, Extra] = {}
-    """What is measured only once in a whole run, by size, since it explains more than it compares."""
+    """Work that is measured only once in a complete run, by size: it explains the numbers."""
     late: dict[int, Extra] = {}
-    """What is measured after everything else, by size: what takes longest, and can best be spared."""
+    """Work that is measured at the very end, by size: it takes longest and is least important."""
     needs_go: bool = True
 
     @property
@@ -43,10 +43,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def scenarios() -> dict[str, Scenario]:
-    """All of them, in the order of the page."""
+    """Return all scenarios by name, in the order of the page."""
     from bench.scenarios import cache, environments, noop, operators, rest, servers
 
-    found = (
+    listed = (
         *operators.SCENARIOS,
         noop.SCENARIO,
         rest.SCENARIO,
@@ -54,4 +54,4 @@ def scenarios() -> dict[str, Scenario]:
         *servers.SCENARIOS,
         environments.SCENARIO,
     )
-    return {scenario.name: scenario for scenario in found}
+    return {scenario.name: scenario for scenario in listed}

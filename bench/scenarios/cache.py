@@ -1,4 +1,4 @@
-"""Many resources at rest: from start to synced, and the memory they take in the operator."""
+"""Many resources at rest: the time from start to idle, and the operator's memory."""
 
 from __future__ import annotations
 
@@ -8,49 +8,50 @@ import time
 from pathlib import Path
 
 from bench.console import say
-from bench.peer_programs import Bench, Command, peer_command
+from bench.measured_plane import MeasuredPlane
 from bench.planes import Store, control_plane, samples
 from bench.processes import running, usage
+from bench.programs import Command, peer_command
 from bench.results import Measurement
 from bench.scenarios import Scenario
-from bench.scenarios.operators import PEERS, ended_or
+from bench.scenarios.operators import PEERS, wait_unless_exited
 
 SETTLED_SECONDS = 2.0
 WINDOW = 3
-"""Tenths of a second in which two ticks of CPU are work; what comes one by one is housekeeping."""
+"""Tenths of a second in which two CPU ticks count as work. Single ticks are housekeeping."""
 
 
 async def synced(n: int, directory: Path) -> list[Measurement]:
-    """Resources that are already done: the operator only has to read them. Base is the same operator without any.
+    """Measure operators with n finished resources, which they only read. The base is the same operator without any.
 
-    Those that share a control plane read the same resources one after the other; none of them writes.
+    Peers that share a control plane read the same resources in turn. None of them writes.
     """
     commands = {peer: command_of(peer) for peer in PEERS}
     async with control_plane("real", directory) as bench:
         bases = {peer: await at_rest(bench, command, directory) for peer, command in commands.items()}
-    found = []
+    measurements = []
     for store, peers in ((done(n), ("kapsa", "controller-runtime")), (handled(n), ("kopf",))):
         async with control_plane("real", directory, store) as bench:
             for peer in peers:
                 full = await at_rest(bench, commands[peer], directory)
-                found.append(Measurement("cache", peer, n, told(bases[peer], full, n)))
+                measurements.append(Measurement("cache", peer, n, values_of(bases[peer], full, n)))
                 say(f"  {peer}: {full['seconds']:.1f} s, {full['rss']:.0f} MB")
-    return found
+    return measurements
 
 
 def done(n: int) -> Store:
-    """n samples whose status is written."""
+    """Return a store with n samples whose status is written."""
 
-    async def fill(bench: Bench) -> None:
+    async def fill(bench: MeasuredPlane) -> None:
         await bench.load("done", n)
 
     return Store(f"{n}-done", fill, after=samples(n))
 
 
 def handled(n: int) -> Store:
-    """The same, each marked by kopf as handled, in an annotation: what it does when it first sees one."""
+    """Return the same store after kopf has marked each sample as handled with an annotation."""
 
-    async def fill(bench: Bench) -> None:
+    async def fill(bench: MeasuredPlane) -> None:
         await at_rest(bench, command_of("kopf"), bench.directory)
 
     return Store(f"{n}-handled", fill, after=done(n))
@@ -63,7 +64,7 @@ def command_of(peer: str) -> Command:
     return command
 
 
-def told(base: dict[str, float], full: dict[str, float], n: int) -> dict[str, float]:
+def values_of(base: dict[str, float], full: dict[str, float], n: int) -> dict[str, float]:
     return {
         "start to idle s": full["seconds"],
         "CPU s": full["cpu"],
@@ -74,8 +75,8 @@ def told(base: dict[str, float], full: dict[str, float], n: int) -> dict[str, fl
     }
 
 
-async def at_rest(bench: Bench, command: Command, directory: Path) -> dict[str, float]:
-    """Start the operator and wait until it uses no CPU any more."""
+async def at_rest(bench: MeasuredPlane, command: Command, directory: Path) -> dict[str, float]:
+    """Start the operator, wait until it is idle, and return its usage."""
     started = time.monotonic()
     log = directory / "peer.log"
     with running(
@@ -93,7 +94,7 @@ async def at_rest(bench: Bench, command: Command, directory: Path) -> dict[str, 
                     last_busy = time.monotonic()
                 before.append(now)
 
-        await ended_or(idle(), process, log)
+        await wait_unless_exited(idle(), process, log)
         used = usage(process.pid)
     return {
         "seconds": last_busy - started,

@@ -1,7 +1,7 @@
-"""Environments: from the operator's start to n previews that are Ready, built, rendered, deployed, routed and verified; then rest.
+"""Environments: from the start of the operator until n previews are Ready, and then half a minute at rest.
 
-The cluster, the git server and the registry are in another process: what is measured is the operator, and the git and helm that
-it starts.
+The cluster, the git server and the registry are in another process. The operator is measured, with the git and helm that it
+runs.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from pathlib import Path
 
 import msgspec
 
-from bench.environments_cluster import Progress
-from bench.peer_programs import PEERS
+from bench.environments_cluster import ClusterProgress
 from bench.processes import TICKS, running, usage
+from bench.programs import PEERS
 from bench.results import Measurement
 from bench.scenarios import Scenario
 
 LIMIT_SECONDS = 1800.0
 STEADY_SECONDS = 30.0
-"""How long nothing may happen."""
+"""The length of the measurement at rest."""
 
 
 async def environments(n: int, directory: Path) -> list[Measurement]:
-    """n previews of n / 50 projects, each with a commit, a build and a host of its own."""
+    """Measure n previews of n / 50 projects, each with its own commit, build and host."""
     with tempfile.TemporaryDirectory(prefix="environments-", dir=directory) as own:
-        async with World.running(Path(own), n) as world:
-            first = await world.progress()
+        async with EnvironmentsCluster.running(Path(own), n) as cluster:
+            first = await cluster.progress()
             command = [sys.executable, "-m", "kapsa.runtime.operator.entrypoint"]
             target = f"{PEERS / 'kapsa_environments.py'}:operator"
             started = time.monotonic()
@@ -40,17 +40,17 @@ async def environments(n: int, directory: Path) -> list[Measurement]:
                 log=directory / "environments.log",
                 KAPSA_CACHE_DIRECTORY=f"{own}/cache",
                 KAPSA_GIT_PROTOCOLS="http",
-                KAPSA_LEADER_ELECTION="false",  # renewing a lease would be counted as a write
+                KAPSA_LEADER_ELECTION="false",  # the renewal of a lease would count as a write
                 KAPSA_LOG_LEVEL="WARNING",
                 KAPSA_METRICS_PORT="0",
                 KAPSA_VERIFY_ROUTES="true",
-                KAPSA_VERIFY_ADDRESS=first.answers_at,
+                KAPSA_VERIFY_ADDRESS=first.ingress_address,
             ) as operator:
-                await world.until_ready(n)
+                await cluster.until_ready(n)
                 wall = time.monotonic() - started
-                begun = await world.at_rest()
+                begun = await cluster.at_rest()
                 used, programs = usage(operator.pid), programs_seconds(operator.pid)
-                steady = await world.steady(operator.pid, begun)
+                steady = await cluster.steady(operator.pid, begun)
     writes = sum(begun.writes.values())
     values = {
         "wall s": wall,
@@ -64,15 +64,15 @@ async def environments(n: int, directory: Path) -> list[Measurement]:
     return [Measurement("environments", "kapsa", n, values)]
 
 
-class World:
-    """The other process, asked by lines."""
+class EnvironmentsCluster:
+    """The process with the cluster and the servers."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def running(cls, directory: Path, n: int) -> AsyncIterator[World]:
+    async def running(cls, directory: Path, n: int) -> AsyncIterator[EnvironmentsCluster]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -90,26 +90,26 @@ class World:
             process.stdin.close()
             await process.wait()
 
-    async def progress(self) -> Progress:
+    async def progress(self) -> ClusterProgress:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(b"\n")
         line = await self._process.stdout.readline()
         if not line:
-            raise RuntimeError("the world around the operator ended")
-        return msgspec.json.decode(line, type=Progress)
+            raise RuntimeError("the process with the cluster exited")
+        return msgspec.json.decode(line, type=ClusterProgress)
 
     async def until_ready(self, n: int) -> None:
         deadline = time.monotonic() + LIMIT_SECONDS
-        while (found := await self.progress()).ready < n:
+        while (progress := await self.progress()).ready < n:
             if time.monotonic() > deadline:
                 raise RuntimeError(
-                    f"{found.ready} of {n} are ready after {LIMIT_SECONDS:.0f} s: {found.unready}"
+                    f"{progress.ready} of {n} are ready after {LIMIT_SECONDS:.0f} s: {progress.unready}"
                 )
             await asyncio.sleep(1)
 
-    async def at_rest(self) -> Progress:
-        """Wait until nothing was written for a while."""
+    async def at_rest(self) -> ClusterProgress:
+        """Wait until the operator has not written for a while."""
         before = await self.progress()
         while True:
             await asyncio.sleep(3)
@@ -118,8 +118,8 @@ class World:
                 return now
             before = now
 
-    async def steady(self, pid: int, before: Progress) -> dict[str, float]:
-        """What the operator does while there is nothing to do."""
+    async def steady(self, pid: int, before: ClusterProgress) -> dict[str, float]:
+        """Measure the operator at rest."""
         cpu, started = usage(pid).cpu_seconds + programs_seconds(pid), time.monotonic()
         await asyncio.sleep(STEADY_SECONDS)
         spent = usage(pid).cpu_seconds + programs_seconds(pid) - cpu
@@ -133,15 +133,15 @@ class World:
 
 
 def programs_seconds(pid: int) -> float:
-    """CPU seconds of the programs that a process has started and that have ended."""
+    """Return the CPU seconds of a process's children that have exited."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[13]) + int(fields[14])) / TICKS
 
 
 SCENARIO = Scenario(
     name="environments",
-    about="n previews from operator start to all Ready with every step (namespace, policies, secrets, build, render by helm, "
-    "apply, route, verify), then half a minute in which nothing happens",
+    about="n previews from the start of the operator to all Ready, with all steps (namespace, policies, secrets, build, render by helm, "
+    "apply, route, verify), then half a minute at rest",
     sizes=(500,),
     alone=50,
     run=environments,

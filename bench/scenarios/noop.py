@@ -1,4 +1,4 @@
-"""Reconciles that change nothing: how many a second from the cache, and how many requests they make."""
+"""Reconciles that change nothing: their rate from the cache, and the requests they make."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ROUNDS = 3
 
 
 async def reconciles(n: int, directory: Path) -> list[Measurement]:
-    """n converged resources, all queued again, on one core: once without children, once with two each."""
-    found = []
+    """Measure reconciles of n converged resources on one core, without children and with two each."""
+    measurements = []
     for name, operator in (("no children", kapsa_sample.status), ("two children", kapsa_sample.owned)):
         values = await rate(operator, kapsa_sample.Sample, n)
-        found.append(Measurement("noop", name, n, values))
-    return found
+        measurements.append(Measurement("noop", name, n, values))
+    return measurements
 
 
 async def rate(operator: Operator, resource: type, n: int) -> dict[str, float]:

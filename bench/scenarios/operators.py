@@ -1,4 +1,4 @@
-"""Operators under load: from operator start to all resources done, then single changes."""
+"""Operators under load: from the start of the operator until all resources are done, then single changes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 
 from bench.console import say
-from bench.peer_programs import SAMPLES, Bench, Command, peer_command
+from bench.measured_plane import SAMPLES, MeasuredPlane
 from bench.planes import control_plane, samples
 from bench.processes import running, stolen_seconds, usage
+from bench.programs import Command, peer_command
 from bench.results import Measurement
 from bench.scenarios import Extra, Scenario
 from kapsa.runtime import Bookmark, HttpTransport, WatchOptions, load_config
@@ -27,18 +28,18 @@ Values = dict[str, float]
 
 PEERS = ("kapsa", "controller-runtime", "kopf")
 JUDGED = 2000
-"""The size that the targets are about."""
-PATIENT = 8000
-"""At this size kopf takes minutes with children: that comes last."""
+"""The size of the targets."""
+SLOW = 8000
+"""The size at which kopf takes minutes with children, so that it runs last."""
 SMALL = 500
 OTHER_WAYS = ("controller-runtime, apply", "kopf, blind")
-"""Measured once, at the smallest size: controller-runtime with server-side apply, to tell what that costs, and kopf
-without watching the children it made, to tell what that saves."""
+"""Measured once, at the smallest size: the cost of server-side apply in controller-runtime, and the gain of kopf without a
+watch on the children."""
 CHANGES = 100
-"""Single changes made to measure the time from write to reconciled."""
+"""The number of single changes, for the time from a write to the reconciled status."""
 BARE = "bare load generator"
 DISTURBED = 3.0
-"""Per cent of the machine's CPU: a reading of which the host took more for others tells about them."""
+"""Percent of the CPU that the host may take for others before a measurement counts as disturbed."""
 ATTEMPTS = 2
 STOLEN = "taken by the host %"
 
@@ -52,18 +53,18 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str
 
 
-class _Seen(msgspec.Struct, frozen=True):
-    """As much of a sample as tells whether it is done: the observer shares its cores with the observed."""
+class _Sample(msgspec.Struct, frozen=True):
+    """The part of a sample that shows whether it is done. The observer shares the CPU with the peers, so it decodes little."""
 
     metadata: _Metadata
     spec: _Value
     status: _Value = _Value()
 
 
-class Progress:
-    """Follows the samples through a watch: how many are done, and when a change was reconciled."""
+class SampleObserver:
+    """A watch on the samples: the number of finished ones, and the time at which a change was reconciled."""
 
-    def __init__(self, bench: Bench, n: int) -> None:
+    def __init__(self, bench: MeasuredPlane, n: int) -> None:
         self._bench = bench
         self._n = n
         self._done: set[str] = set()
@@ -76,13 +77,13 @@ class Progress:
 
     @contextlib.asynccontextmanager
     async def followed(self) -> AsyncIterator[asyncio.Task[Any]]:
-        """Look on while the context lasts, which begins once everything that is there has been seen."""
+        """Watch the samples until the block ends, which starts once all existing ones were delivered."""
         tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._synced.wait())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             yield tasks[0]
         except TimeoutError:
-            if tasks[0].done():  # what was waited for could not be seen
+            if tasks[0].done():  # the watch failed, so the event never arrived
                 tasks[0].result()
             raise
         finally:
@@ -91,23 +92,25 @@ class Progress:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self) -> None:
-        """The server ends a watch that it cannot serve fast enough. This goes on where that one ended: a new list would
-        take the server's time from whoever is measured, and be ended, too."""
+        """Watch the samples, and resume where the server closed the watch.
+
+        It closes watches that are too slow. A new list would take its time from the measured peer, and be closed again.
+        """
         options: WatchOptions = {"namespace": "default", "send_initial_events": True}
         while True:
-            async for event in self._bench.client.watch(SAMPLES, into=_Seen, **options):
+            async for event in self._bench.client.watch(SAMPLES, into=_Sample, **options):
                 if isinstance(event, Bookmark):
                     self._synced.set()
                     version = event.resource_version
                 else:
-                    self._see(event.object)
+                    self._record(event.object)
                     version = event.object.metadata.resource_version
                 if self._synced.is_set():
                     options = {"namespace": "default", "resource_version": version}
 
-    def _see(self, sample: _Seen) -> None:
-        name, wanted = sample.metadata.name, sample.spec.value
-        if sample.status.value != wanted:
+    def _record(self, sample: _Sample) -> None:
+        name, value = sample.metadata.name, sample.spec.value
+        if sample.status.value != value:
             return
         if name not in self._done:
             self._done.add(name)
@@ -115,22 +118,22 @@ class Progress:
             if not self.begun.is_set():
                 self.first = self.last
                 self.begun.set()
-        if name in self._waiting and self._waiting[name][0] == wanted:
+        if name in self._waiting and self._waiting[name][0] == value:
             self._waiting.pop(name)[1].set_result(time.monotonic())
         if len(self._done) >= self._n:
             self._all.set()
 
-    async def everything(self, seconds: float) -> None:
+    async def wait_for_all(self, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             await self._all.wait()
 
     @property
     def rate(self) -> float:
-        """Samples done a second, from the first to the last."""
+        """Finished samples per second, from the first to the last."""
         return (self._n - 1) / (self.last - self.first)
 
     async def change(self, name: str, value: int) -> float:
-        """Write a new value; the seconds until its status says so."""
+        """Write a new value. Return the seconds until the status has it."""
         reconciled: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._waiting[name] = (value, reconciled)
         started = time.monotonic()
@@ -142,7 +145,7 @@ class Progress:
 async def compare(
     name: str, kind: str, engine: str, peers: Sequence[str], n: int, directory: Path
 ) -> list[Measurement]:
-    found = []
+    measurements = []
     for peer in peers:
         if peer == BARE:
             read = functools.partial(bare_limit, kind, n, directory)
@@ -152,25 +155,25 @@ async def compare(
                 continue
             read = functools.partial(one_peer, engine, command, n, directory)
         values = await undisturbed(read, peer, ATTEMPTS if n <= JUDGED else 1)
-        found.append(Measurement(name, peer, n, values))
-    return found
+        measurements.append(Measurement(name, peer, n, values))
+    return measurements
 
 
 async def undisturbed(read: Callable[[], Awaitable[Values]], peer: str, attempts: int) -> Values:
-    """A reading that the machine's host left alone, or the one that it disturbed least."""
-    readings: list[Values] = []
-    while len(readings) < attempts and (not readings or readings[-1][STOLEN] > DISTURBED):
+    """Return an undisturbed measurement, or the least disturbed one."""
+    results: list[Values] = []
+    while len(results) < attempts and (not results or results[-1][STOLEN] > DISTURBED):
         values = await read()
         say(
             f"  {peer}: {values['wall s']:.2f} s, {values['writes per s']:.0f} a second"
             + (f" (the host took {values[STOLEN]:.0f} %)" if values[STOLEN] > DISTURBED else "")
         )
-        readings.append(values)
-    return min(readings, key=lambda values: values[STOLEN])
+        results.append(values)
+    return min(results, key=lambda values: values[STOLEN])
 
 
-class Theft:
-    """What the host of a virtual machine takes away from it, beginning now."""
+class HostSteal:
+    """The CPU time that the host of a virtual machine takes from it, from now on."""
 
     def __init__(self) -> None:
         self._began, self._before = time.monotonic(), stolen_seconds()
@@ -182,12 +185,12 @@ class Theft:
 
 
 async def one_peer(engine: str, command: Command, n: int, directory: Path) -> Values:
-    """A fresh control plane with n samples; then the operator starts and the clock runs."""
+    """Measure one operator on a fresh control plane with n samples."""
     async with control_plane(engine, directory, samples(n)) as bench:
-        progress = Progress(bench, n)
+        progress = SampleObserver(bench, n)
         async with progress.followed() as following:
             before, server = await requests_by_verb(bench), bench.server_cpu()
-            started, theft = time.monotonic(), Theft()
+            started, steal = time.monotonic(), HostSteal()
             with running(
                 command.arguments,
                 log=directory / "peer.log",
@@ -195,8 +198,10 @@ async def one_peer(engine: str, command: Command, n: int, directory: Path) -> Va
                 **command.environment,
             ) as process:
                 starting = asyncio.create_task(cpu_at_first_write(progress, process.pid))
-                await ended_or(progress.everything(600), process, directory / "peer.log", following)
-                wall, stolen = time.monotonic() - started, theft.percent
+                await wait_unless_exited(
+                    progress.wait_for_all(600), process, directory / "peer.log", following
+                )
+                wall, stolen = time.monotonic() - started, steal.percent
                 used, server = usage(process.pid), bench.server_cpu() - server
                 after = await requests_by_verb(bench)
                 some = random.Random(7).sample(range(n), min(n, CHANGES))
@@ -220,13 +225,15 @@ async def one_peer(engine: str, command: Command, n: int, directory: Path) -> Va
     }
 
 
-async def cpu_at_first_write(progress: Progress, pid: int) -> float:
+async def cpu_at_first_write(progress: SampleObserver, pid: int) -> float:
     await progress.begun.wait()
     return usage(pid).cpu_seconds
 
 
-async def ended_or(work: Awaitable[None], process: Any, log: Path, *others: asyncio.Task[Any]) -> None:
-    """Wait for the work, but not for an operator that has died, nor for a task of ours that has."""
+async def wait_unless_exited(
+    work: Awaitable[None], process: Any, log: Path, *others: asyncio.Task[Any]
+) -> None:
+    """Wait for the work. Raise an error if the operator exits or another task fails first."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
@@ -234,8 +241,8 @@ async def ended_or(work: Awaitable[None], process: Any, log: Path, *others: asyn
                 if other.done():
                     other.result()
             if process.poll() is not None:
-                said = log.read_text(errors="replace")[-500:]
-                raise RuntimeError(f"the operator ended with {process.returncode}: {said}")
+                output = log.read_text(errors="replace")[-500:]
+                raise RuntimeError(f"the operator exited with code {process.returncode}: {output}")
             await asyncio.wait([task], timeout=0.2)
         await task
     finally:
@@ -243,14 +250,14 @@ async def ended_or(work: Awaitable[None], process: Any, log: Path, *others: asyn
 
 
 async def bare_limit(kind: str, n: int, directory: Path) -> Values:
-    """The same writes by a program that does nothing else, seen by the same observer."""
+    """Measure the same writes by the load generator alone, with the same observer."""
     async with control_plane("real", directory, samples(n)) as bench:
-        progress = Progress(bench, n)
+        progress = SampleObserver(bench, n)
         async with progress.followed():
-            theft = Theft()
+            steal = HostSteal()
             outcome = await bench.load("owned" if kind == "owned" else "done", n)
-            await progress.everything(30)
-            stolen = theft.percent
+            await progress.wait_for_all(30)
+            stolen = steal.percent
     return {
         "wall s": outcome["seconds"],
         "writes per s": progress.rate,
@@ -259,8 +266,8 @@ async def bare_limit(kind: str, n: int, directory: Path) -> Values:
     }
 
 
-async def requests_by_verb(bench: Bench) -> dict[str, float]:
-    """The API server's own count of requests for samples, deployments and services; the embedded one keeps none."""
+async def requests_by_verb(bench: MeasuredPlane) -> dict[str, float]:
+    """Return the API server's count of requests for samples, deployments and services. The embedded one has none."""
     transport = HttpTransport(load_config(kubeconfig=bench.kubeconfig).access)
     response = await transport.request("GET", "/metrics")
     await transport.close()
@@ -276,7 +283,7 @@ async def requests_by_verb(bench: Bench) -> dict[str, float]:
 
 
 def real_peers(n: int) -> list[str]:
-    """The limit is measured where it is a target, and right after Kapsa: it lies close."""
+    """Return the peers. The limit is measured where it is a target, right after Kapsa, since both are close."""
     ours, *others = PEERS
     return [ours, BARE, *others] if n == JUDGED else [*PEERS]
 
@@ -286,8 +293,8 @@ async def status_writes(n: int, directory: Path) -> list[Measurement]:
 
 
 async def owned_children(n: int, directory: Path) -> list[Measurement]:
-    peers = [peer for peer in real_peers(n) if peer != "kopf" or n < PATIENT]
-    if n == JUDGED:  # the machine's speed changes in the minute that the others take
+    peers = [peer for peer in real_peers(n) if peer != "kopf" or n < SLOW]
+    if n == JUDGED:  # the speed of the machine changes in the minutes that the others take
         peers += [BARE, "kapsa"]
     return await compare("owned-children", "owned", "real", peers, n, directory)
 
@@ -295,16 +302,16 @@ async def owned_children(n: int, directory: Path) -> list[Measurement]:
 SCENARIOS = (
     Scenario(
         name="status-writes",
-        about="n custom resources, one status write each, from operator start to all done, on the real control plane",
+        about="n custom resources, one status write each, from the start of the operator to all done, on the real control plane",
         sizes=(500, 2000, 8000),
         alone=2000,
         run=status_writes,
     ),
     Scenario(
         name="owned-children",
-        about="n custom resources, each owning a Deployment and a Service, from operator start to all done, on the real "
-        "control plane; controller-runtime with CreateOrUpdate, and with server-side apply; kopf with its "
-        "children watched, as the others do it, and blind",
+        about="n custom resources, each owning a Deployment and a Service, from the start of the operator to all done, on the real "
+        "control plane; controller-runtime with CreateOrUpdate, and with server-side apply; kopf with a "
+        "watch on the children, as the others, and without (blind)",
         sizes=(500, 2000, 8000),
         alone=500,
         run=owned_children,
@@ -314,21 +321,21 @@ SCENARIOS = (
             )
         },
         late={
-            PATIENT: Extra("kopf", functools.partial(compare, "owned-children", "owned", "real", ["kopf"])),
+            SLOW: Extra("kopf", functools.partial(compare, "owned-children", "owned", "real", ["kopf"])),
         },
     ),
     Scenario(
         name="status-writes-embedded",
-        about="the same as status-writes on the embedded engine, whose one Python process bounds the wall time: what "
-        "counts is the operator's CPU",
+        about="the same as status-writes on the embedded engine, whose single Python process limits the wall time: "
+        "the CPU of the operator counts",
         sizes=(500,),
         run=functools.partial(compare, "status-writes-embedded", "status", "embedded", PEERS),
         needs_go=False,
     ),
     Scenario(
         name="owned-children-embedded",
-        about="the same as owned-children on the embedded engine, which is no limit to anybody here; without "
-        "controller-runtime, whose client writes built-in kinds as protobuf, which that engine does not speak",
+        about="the same as owned-children on the embedded engine, which does not limit any peer here; without "
+        "controller-runtime, whose client writes built-in kinds as protobuf, which that engine does not support",
         sizes=(1000,),
         run=functools.partial(compare, "owned-children-embedded", "owned", "embedded", ["kapsa", "kopf"]),
         needs_go=False,

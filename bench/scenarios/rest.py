@@ -1,4 +1,4 @@
-"""The `myapp` example at rest: resident memory with metrics and probes on."""
+"""The `myapp` example at rest: resident memory with metrics and probes enabled."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from bench.peer_programs import HERE, kapsa_command
 from bench.planes import control_plane
+from bench.programs import HERE, kapsa_command
 from bench.results import Measurement
 from bench.scenarios import Scenario
 from bench.scenarios.cache import at_rest
@@ -16,7 +16,7 @@ EXAMPLE = HERE.parent / "examples" / "myapp"
 
 
 async def resting(n: int, directory: Path) -> list[Measurement]:
-    """n MyApps, each with its Deployment and Service; then nothing to do."""
+    """Measure the operator at rest with n MyApps, each with its Deployment and Service."""
     async with control_plane("embedded", directory) as bench:
         await bench.client.apply(yaml.safe_load((EXAMPLE / "crd.yaml").read_text()))
         sample = yaml.safe_load((EXAMPLE / "sample.yaml").read_text())
@@ -30,7 +30,7 @@ async def resting(n: int, directory: Path) -> list[Measurement]:
 
 SCENARIO = Scenario(
     name="at-rest",
-    about="the myapp operator with n resources once it has nothing left to do, metrics and probes on",
+    about="the myapp operator with n resources at rest, with metrics and probes enabled",
     sizes=(1, 100),
     run=resting,
     needs_go=False,

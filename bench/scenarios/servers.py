@@ -1,4 +1,4 @@
-"""The embedded API server beside kube-apiserver and etcd: the same requests, by the same client, per CPU second."""
+"""The embedded API server compared with kube-apiserver and etcd: requests per CPU second, with the same client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import statistics
 import time
 from pathlib import Path
 
-from bench.peer_programs import Bench
+from bench.measured_plane import MeasuredPlane
 from bench.planes import control_plane, embedded_plane, real_plane
 from bench.results import Measurement
 from bench.scenarios import Scenario
@@ -21,16 +21,16 @@ WATCHERS = 20
 
 
 async def throughput(n: int, directory: Path) -> list[Measurement]:
-    """Creates, gets, status patches, lists of 5,000 and one change fanned out to 20 watchers, on each engine."""
-    found = []
+    """Measure creates, gets, status patches, lists of 5,000 and changes with 20 watchers, on each engine."""
+    measurements = []
     for engine in ("embedded", "real"):
         async with control_plane(engine, directory) as bench:
             values = await one_engine(bench, n)
-        found.append(Measurement("servers", engine, n, values))
-    return found
+        measurements.append(Measurement("servers", engine, n, values))
+    return measurements
 
 
-async def one_engine(bench: Bench, n: int) -> dict[str, float]:
+async def one_engine(bench: MeasuredPlane, n: int) -> dict[str, float]:
     await bench.load("create", 200, prefix="warm")
     values = {}
     for operation in ("create", "get", "status"):
@@ -48,30 +48,32 @@ async def one_engine(bench: Bench, n: int) -> dict[str, float]:
 
 
 async def memory(n: int, directory: Path) -> list[Measurement]:
-    """n small objects in each engine: resident memory of the API server and its store."""
-    found = []
+    """Measure the resident memory of the API server and its store with n small objects, on each engine."""
+    measurements = []
     for engine in ("embedded", "real"):
         async with control_plane(engine, directory) as bench:
             before = sum(one.rss_mb for one in bench.server_usage())
             await bench.load("create", n)
             after = sum(one.rss_mb for one in bench.server_usage())
-        found.append(
+        measurements.append(
             Measurement("server-memory", engine, n, {"RSS MB": after, "RSS over empty MB": after - before})
         )
-    return found
+    return measurements
 
 
 async def starts(n: int, directory: Path) -> list[Measurement]:
-    """n starts of each: until the first request is answered."""
-    found = []
+    """Measure n starts of each engine, until the first response."""
+    measurements = []
     for name, start in (("embedded, in-process", in_process), ("embedded, as a process", as_a_process)):
         seconds = [await start(directory) for _ in range(n)]
-        found.append(Measurement("server-start", name, n, {"ms to ready": statistics.median(seconds) * 1000}))
+        measurements.append(
+            Measurement("server-start", name, n, {"ms to ready": statistics.median(seconds) * 1000})
+        )
     if shutil.which("go") is not None:
         async with real_plane() as plane:
             took = plane.startup_seconds
-        found.append(Measurement("server-start", "real", n, {"ms to ready": took * 1000}))
-    return found
+        measurements.append(Measurement("server-start", "real", n, {"ms to ready": took * 1000}))
+    return measurements
 
 
 async def in_process(directory: Path) -> float:
@@ -94,7 +96,7 @@ async def as_a_process(directory: Path) -> float:
 SCENARIOS = (
     Scenario(
         name="server-start",
-        about="from nothing to the first answered request, the median of n starts; the real one (etcd and "
+        about="from the start to the first response, the median of n starts; the real engine (etcd and "
         "kube-apiserver) is started once",
         sizes=(STARTS,),
         run=starts,
@@ -102,13 +104,13 @@ SCENARIOS = (
     ),
     Scenario(
         name="servers",
-        about="requests per CPU second of the API server and its store, embedded beside real, same client",
+        about="requests per CPU second of the API server and its store, embedded and real, with the same client",
         sizes=(3000,),
         run=throughput,
     ),
     Scenario(
         name="server-memory",
-        about="resident memory with n small objects, embedded beside real",
+        about="resident memory with n small objects, embedded and real",
         sizes=(10000,),
         run=memory,
     ),

@@ -1,4 +1,4 @@
-"""What becomes of measurements: tables, verdicts, the page and its plots."""
+"""Measurements as tables, verdicts, the page and its plots."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ def test_repetitions_become_a_median_with_its_spread() -> None:
 
 
 def test_smaller_sizes_come_first_whenever_they_were_measured() -> None:
-    found = tables([one("kapsa", 8000, wall_s=1), one("kapsa", 500, wall_s=1), one("kapsa", 2000, wall_s=1)])
-    assert [n for _, n in found] == [500, 2000, 8000]
+    by_size = tables(
+        [one("kapsa", 8000, wall_s=1), one("kapsa", 500, wall_s=1), one("kapsa", 2000, wall_s=1)]
+    )
+    assert [n for _, n in by_size] == [500, 2000, 8000]
 
 
 @pytest.mark.parametrize(
@@ -43,12 +45,12 @@ def test_numbers_are_shown_with_three_figures(value: float, text: str) -> None:
 
 
 def verdict_of(text: str, run: Run) -> str:
-    (found,) = [
+    (word,) = [
         verdict.word
         for verdict in judge(tables(run.measurements))
         if verdict.target.text == text and verdict.target.scenario == "status-writes"
     ]
-    return found
+    return word
 
 
 def test_a_target_holds_is_missed_or_was_not_measured() -> None:
@@ -62,12 +64,12 @@ def test_a_target_holds_is_missed_or_was_not_measured() -> None:
     assert verdict_of("write rate over the bare load generator's", run) == "not measured"
 
 
-def test_every_target_is_about_a_size_that_a_whole_run_measures() -> None:
-    known = scenarios()
-    assert [target for target in TARGETS if target.n not in known[target.scenario].sizes] == []
+def test_every_target_is_for_a_size_that_a_complete_run_measures() -> None:
+    available = scenarios()
+    assert [target for target in TARGETS if target.n not in available[target.scenario].sizes] == []
 
 
-def test_the_page_tells_ratios_targets_and_what_was_left_out(tmp_path: Path) -> None:
+def test_the_page_has_ratios_targets_and_omissions(tmp_path: Path) -> None:
     run = a_run(
         *(one("kapsa", n, wall_s=n / 400, CPU_s=1.0) for n in (500, 2000)),
         *(one("controller-runtime", n, wall_s=n / 800, CPU_s=0.5) for n in (500, 2000)),
@@ -83,12 +85,12 @@ def test_the_page_tells_ratios_targets_and_what_was_left_out(tmp_path: Path) -> 
     assert len(lines) == 2
 
 
-def test_a_peer_measured_less_often_says_so(tmp_path: Path) -> None:
+def test_a_peer_that_was_measured_less_often_is_marked(tmp_path: Path) -> None:
     run = a_run(one("kapsa", wall_s=1.0), one("kapsa", wall_s=2.0), one("kopf", wall_s=9.0))
     assert "| | kapsa | kopf (1 of 2) |" in write_page(tmp_path, run, scenarios()).read_text()
 
 
-def test_a_run_that_ended_early_never_replaces_a_whole_one(tmp_path: Path) -> None:
+def test_an_incomplete_run_never_replaces_a_complete_one(tmp_path: Path) -> None:
     whole = a_run(one("kapsa", wall_s=1.0))
     whole.complete = True
     kept = whole.save(tmp_path)
