@@ -138,10 +138,6 @@ class Store:
             return None
         return stored
 
-    def seen(self, key: Key) -> StoredObject | None:
-        """Return one object as the watch delivered it last, without our own writes."""
-        return self._objects.get(key)
-
     def select(self, *, namespace: str = "", labels: LabelSelector = None) -> list[StoredObject]:
         """Return all objects, or those of a namespace, with these labels."""
         objects: Iterable[StoredObject] = self.by_index(self.NAMESPACE, namespace) if namespace else self
