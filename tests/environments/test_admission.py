@@ -321,7 +321,7 @@ async def kubectl(cluster: DevCluster, tmp_path: Path, body: dict[str, Any]) -> 
     return process.returncode or 0, out.decode()
 
 
-async def test_people_read_the_refusal_where_they_asked(
+async def test_kubectl_prints_the_refusal(
     client: Client, team: str, cluster: DevCluster, tmp_path: Path
 ) -> None:
     await give(client, "held.example.com")
@@ -335,7 +335,7 @@ async def test_people_read_the_refusal_where_they_asked(
     ) in output
 
 
-async def test_people_are_warned_of_what_is_not_there_yet(
+async def test_kubectl_prints_warnings_about_missing_references(
     client: Client, team: str, cluster: DevCluster, tmp_path: Path
 ) -> None:
     spec = {

@@ -13,7 +13,7 @@ from tests.environments.tenant import Tenant
 pytestmark = pytest.mark.virtual_time
 
 
-def test_a_label_that_people_choose_has_a_bound_and_the_sum_goes_on() -> None:
+def test_a_label_with_unbounded_values_is_bounded_and_the_sum_never_decreases() -> None:
     counter = BoundedCounter("previews_total", "Previews.", "branch", keep=2)
 
     def samples() -> dict[str, float]:

@@ -19,7 +19,7 @@ def settings(directory: Path) -> Settings:
     return Settings(cache_directory=directory, git_protocols=("http",), leader_election=False)
 
 
-async def test_git_goes_to_reject_internal_address_unless_it_is_told_to(
+async def test_git_connects_to_internal_addresses_only_if_that_is_allowed(
     git_repository: GitRepository, tmp_path: Path
 ) -> None:
     git_repository.commit({"a": "b"})

@@ -196,7 +196,7 @@ async def test_a_preview_goes_two_polls_after_its_branch_with_namespace_host_ima
     await e2e.sandbox.gone("v1/PersistentVolume", volume, namespace="")
 
 
-async def test_permanent_environments_follow_their_branches_if_they_are_told_to(e2e: EndToEnd) -> None:
+async def test_permanent_environments_follow_their_branches_with_auto_sync(e2e: EndToEnd) -> None:
     await e2e.project(MANIFESTS, environments=PERMANENT, previewEnvironments={"enabled": False})
     first = await push(e2e, "one", "main")
     for name in ("staging", "production"):

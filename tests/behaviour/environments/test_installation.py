@@ -187,7 +187,7 @@ async def fetch(url: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-async def test_kinds_that_are_missing_are_told_at_once_and_taken_up_when_they_come(tmp_path: Path) -> None:
+async def test_missing_kinds_are_reported_at_once_and_watched_when_they_are_installed(tmp_path: Path) -> None:
     async with DevCluster() as cluster, Client.connect(kubeconfig=cluster.kubeconfig) as client:
         env = variables(tmp_path, KAPSA_METRICS_PORT="0", KAPSA_LEADER_ELECTION="false")
         async with running(cluster.kubeconfig, env) as program:

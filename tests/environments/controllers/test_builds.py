@@ -221,7 +221,7 @@ async def test_two_environments_at_one_new_commit_share_its_build(tenant: Tenant
     assert (counted(tenant, "started"), counted(tenant, "succeeded")) == (1, 1)
 
 
-async def test_a_shared_build_that_fails_tells_all_and_is_counted_once(tenant: Tenant) -> None:
+async def test_a_shared_build_that_fails_is_reported_to_all_and_counted_once(tenant: Tenant) -> None:
     tenant.sandbox.harness.cluster.workloads.crash("kapsa-builds/*", exit_code=1)
     await tenant.project(**DOCKERFILE)
     for name in ("one", "two"):
@@ -236,7 +236,7 @@ async def test_a_shared_build_that_fails_tells_all_and_is_counted_once(tenant: T
 
 
 @pytest.mark.parametrize("first", ["one", "two"])
-async def test_a_shared_build_goes_on_until_nobody_wants_it(tenant: Tenant, first: str) -> None:
+async def test_a_shared_build_runs_until_no_environment_needs_it(tenant: Tenant, first: str) -> None:
     second = "two" if first == "one" else "one"
     await two_that_build(tenant)
     shared = (await the_job(tenant))["metadata"]["uid"]

@@ -87,7 +87,7 @@ async def test_a_namespace_that_does_not_go_is_reported_with_what_blocks_it(tena
     await tenant.sandbox.gone(Environment, "one", namespace=tenant.home, seconds=120)
 
 
-async def test_an_environment_goes_though_its_project_is_gone_already(tenant: Tenant) -> None:
+async def test_an_environment_is_deleted_even_if_its_project_is_gone(tenant: Tenant) -> None:
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
@@ -311,7 +311,7 @@ async def test_an_object_that_the_operator_keeps_itself_is_refused_by_name(tenan
     assert failed.status.failure.object == "ServiceAccount default"
 
 
-async def test_a_failure_is_told_in_few_words_without_secrets_or_control_characters(tenant: Tenant) -> None:
+async def test_a_failure_is_bounded_and_without_secrets_or_control_characters(tenant: Tenant) -> None:
     await tenant.project()
     tenant.outside.renderer.error = Refused(f"\x1b[2Jpassword=hunter2-hunter2 {'far too long ' * 1000}")
     await tenant.environment()
@@ -356,7 +356,7 @@ async def test_drift_of_a_rendered_object_is_corrected(tenant: Tenant) -> None:
     assert web["spec"]["replicas"] == 1
 
 
-async def test_a_suspended_environment_sleeps_with_everything_kept_and_wakes_again(tenant: Tenant) -> None:
+async def test_a_suspended_environment_keeps_everything_and_resumes(tenant: Tenant) -> None:
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
@@ -435,7 +435,7 @@ async def test_annotations_that_configure_the_ingress_controller_are_refused(ten
     assert "server-snippet" in failed.status.failure.message
 
 
-async def test_an_environment_goes_when_its_time_is_up_and_a_commit_gives_it_more(tenant: Tenant) -> None:
+async def test_an_environment_expires_after_its_ttl_and_a_commit_extends_it(tenant: Tenant) -> None:
     await tenant.project()
     await tenant.environment(ttl="1h")
     await tenant.ready()

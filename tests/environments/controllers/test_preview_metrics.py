@@ -71,7 +71,7 @@ async def touched(preview: Preview) -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_rollout_that_fails_is_told_and_counted_once(sandbox: Sandbox) -> None:
+async def test_a_failed_rollout_is_reported_and_counted_once(sandbox: Sandbox) -> None:
     preview = Preview(sandbox)
     sandbox.harness.cluster.workloads.crash(f"{preview.namespace}/*", exit_code=1)
     await sandbox.start(make_operator())

@@ -96,7 +96,7 @@ async def test_two_branches_whose_names_look_alike_get_two_previews(tenant: Tena
     assert branch.metadata.annotations["catalyst.dev/branch"] == "a/b"
 
 
-async def test_no_more_than_a_third_of_the_previews_goes_at_once_unless_somebody_says_so(
+async def test_at_most_a_third_of_the_previews_is_deleted_at_once_unless_allowed(
     tenant: Tenant,
 ) -> None:
     for number in range(10):
@@ -170,7 +170,7 @@ async def test_a_merged_pull_request_leaves_no_preview_behind(tenant: Tenant) ->
     assert await previews(tenant) == {}
 
 
-async def test_permanent_environments_follow_their_branch_only_if_told_to(tenant: Tenant) -> None:
+async def test_permanent_environments_follow_their_branch_only_with_auto_sync(tenant: Tenant) -> None:
     first = tenant.outside.git.branches["main"]
     await tenant.project(
         environments=[
@@ -294,7 +294,7 @@ async def test_an_environment_that_cannot_be_read_keeps_no_other_from_coming_or_
     assert [(each.name, each.ready) for each in project.status.environments] == [("strange", False)]
 
 
-async def test_an_environment_that_is_refused_keeps_no_other_from_coming_and_is_told_of(
+async def test_an_environment_that_is_rejected_does_not_block_others_and_is_reported(
     tenant: Tenant, faults: FaultPlan
 ) -> None:
     refusal = Answer(code=403, reason="Forbidden", message="no such names here")
@@ -400,7 +400,9 @@ async def test_a_branch_that_the_project_names_and_nobody_has_pushed_is_named(te
     assert (await tenant.project_now()).status.is_true("Ready")
 
 
-async def test_an_environment_of_somebody_else_in_the_place_of_one_of_ours_is_told(tenant: Tenant) -> None:
+async def test_an_environment_of_another_owner_with_the_name_of_one_of_ours_is_reported(
+    tenant: Tenant,
+) -> None:
     await tenant.project()
     await tenant.environment("production")
     await tenant.ready("production")

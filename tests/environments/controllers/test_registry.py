@@ -90,7 +90,7 @@ async def test_a_public_registry_needs_no_secret(sandbox: Sandbox, example: Exam
     await example.condition("True", "Verified")
 
 
-async def test_wrong_credentials_are_told_and_new_ones_are_tried_at_once(
+async def test_wrong_credentials_are_reported_and_new_ones_are_tried_at_once(
     sandbox: Sandbox, example: Example
 ) -> None:
     example.server.login = LOGIN
@@ -120,14 +120,14 @@ async def test_a_missing_secret_is_named_and_waited_for(sandbox: Sandbox, exampl
     await example.condition("True", "Verified")
 
 
-async def test_a_secret_without_credentials_is_told(sandbox: Sandbox, example: Example) -> None:
+async def test_a_secret_without_credentials_is_reported(sandbox: Sandbox, example: Example) -> None:
     await example.secret("login", {"user": "x"})
     await sandbox.start(make_operator(example.server))
     await example.ask("login")
     await example.condition("False", "AuthFailed")
 
 
-async def test_what_is_no_registry_is_told(sandbox: Sandbox, example: Example) -> None:
+async def test_a_server_that_is_not_a_registry_is_reported(sandbox: Sandbox, example: Example) -> None:
     example.server.fail(404, times=1000)
     await sandbox.start(make_operator(example.server))
     await example.ask()

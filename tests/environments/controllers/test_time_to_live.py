@@ -14,7 +14,7 @@ pytestmark = pytest.mark.virtual_time
 HOUR = 3600
 
 
-async def test_an_environment_whose_project_was_torn_away_goes_when_its_time_is_up(tenant: Tenant) -> None:
+async def test_an_environment_without_its_project_still_expires(tenant: Tenant) -> None:
     await tenant.project()
     await tenant.environment(ttl="1h")
     await tenant.ready()
@@ -27,7 +27,7 @@ async def test_an_environment_whose_project_was_torn_away_goes_when_its_time_is_
     assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("one"), namespace="") is None
 
 
-async def test_while_a_new_commit_cannot_be_looked_up_the_server_is_asked_now_and_then_and_nothing_goes(
+async def test_while_a_new_commit_cannot_be_resolved_it_is_retried_and_nothing_is_deleted(
     tenant: Tenant,
 ) -> None:
     await tenant.project()

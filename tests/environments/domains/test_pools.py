@@ -299,7 +299,7 @@ async def test_a_pool_that_is_deleted_stays_until_its_last_host_is_given_back(sa
     await sandbox.gone(DomainPool, name)
 
 
-async def test_a_pool_that_is_deleted_with_hosts_of_nobody_goes_at_once(sandbox: Sandbox) -> None:
+async def test_a_deleted_pool_whose_hosts_have_no_environment_goes_at_once(sandbox: Sandbox) -> None:
     domain, name = await make_pool(sandbox), f"pool-{sandbox.unique}"
     await start(sandbox)
     await ask(sandbox, "one")

@@ -130,7 +130,7 @@ async def test_a_commit_whose_image_was_deleted_is_built_again(registered: Regis
     await registered.tenant.reaches("one", "BuildReady", "False", "Building")
 
 
-async def test_a_registry_that_deletes_nothing_is_told_of_and_does_not_hold_up_the_environment(
+async def test_a_registry_without_deletion_is_reported_and_does_not_delay_the_environment(
     registered: Registered,
 ) -> None:
     registered.server.supports_deletion = False
@@ -143,7 +143,7 @@ async def test_a_registry_that_deletes_nothing_is_told_of_and_does_not_hold_up_t
     assert "does not delete images (405)" in note
 
 
-async def test_a_registry_that_is_away_is_not_asked_on_and_does_not_hold_up_the_environment(
+async def test_an_unavailable_registry_is_tried_once_and_does_not_delay_the_environment(
     registered: Registered,
 ) -> None:
     await registered.start()
@@ -159,7 +159,7 @@ async def test_a_registry_that_is_away_is_not_asked_on_and_does_not_hold_up_the_
     assert LOGIN[1] not in note
 
 
-async def test_a_registry_whose_credentials_are_gone_does_not_hold_up_the_environment(
+async def test_a_registry_without_its_credentials_does_not_delay_the_environment(
     registered: Registered,
 ) -> None:
     await registered.start()

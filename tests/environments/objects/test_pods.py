@@ -38,7 +38,7 @@ def container(**state: Any) -> list[dict[str, Any]]:
     return [{"name": "app", **state}]
 
 
-async def test_a_container_that_ran_out_of_memory_is_told_as_such() -> None:
+async def test_a_container_that_ran_out_of_memory_is_reported() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}
     result = await problem(containerStatuses=container(state=waiting, lastState=killed))
@@ -47,7 +47,7 @@ async def test_a_container_that_ran_out_of_memory_is_told_as_such() -> None:
     assert result.log_tail == "the log of app of web-1"
 
 
-async def test_a_pod_that_no_node_has_room_for_is_told_in_the_schedulers_words() -> None:
+async def test_an_unschedulable_pod_is_reported_with_the_schedulers_message() -> None:
     condition = {
         "type": "PodScheduled",
         "status": "False",
@@ -66,9 +66,7 @@ async def test_a_pod_that_no_node_has_room_for_is_told_in_the_schedulers_words()
         ("CreateContainerConfigError", "A Secret or ConfigMap that the container refers to does not exist."),
     ],
 )
-async def test_a_container_that_cannot_start_is_told_without_a_log_that_it_cannot_have(
-    reason: str, hint: str
-) -> None:
+async def test_a_container_that_cannot_start_is_reported_without_a_log(reason: str, hint: str) -> None:
     waiting = {"waiting": {"reason": reason, "message": "the kubelet's words"}}
     result = await problem(containerStatuses=container(state=waiting))
     assert result.message == f"container app of pod web-1: {reason}: the kubelet's words"
@@ -76,7 +74,7 @@ async def test_a_container_that_cannot_start_is_told_without_a_log_that_it_canno
     assert result.log_tail == ""
 
 
-async def test_a_container_that_prepares_is_looked_at_first() -> None:
+async def test_init_containers_are_checked_first() -> None:
     ended = {"terminated": {"reason": "Error", "exitCode": 3}}
     waiting = {"waiting": {"reason": "PodInitializing"}}
     result = await problem(
@@ -87,6 +85,6 @@ async def test_a_container_that_prepares_is_looked_at_first() -> None:
     assert result.log_tail == "the log of migrate of web-1"
 
 
-async def test_a_pod_that_is_only_starting_is_in_no_trouble() -> None:
+async def test_a_pod_that_is_starting_has_no_problem() -> None:
     starting = {"waiting": {"reason": "ContainerCreating"}}
     assert await problem(containerStatuses=container(state=starting)) == PodProblem()

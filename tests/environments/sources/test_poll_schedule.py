@@ -44,7 +44,7 @@ def test_polls_that_fail_come_later_and_later_up_to_an_hour() -> None:
         assert 0.9 * usual <= wait <= 1.1 * usual
 
 
-def test_one_that_succeeds_begins_anew() -> None:
+def test_a_successful_poll_resets_the_back_off() -> None:
     schedule = PollSchedule(random.Random(1))
     error = Unreachable("git.example.com does not answer")
     failed(schedule, 8, error)

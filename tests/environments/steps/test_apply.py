@@ -71,12 +71,12 @@ async def test_what_is_no_longer_rendered_is_pruned_and_nothing_else(tenant: Ten
     assert await tenant.sandbox.get(SECRET, "new", namespace=namespace)
     assert await tenant.sandbox.get(CONFIG_MAP, "by-hand", namespace=namespace)
 
-    async def tells_what_is_left() -> bool:
+    async def lists_what_is_left() -> bool:
         parent = await tenant.client.get(CONFIG_MAP, PARENT, namespace=namespace)
         kinds = parent["metadata"]["annotations"]["applyset.kubernetes.io/contains-group-kinds"]
         return bool(kinds == "Deployment.apps,Secret,Service")
 
-    await tenant.sandbox.until(tells_what_is_left, "the parent names the kinds that are left")
+    await tenant.sandbox.until(lists_what_is_left, "the parent names the kinds that are left")
 
 
 async def test_nothing_is_pruned_while_the_new_version_can_not_be_rendered(tenant: Tenant) -> None:

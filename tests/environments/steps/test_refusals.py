@@ -51,7 +51,7 @@ async def test_a_field_that_does_not_exist_is_named(tenant: Tenant) -> None:
     assert ".spec.replicsa" in await failed(tenant, "DeploymentReady", "Rejected")
 
 
-async def test_a_quota_that_the_api_server_does_not_take_is_told(tenant: Tenant) -> None:
+async def test_a_quota_that_the_api_server_rejects_is_reported(tenant: Tenant) -> None:
     await tenant.start()
     await tenant.project(resources={"defaultQuota": {"cpu": "-1"}})
     await tenant.environment()
@@ -61,7 +61,7 @@ async def test_a_quota_that_the_api_server_does_not_take_is_told(tenant: Tenant)
 
 
 @pytest.mark.virtual_time
-async def test_a_right_that_the_operator_lacks_is_told_and_used_once_it_is_there(
+async def test_a_missing_right_is_reported_and_used_once_it_is_granted(
     tenant: Tenant, faults: FaultPlan
 ) -> None:
     words = 'User "kapsa" cannot patch resource "networkpolicies"'
@@ -76,7 +76,7 @@ async def test_a_right_that_the_operator_lacks_is_told_and_used_once_it_is_there
 
 
 @pytest.mark.virtual_time
-async def test_a_webhook_of_the_cluster_that_fails_for_long_is_told(
+async def test_a_webhook_of_the_cluster_that_keeps_failing_is_reported(
     tenant: Tenant, faults: FaultPlan
 ) -> None:
     failing = Answer(code=500, reason="InternalError", message="failed calling webhook policy.example.com")

@@ -59,7 +59,7 @@ async def test_a_rollout_that_has_no_deadline_of_its_own_fails_at_ours(tenant: T
     assert "0 of 1 replicas are ready" in failure.message
 
 
-async def test_a_deadline_begins_anew_with_another_version(tenant: Tenant) -> None:
+async def test_a_new_version_starts_a_new_deadline(tenant: Tenant) -> None:
     tenant.outside.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
     tenant.sandbox.harness.cluster.workloads.crash(f"{tenant.namespace_of('one')}/data-*", exit_code=1)
     await tenant.start(Settings(rollout_timeout=120))
@@ -73,7 +73,7 @@ async def test_a_deadline_begins_anew_with_another_version(tenant: Tenant) -> No
     assert (await tenant.get()).status.phase == "Deploying"
 
 
-async def test_a_job_that_is_changed_is_made_anew(tenant: Tenant) -> None:
+async def test_a_changed_job_is_replaced(tenant: Tenant) -> None:
     tenant.outside.renderer.objects = [job("migrate:1"), deployment("web", "app:1"), service("web")]
     await tenant.start()
     await tenant.project()
@@ -88,7 +88,7 @@ async def test_a_job_that_is_changed_is_made_anew(tenant: Tenant) -> None:
     assert second["spec"]["template"]["spec"]["containers"][0]["image"] == "migrate:2"
 
 
-async def test_what_sleeps_runs_neither_jobs_nor_daemons(tenant: Tenant) -> None:
+async def test_a_suspended_environment_runs_neither_jobs_nor_daemons(tenant: Tenant) -> None:
     cron = {
         "apiVersion": "batch/v1",
         "kind": "CronJob",

@@ -121,7 +121,7 @@ async def test_an_http_route_leads_to_the_service_where_there_is_a_gateway(tenan
     assert await tenant.sandbox.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one")) is None
 
 
-async def test_a_gateways_refusal_is_told(tenant: Tenant) -> None:
+async def test_a_gateways_refusal_is_reported(tenant: Tenant) -> None:
     await install(tenant, HTTP_ROUTE)
     await tenant.start(GATEWAY)
     await tenant.project()
@@ -134,7 +134,7 @@ async def test_a_gateways_refusal_is_told(tenant: Tenant) -> None:
     assert "no listener has this hostname" in failed.status.failure.message
 
 
-async def test_a_cluster_without_the_gateway_api_is_told_as_such(tenant: Tenant) -> None:
+async def test_a_cluster_without_the_gateway_api_is_reported(tenant: Tenant) -> None:
     await tenant.start(GATEWAY)
     await tenant.project()
     await tenant.environment()
@@ -195,7 +195,7 @@ async def test_of_several_services_the_project_names_one(tenant: Tenant) -> None
 # -- certificates --------------------------------------------------------------------------------------------
 
 
-async def test_tls_waits_for_the_certificate_and_tells_what_it_says(tenant: Tenant) -> None:
+async def test_tls_waits_for_the_certificate_and_reports_its_condition(tenant: Tenant) -> None:
     await install(tenant, CERTIFICATE)
     tenant.outside.domains.issuer = ("ClusterIssuer", "letsencrypt")
     await tenant.start()
@@ -207,11 +207,11 @@ async def test_tls_waits_for_the_certificate_and_tells_what_it_says(tenant: Tena
     assert ingress["spec"]["tls"] == [{"hosts": [HOST], "secretName": "kapsa-tls"}]
     await make_certificate(tenant, "kapsa-tls", "False")
 
-    async def tells_the_order() -> bool:
+    async def reports_the_order() -> bool:
         condition = (await tenant.get()).status.condition("TLSReady")
         return condition is not None and "an order" in condition.message
 
-    await tenant.sandbox.until(tells_the_order, "TLSReady reports the state of the Certificate")
+    await tenant.sandbox.until(reports_the_order, "TLSReady reports the state of the Certificate")
     await say(tenant, CERTIFICATE, "kapsa-tls", {"conditions": [{"type": "Ready", "status": "True"}]})
     ready = await tenant.ready()
     condition = ready.status.condition("TLSReady")
@@ -255,7 +255,7 @@ async def test_a_pools_wildcard_certificate_is_copied_and_a_fork_gets_none(tenan
     )
 
 
-async def test_a_certificate_that_is_to_be_there_and_is_not_is_told(tenant: Tenant) -> None:
+async def test_a_missing_certificate_is_reported(tenant: Tenant) -> None:
     await tenant.start()
     await tenant.project()
     await tenant.environment(ingress={"tls": {"secretName": "mine"}})

@@ -51,7 +51,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
     finalizer = "devops.orima.com/finalizer"
     indexes = {"made namespace": _namespace_of}  # noqa: RUF012 - a declaration
     watches = (
-        # All namespaces: one that belongs to somebody else has none of our labels, yet blocks a preview.
+        # All namespaces: one of another owner has none of our labels, yet blocks a preview.
         Watch(NAMESPACE, map=_previews_of),
         *(Watch(kind, map=owners, labels=MANAGED_LABELS) for kind in CHILDREN),
     )

@@ -73,7 +73,7 @@ class _Remembered(msgspec.Struct, frozen=True):
 
     number: int
     """The number of the listing."""
-    asked: tuple[str, ...]
+    inputs: tuple[str, ...]
     """The inputs besides the listing: if they differ, the same listing may lead to another result."""
     base: Tracking
     """The tracking in the status before."""
@@ -179,13 +179,13 @@ class ProjectController(Controller[Project]):
 
     async def _poll(self, project: Project, ctx: Context[Project]) -> Listing | None:
         """Poll the repository if it is due. Returns the last complete listing, if there is one."""
-        uid, asked = project.metadata.uid, self._poll_inputs(project, ctx)
+        uid, inputs = project.metadata.uid, self._poll_inputs(project, ctx)
         if self._due_in(project, ctx) <= 0:
             interval = self._interval(project)
             try:
                 listing = await self._listings.fresh(ctx, project)
             except ExternalError as error:
-                self._schedule.failed(uid, asked, ctx.now(), interval, error)
+                self._schedule.failed(uid, inputs, ctx.now(), interval, error)
                 ctx.condition(
                     "RepositoryAccessible",
                     False,
@@ -193,7 +193,7 @@ class ProjectController(Controller[Project]):
                     message=f"{error}{f' ({error.hint})' if error.hint else ''}",
                 )
             else:
-                self._schedule.succeeded(uid, asked, ctx.now(), interval)
+                self._schedule.succeeded(uid, inputs, ctx.now(), interval)
                 count = len(listing.refs.branches)
                 ctx.condition(
                     "RepositoryAccessible",
@@ -273,13 +273,13 @@ class ProjectController(Controller[Project]):
         # Use the result before it is written, so that a conflict does not cost an interval, unless another
         # process has written since.
         before = held.result if held is not None and held.result_of(written) else written
-        asked = (str(project.metadata.generation), project.metadata.annotations.get(ALLOW_MASS_DELETION, ""))
+        inputs = (str(project.metadata.generation), project.metadata.annotations.get(ALLOW_MASS_DELETION, ""))
         again = held is not None and listing is not None and held.number == listing.number
-        if listing is None or (again and held is not None and held.asked == asked):
+        if listing is None or (again and held is not None and held.inputs == inputs):
             return before
         now = ctx.now().replace(microsecond=0)
         tracking = track(project, listing.refs, before, previews, now=now, again=again)
-        self._tracked[uid] = _Remembered(listing.number, asked, written, tracking)
+        self._tracked[uid] = _Remembered(listing.number, inputs, written, tracking)
         await self._report_brake(ctx, tracking)
         return tracking
 

@@ -28,7 +28,7 @@ def remember_image(ctx: Context[Environment], image: str, registry: Registry | N
 
 
 class ImageRetention:
-    """Deletes the images of deleted environments if their Registry says so."""
+    """The deletion of images with their environment, if the Registry has `imageRetention: delete`."""
 
     def __init__(self, images: Images) -> None:
         self._images = images

@@ -67,7 +67,7 @@ def limit_range(visit: Visit) -> Manifest:
     for resource, usual in _DEFAULT_LIMITS.items():
         chosen = getattr(resources.limits, resource) if resources.limits is not None else None
         quota = getattr(resources.default_quota, resource) if resources.default_quota is not None else None
-        # Half of the quota at most, unless the project says otherwise: an update runs old and new at once.
+        # Half of the quota at most, unless the project sets more: an update runs the old and the new version.
         amount = chosen or (min(usual, quota / 2) if quota is not None else usual)
         limits[resource] = min(amount, quota) if quota is not None else amount
     requests = {resource: min(_DEFAULT_REQUESTS[resource], limit) for resource, limit in limits.items()}

@@ -52,9 +52,9 @@ class Teardown:
         # An environment that is being deleted is neither ready nor reachable, however long that takes.
         ctx.status.phase = "Pending"
         ctx.status.url, ctx.status.urls, ctx.status.failure = None, [], None
-        asked = environment.metadata.deletion_timestamp
+        deleted_at = environment.metadata.deletion_timestamp
         late = self._settings.deletion_report_after
-        waited = (ctx.now() - asked).total_seconds() if asked is not None else 0.0
+        waited = (ctx.now() - deleted_at).total_seconds() if deleted_at is not None else 0.0
         if waited >= late:
             ctx.event("Warning", "DeletionBlocked", waits_for, action="Delete")
             return Requeue(after=late)

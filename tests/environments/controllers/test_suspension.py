@@ -37,7 +37,7 @@ def push(tenant: Tenant, commit: str) -> None:
     tenant.outside.images.push(f"{IMAGE}:{commit_of(commit)}")
 
 
-async def test_it_falls_asleep_in_the_middle_of_a_build_and_has_the_new_commit_when_it_wakes(
+async def test_it_is_suspended_during_a_build_and_has_the_new_commit_when_it_resumes(
     tenant: Tenant,
 ) -> None:
     push(tenant, "one")
@@ -66,7 +66,7 @@ async def test_nothing_is_made_or_built_for_one_that_has_never_been_awake(tenant
     await tenant.ready()
 
 
-async def test_a_push_to_one_that_sleeps_starts_no_build(tenant: Tenant) -> None:
+async def test_a_push_to_a_suspended_environment_starts_no_build(tenant: Tenant) -> None:
     push(tenant, "one")
     await tenant.environment(suspended=False)
     await tenant.ready()
