@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from kapsa.adapters.http.client import GuardedHttpClient
-from kapsa.environments.operator import Outside, make_operator
+from kapsa.environments.operator import ExternalSystems, make_operator
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Operator
 
@@ -14,5 +14,5 @@ from kapsa.runtime import Operator
 def operator() -> Operator:
     """Return the operator, with no guard on the addresses that it connects to."""
     settings = Settings.from_environment()
-    outside = Outside.of(settings, GuardedHttpClient(address_guard=None), address_guard=None)
-    return make_operator(settings, outside)
+    systems = ExternalSystems.of(settings, GuardedHttpClient(address_guard=None), address_guard=None)
+    return make_operator(settings, systems)

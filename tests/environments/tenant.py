@@ -26,7 +26,7 @@ from tests.environments.fakes import (
 )
 from tests.environments.sandbox import Sandbox
 
-__all__ = ["BUILD", "Outside", "Tenant", "image", "operator", "secret"]
+__all__ = ["BUILD", "FakeSystems", "Tenant", "image", "operator", "secret"]
 
 REPOSITORY = "https://git.example.com/org/app"
 BUILD = {
@@ -42,7 +42,7 @@ def image(commit: str) -> str:
     return f"registry.example.com/org/app:{commit_of(commit)}"
 
 
-class Outside:
+class FakeSystems:
     """The fakes of all systems outside the cluster."""
 
     def __init__(self) -> None:
@@ -54,21 +54,21 @@ class Outside:
         self.prober = FakeProber()
 
 
-def operator(outside: Outside, settings: Settings | None = None) -> Operator:
+def operator(systems: FakeSystems, settings: Settings | None = None) -> Operator:
     """Return the two controllers with these fakes, new ones each time, as in a new process."""
     settings = settings or Settings()
     metrics, access = EnvironmentMetrics(), RepositoryAccess()
-    listings = Listings(outside.git, access, metrics)
+    listings = Listings(systems.git, access, metrics)
     environments = EnvironmentController(
         settings,
         listings=listings,
-        commits=outside.git,
+        commits=systems.git,
         access=access,
-        renderer=outside.renderer,
-        builds=outside.builds,
-        images=outside.images,
-        domains=outside.domains,
-        prober=outside.prober,
+        renderer=systems.renderer,
+        builds=systems.builds,
+        images=systems.images,
+        domains=systems.domains,
+        prober=systems.prober,
         metrics=metrics,
     )
     projects = ProjectController(settings, listings=listings, metrics=metrics, rng=random.Random(1))
@@ -88,7 +88,7 @@ class Tenant:
         self.sandbox = sandbox
         self.client = sandbox.client
         self.clock = sandbox.clock
-        self.outside = Outside()
+        self.systems = FakeSystems()
         self.name = sandbox.namespace
         self.home = namespace_name(self.name, "app")
         self.settings = Settings()
@@ -100,7 +100,7 @@ class Tenant:
     async def start(self, settings: Settings | None = None) -> None:
         if settings is not None:
             self.settings = settings
-        await self.sandbox.start(operator(self.outside, self.settings))
+        await self.sandbox.start(operator(self.systems, self.settings))
 
     async def restart(self) -> None:
         await self.sandbox.harness.kill()

@@ -10,7 +10,7 @@ from kapsa.adapters.errors import Refused
 from kapsa.adapters.git.repositories import Repositories
 from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing.git_server import GitRepository
-from kapsa.environments.operator import Outside, make_operator
+from kapsa.environments.operator import ExternalSystems, make_operator
 from kapsa.environments.settings import Settings
 from tests.environments.sandbox import Sandbox
 
@@ -23,10 +23,10 @@ async def test_git_connects_to_internal_addresses_only_if_that_is_allowed(
     git_repository: GitRepository, tmp_path: Path
 ) -> None:
     git_repository.commit({"a": "b"})
-    guarded = Outside.of(settings(tmp_path), GuardedHttpClient())
+    guarded = ExternalSystems.of(settings(tmp_path), GuardedHttpClient())
     with pytest.raises(Refused, match=r"127\.0\.0\.1"):
         await guarded.git.ls_remote(git_repository.url)
-    free = Outside.of(settings(tmp_path), GuardedHttpClient(), address_guard=None)
+    free = ExternalSystems.of(settings(tmp_path), GuardedHttpClient(), address_guard=None)
     assert (await free.git.ls_remote(git_repository.url)).branches
 
 
@@ -34,10 +34,10 @@ async def test_checkouts_are_removed_when_the_operator_ends(
     sandbox: Sandbox, git_repository: GitRepository, tmp_path: Path
 ) -> None:
     commit = git_repository.commit({"a": "b"})
-    outside = Outside.of(settings(tmp_path), GuardedHttpClient(), address_guard=None)
-    assert isinstance(outside.commits, Repositories)
-    await sandbox.start(make_operator(settings(tmp_path), outside))
-    async with outside.commits.checkout(git_repository.url, commit) as checkout:
+    systems = ExternalSystems.of(settings(tmp_path), GuardedHttpClient(), address_guard=None)
+    assert isinstance(systems.commits, Repositories)
+    await sandbox.start(make_operator(settings(tmp_path), systems))
+    async with systems.commits.checkout(git_repository.url, commit) as checkout:
         assert (checkout.root / "a").read_text() == "b"
     assert any((tmp_path / "checkouts").iterdir())
     await sandbox.harness.stop()

@@ -13,7 +13,7 @@ from kapsa.adapters.git.client import Git
 from kapsa.adapters.git.repositories import Repositories
 from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing.git_server import GitRepository, GitServer
-from kapsa.environments.operator import Outside, make_operator
+from kapsa.environments.operator import ExternalSystems, make_operator
 from kapsa.environments.settings import Settings
 from tests.environments.sandbox import Sandbox
 from tests.environments.tenant import Tenant
@@ -30,7 +30,7 @@ def test_the_timeout_of_a_reconcile_is_that_of_every_controller_that_asks_others
 
 
 def git_of(settings: Settings) -> Git:
-    made = Outside.of(settings, GuardedHttpClient(), address_guard=None).git
+    made = ExternalSystems.of(settings, GuardedHttpClient(), address_guard=None).git
     assert isinstance(made, Git)
     return made
 
@@ -61,7 +61,7 @@ async def test_repositories_are_kept_in_the_cache_directory_and_within_its_limit
     small = git_repository.commit({"a": "b"})
     cache = tmp_path / "cache"
     settings = Settings(cache_directory=cache, git_protocols=("http",), git_max_bytes=1_000_000)
-    repositories = Outside.of(settings, GuardedHttpClient(), address_guard=None).commits
+    repositories = ExternalSystems.of(settings, GuardedHttpClient(), address_guard=None).commits
     assert isinstance(repositories, Repositories)
     async with repositories.checkout(git_repository.url, small) as checkout:
         assert checkout.root.is_relative_to(cache)
@@ -77,4 +77,4 @@ async def test_projects_that_say_nothing_are_polled_as_often_as_the_setting_says
     await tenant.start(Settings(default_poll_interval=1200))
     await tenant.project()
     await tenant.clock.sleep(6000)
-    assert 5 <= tenant.outside.git.listed <= 7
+    assert 5 <= tenant.systems.git.listed <= 7

@@ -2,7 +2,7 @@
 
     kapsa environments run        # this operator, configured by KAPSA_* variables
 
-`make_operator` puts the parts together; tests pass in an `Outside` with fakes.
+`make_operator` puts the parts together; tests pass in an `ExternalSystems` with fakes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.sources.webhook_server import GitWebhookServer
 from kapsa.runtime import Client, LeaderElection, Operator, Webhooks
 
-__all__ = ["LEASE", "Outside", "make_operator", "operator"]
+__all__ = ["LEASE", "ExternalSystems", "make_operator", "operator"]
 
 LEASE = "kapsa-operator"
 _HOST = "0.0.0.0"  # noqa: S104 - the kubelet, Prometheus and git servers connect from outside the pod
@@ -48,7 +48,7 @@ async def _close_nothing() -> None:
     """Do nothing: fakes in memory hold no resources."""
 
 
-class Outside(msgspec.Struct, kw_only=True):
+class ExternalSystems(msgspec.Struct, kw_only=True):
     """The systems outside the cluster that the operator uses."""
 
     git: RefLister
@@ -70,7 +70,7 @@ class Outside(msgspec.Struct, kw_only=True):
         *,
         address_guard: AddressGuard | None = reject_internal_address,
         git: Git | None = None,
-    ) -> Outside:
+    ) -> ExternalSystems:
         """Return the real systems. The guard applies to git unless `git` is given; `outgoing` has its own.
         None disables the guard."""
         git = git or Git(
@@ -95,21 +95,21 @@ class Outside(msgspec.Struct, kw_only=True):
 
 
 def make_operator(
-    settings: Settings, outside: Outside | None = None, *, rng: random.Random | None = None
+    settings: Settings, systems: ExternalSystems | None = None, *, rng: random.Random | None = None
 ) -> Operator:
-    """Return the operator with these settings, connected to the real systems unless `outside` is given."""
+    """Return the operator with these settings, connected to the real systems unless `systems` are given."""
     connections = GuardedHttpClient()
-    outside = outside or Outside.of(settings, connections)
+    systems = systems or ExternalSystems.of(settings, connections)
     metrics = EnvironmentMetrics()
     access = RepositoryAccess()
-    listings = Listings(outside.git, access, metrics)
+    listings = Listings(systems.git, access, metrics)
 
     @contextlib.asynccontextmanager
     async def close_on_exit(client: Client) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await outside.close()
+            await systems.close()
             await connections.close()
 
     @contextlib.asynccontextmanager
@@ -130,17 +130,17 @@ def make_operator(
             EnvironmentController(
                 settings,
                 listings=listings,
-                commits=outside.commits,
+                commits=systems.commits,
                 access=access,
-                renderer=outside.renderer,
-                builds=outside.builds,
-                images=outside.images,
+                renderer=systems.renderer,
+                builds=systems.builds,
+                images=systems.images,
                 domains=DomainPools(settings, metrics=metrics, rng=rng),
-                prober=outside.prober,
+                prober=systems.prober,
                 metrics=metrics,
             ),
             DomainPoolController(),
-            RegistryController(settings, outside.outgoing, metrics),
+            RegistryController(settings, systems.outgoing, metrics),
             PreviewEnvironmentController(settings, metrics.previews),
         ],
         leader_election=LeaderElection(name=LEASE, namespace=settings.namespace)

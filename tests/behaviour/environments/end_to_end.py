@@ -15,7 +15,7 @@ from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing.git_server import GitRepository
 from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.environments.names import namespace_name
-from kapsa.environments.operator import Outside, make_operator
+from kapsa.environments.operator import ExternalSystems, make_operator
 from kapsa.environments.ports import RefLister
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
@@ -94,9 +94,9 @@ class EndToEnd:
         embedded = self.sandbox.harness.cluster.engine == "embedded"
         connections = GuardedHttpClient(address_guard=None)
         outgoing = ThreadedHttpClient() if embedded else connections
-        outside = Outside.of(self.settings, outgoing, address_guard=None, git=git)
-        outside.git = _Counted(outside.git, self)
-        operator = make_operator(self.settings, outside, rng=random.Random(1))
+        systems = ExternalSystems.of(self.settings, outgoing, address_guard=None, git=git)
+        systems.git = _Counted(systems.git, self)
+        operator = make_operator(self.settings, systems, rng=random.Random(1))
         try:
             if embedded:
                 await self.sandbox.start(operator)

@@ -12,7 +12,7 @@ from kapsa.adapters.http.client import HttpResponse
 from kapsa.environments.build import BuildEngines
 from kapsa.environments.domains.routes import CERTIFICATE, HTTP_ROUTE
 from kapsa.environments.objects.children import KPACK_IMAGE
-from kapsa.environments.operator import Outside, make_operator
+from kapsa.environments.operator import ExternalSystems, make_operator
 from kapsa.environments.render.filter import ALLOWED_KINDS
 from kapsa.environments.resources import Environment, PreviewEnvironment, Project, Registry
 from kapsa.environments.settings import Settings
@@ -76,7 +76,7 @@ class FullScenario:
         """Called before the operator stops, since its metrics are lost then."""
 
     def _make(self, settings: Settings) -> Operator:
-        outside = Outside(
+        systems = ExternalSystems(
             git=self.git,
             commits=self.git,
             renderer=self.renderer,
@@ -85,7 +85,7 @@ class FullScenario:
             outgoing=_OpenRegistry(),
             prober=FakeProber(),
         )
-        return make_operator(settings, outside, rng=random.Random(1))
+        return make_operator(settings, systems, rng=random.Random(1))
 
     async def run(self) -> None:
         """Run the whole scenario."""

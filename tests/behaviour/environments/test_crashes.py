@@ -12,7 +12,7 @@ from kapsa.environments.ports import BuildProgress
 from kapsa.environments.resources import KINDS, Environment, Project
 from kapsa.runtime.testing import CRASH_MOMENTS, CrashMoment, Harness, Sample, Scenario, crash_at_every_write
 from tests.environments.fakes import FakeBuilds, commit_of
-from tests.environments.tenant import REPOSITORY, Outside, operator
+from tests.environments.tenant import REPOSITORY, FakeSystems, operator
 
 RecordProperty = Callable[[str, object], None]
 pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(900)]
@@ -36,11 +36,11 @@ class CrashScenario:
 
     def __init__(self, **spec: Any) -> None:
         self.spec = spec
-        self.outside = Outside()
+        self.systems = FakeSystems()
 
     async def prepare(self, harness: Harness) -> None:
-        self.outside = Outside()
-        self.outside.builds = PushingBuilds(self.outside.images)
+        self.systems = FakeSystems()
+        self.systems.builds = PushingBuilds(self.systems.images)
         await harness.install(*KINDS)
         await harness.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
         await harness.apply(SECRET)
@@ -55,7 +55,7 @@ class CrashScenario:
 
     def scenario(self, *steps: Callable[[Harness], Any]) -> Scenario:
         return Scenario(
-            operator=lambda: operator(self.outside),
+            operator=lambda: operator(self.systems),
             prepare=self.prepare,
             steps=steps,
             ignore=["pods", "endpointslices", "endpoints"],
@@ -142,12 +142,12 @@ def previews(*branches: str, **spec: Any) -> Scenario:
 
     async def push(harness: Harness) -> None:
         for branch in branches:
-            crash_scenario.outside.git.push(branch)
+            crash_scenario.systems.git.push(branch)
         await harness.clock.sleep(400)
 
     async def merge(harness: Harness) -> None:
-        crash_scenario.outside.git.push(branches[-1], "again")
-        del crash_scenario.outside.git.branches[branches[0]]
+        crash_scenario.systems.git.push(branches[-1], "again")
+        del crash_scenario.systems.git.branches[branches[0]]
         await harness.clock.sleep(800)
 
     return crash_scenario.scenario(push, merge)

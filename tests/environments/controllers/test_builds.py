@@ -27,7 +27,7 @@ BUILDPACK = {"build": {"strategy": "buildpack"}, "registry": REPOSITORY, "deploy
 async def kpack(sandbox: Sandbox) -> Tenant:
     """A tenant on a cluster with kpack."""
     made = Tenant(sandbox)
-    made.outside.builds = BuildEngines(Settings())
+    made.systems.builds = BuildEngines(Settings())
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1alpha2",
@@ -78,7 +78,7 @@ async def test_what_kpack_builds_is_deployed_once_its_image_is_ready(kpack: Tena
     assert building.status.phase == "Building"
     image = await the_image(kpack)
     assert image["spec"]["source"]["git"]["revision"] == commit_of("one")
-    digest = kpack.outside.images.push(image["spec"]["tag"])
+    digest = kpack.systems.images.push(image["spec"]["tag"])
     await say(kpack, "True")
     ready = await kpack.ready()
     assert ready.status.image == f"registry.example.com/org/app@{digest}"
@@ -109,7 +109,7 @@ async def test_an_image_of_kpack_for_an_older_commit_goes(kpack: Tenant) -> None
 
 
 async def test_without_kpack_a_buildpack_project_says_what_is_missing(tenant: Tenant) -> None:
-    tenant.outside.builds = BuildEngines(Settings())
+    tenant.systems.builds = BuildEngines(Settings())
     await tenant.restart()
     await tenant.project(**BUILDPACK)
     await tenant.environment()
@@ -129,7 +129,7 @@ async def test_a_failed_build_is_tried_again_once_its_job_is_deleted(tenant: Ten
     assert "delete the Job" in failed.status.failure.hint
     workloads.heal()
     name = failed.status.failure.object.removeprefix("Job ")
-    tenant.outside.images.push(f"registry.example.com/org/app:{commit_of('one')}")
+    tenant.systems.images.push(f"registry.example.com/org/app:{commit_of('one')}")
     await tenant.client.delete(JOB, name, namespace="kapsa-builds")
     await tenant.ready()
 
@@ -139,11 +139,11 @@ async def test_the_registry_is_not_asked_while_a_build_runs(tenant: Tenant) -> N
     await tenant.project(**DOCKERFILE)
     await tenant.environment()
     await tenant.reaches("one", "BuildReady", "False", "Building")
-    asked = len(tenant.outside.images.asked)
+    asked = len(tenant.systems.images.asked)
     note = {"metadata": {"annotations": {"note": "look again"}}}
     await tenant.client.patch(Environment, "one", note, namespace=tenant.home)
     await tenant.clock.sleep(300)
-    assert len(tenant.outside.images.asked) == asked
+    assert len(tenant.systems.images.asked) == asked
 
 
 async def test_builds_run_outside_of_the_environments_namespace_and_quota(tenant: Tenant) -> None:
@@ -178,7 +178,7 @@ async def test_builds_are_counted_by_what_became_of_them(tenant: Tenant) -> None
     await tenant.reaches("one", "BuildReady", "False", "Building")
     await tenant.environment(commit="three")
     await tenant.reaches("one", "BuildReady", "False", "Building")
-    tenant.outside.images.push(f"registry.example.com/org/app:{commit_of('three')}")
+    tenant.systems.images.push(f"registry.example.com/org/app:{commit_of('three')}")
     await tenant.ready(seconds=300)
     await tenant.clock.sleep(60)
     metrics = tenant.sandbox.metrics()
@@ -214,7 +214,7 @@ def counted(tenant: Tenant, result: str) -> float:
 async def test_two_environments_at_one_new_commit_share_its_build(tenant: Tenant) -> None:
     await two_that_build(tenant, finish=60)
     job = await the_job(tenant)
-    tenant.outside.images.push(f"registry.example.com/org/app:{commit_of('one')}")
+    tenant.systems.images.push(f"registry.example.com/org/app:{commit_of('one')}")
     images = {(await tenant.ready(name, seconds=300)).status.image for name in ("one", "two")}
     assert len(images) == 1
     await tenant.sandbox.gone(JOB, job["metadata"]["name"], namespace="kapsa-builds")
@@ -269,7 +269,7 @@ async def test_a_push_to_one_of_two_leaves_the_build_of_the_other_alone(tenant: 
 async def test_a_shared_build_outlives_a_restart_of_the_operator_and_wakes_all(tenant: Tenant) -> None:
     await two_that_build(tenant, finish=60)
     await tenant.restart()
-    tenant.outside.images.push(f"registry.example.com/org/app:{commit_of('one')}")
+    tenant.systems.images.push(f"registry.example.com/org/app:{commit_of('one')}")
     for name in ("one", "two"):
         await tenant.ready(name, seconds=300)
     assert (await tenant.client.list(JOB, namespace="kapsa-builds")).items == []

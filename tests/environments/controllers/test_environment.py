@@ -48,19 +48,19 @@ async def test_a_deleted_environment_takes_namespace_and_host_along(tenant: Tena
     await tenant.client.delete(Environment, "one", namespace=tenant.home)
     await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)
     assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("one"), namespace="") is None
-    assert tenant.outside.domains.held == {}
+    assert tenant.systems.domains.held == {}
 
 
 async def test_what_is_no_longer_rendered_is_pruned(tenant: Tenant) -> None:
     await tenant.project()
-    tenant.outside.renderer.objects = [
+    tenant.systems.renderer.objects = [
         deployment("web", "app:1"),
         deployment("extra", "app:1"),
         service("web"),
     ]
     await tenant.environment()
     await tenant.ready()
-    tenant.outside.renderer.objects = [deployment("web", "app:2"), service("web")]
+    tenant.systems.renderer.objects = [deployment("web", "app:2"), service("web")]
     await tenant.environment(commit="two")
     await tenant.sandbox.gone("apps/v1/Deployment", "extra", namespace=tenant.namespace_of("one"))
     await tenant.ready()

@@ -53,7 +53,7 @@ async def test_a_namespace_that_only_says_it_is_a_projects_gets_nothing_of_it(te
     assert condition is not None
     assert condition.reason == "ProjectMissing"
     assert environment.status.namespace is None
-    assert tenant.outside.renderer.requests == []
+    assert tenant.systems.renderer.requests == []
 
 
 async def test_a_namespace_that_was_replaced_is_not_the_environments_whatever_its_labels_say(

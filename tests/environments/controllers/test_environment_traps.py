@@ -183,7 +183,7 @@ async def test_a_fork_gets_no_secret_until_its_commit_is_approved_and_a_push_rev
 async def test_a_pull_request_whose_commit_a_branch_has_is_trusted(tenant: Tenant) -> None:
     await secret(tenant, "settings", tenant.name, KEY="value")
     await tenant.project(secrets=[{"name": "settings"}])
-    commit = tenant.outside.git.push("feature/login")
+    commit = tenant.systems.git.push("feature/login")
     await tenant.environment(source={"commitSha": commit, "prNumber": 7})
     await tenant.ready()
     assert await value_of(tenant, "settings", "KEY") == "value"
@@ -194,7 +194,7 @@ async def test_the_pull_secret_comes_from_the_registry_and_holds_no_other(tenant
     await secret(tenant, "login", "kapsa-system", username="robot", password="very-secret-word")
     registry = {"endpoint": "registry.example.com", "auth": {"secretRef": {"name": "login"}}}
     await tenant.sandbox.apply(Registry, "main", registry)
-    tenant.outside.images.push(image("one"))
+    tenant.systems.images.push(image("one"))
     await tenant.project(
         registry={"name": "main", "imageRepository": "org/app"}, deployment={"type": "image"}
     )
@@ -218,7 +218,7 @@ def crash_builds(tenant: Tenant, log: str = "") -> None:
 
 
 async def test_an_image_that_is_there_is_deployed_by_its_digest_without_a_build(tenant: Tenant) -> None:
-    digest = tenant.outside.images.push(image("one"))
+    digest = tenant.systems.images.push(image("one"))
     await tenant.project(**BUILD)
     await tenant.environment()
     ready = await tenant.ready()
@@ -234,13 +234,13 @@ async def test_an_image_that_is_missing_is_built_and_then_deployed(tenant: Tenan
     assert building.status.phase == "Building"
     (job,) = (await tenant.client.list("batch/v1/Job", namespace="kapsa-builds")).items
     assert job["metadata"]["labels"]["catalyst.dev/commit"] == commit_of("one")
-    tenant.outside.images.push(image("one"))
+    tenant.systems.images.push(image("one"))
     await tenant.ready()
     await tenant.sandbox.gone("batch/v1/Job", job["metadata"]["name"], namespace="kapsa-builds")
 
 
 async def test_a_failed_build_keeps_the_old_version_serving_and_says_why(tenant: Tenant) -> None:
-    tenant.outside.images.push(image("one"))
+    tenant.systems.images.push(image("one"))
     await tenant.project(**BUILD)
     await tenant.environment()
     serving = (await tenant.ready()).status.image
@@ -268,21 +268,21 @@ async def test_a_superseded_build_is_cancelled_and_its_late_result_dropped(tenan
     await tenant.clock.sleep(30)
     (job,) = (await tenant.client.list("batch/v1/Job", namespace="kapsa-builds")).items
     assert job["metadata"]["labels"]["catalyst.dev/commit"] == commit_of("two")
-    tenant.outside.images.push(image("one"))
+    tenant.systems.images.push(image("one"))
     await tenant.clock.sleep(60)
     assert (await tenant.get()).status.image is None
 
 
 async def test_a_registry_in_trouble_leads_to_no_build(tenant: Tenant) -> None:
     await tenant.project(**BUILD)
-    tenant.outside.images.error = Unreachable("registry.example.com answers with 503")
+    tenant.systems.images.error = Unreachable("registry.example.com answers with 503")
     await tenant.environment()
     await tenant.reaches("one", "BuildReady", "False", "Unreachable")
-    tenant.outside.images.error = AuthFailed("registry.example.com does not take the credentials")
+    tenant.systems.images.error = AuthFailed("registry.example.com does not take the credentials")
     await tenant.reaches("one", "BuildReady", "False", "AuthFailed")
     assert (await tenant.client.list("batch/v1/Job")).items == []
-    tenant.outside.images.error = None
-    tenant.outside.images.push(image("one"))
+    tenant.systems.images.error = None
+    tenant.systems.images.push(image("one"))
     await tenant.ready(seconds=300)
 
 
@@ -304,7 +304,7 @@ async def test_a_forks_commit_is_built_only_once_it_is_approved(tenant: Tenant) 
 async def test_an_object_that_the_operator_keeps_itself_is_refused_by_name(tenant: Tenant) -> None:
     await tenant.project()
     account: dict[str, Any] = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    tenant.outside.renderer.objects = [account]
+    tenant.systems.renderer.objects = [account]
     await tenant.environment()
     failed = await tenant.reaches("one", "DeploymentReady", "False", "ObjectRefused")
     assert failed.status.failure is not None
@@ -313,7 +313,7 @@ async def test_an_object_that_the_operator_keeps_itself_is_refused_by_name(tenan
 
 async def test_a_failure_is_bounded_and_without_secrets_or_control_characters(tenant: Tenant) -> None:
     await tenant.project()
-    tenant.outside.renderer.error = Refused(f"\x1b[2Jpassword=hunter2-hunter2 {'far too long ' * 1000}")
+    tenant.systems.renderer.error = Refused(f"\x1b[2Jpassword=hunter2-hunter2 {'far too long ' * 1000}")
     await tenant.environment()
     failed = await tenant.reaches("one", "DeploymentReady", "False", "Refused")
     failure = failed.status.failure
@@ -327,7 +327,7 @@ async def test_a_failure_is_bounded_and_without_secrets_or_control_characters(te
 
 async def test_what_the_api_server_does_not_accept_is_named(tenant: Tenant) -> None:
     await tenant.project()
-    tenant.outside.renderer.objects = [deployment("web", "app:1", replicas=-1), service("web")]
+    tenant.systems.renderer.objects = [deployment("web", "app:1", replicas=-1), service("web")]
     await tenant.environment()
     failed = await tenant.reaches("one", "DeploymentReady", "False", "Rejected")
     assert failed.status.failure is not None
@@ -388,7 +388,7 @@ async def test_a_host_that_is_taken_is_refused_and_free_again_after_its_holder(t
 
 
 async def test_tls_is_ready_when_the_certificate_is(tenant: Tenant) -> None:
-    tenant.outside.domains.issuer = ("ClusterIssuer", "letsencrypt")
+    tenant.systems.domains.issuer = ("ClusterIssuer", "letsencrypt")
     await install_certificates(tenant)
     await tenant.project()
     await tenant.environment()
@@ -448,12 +448,12 @@ async def test_an_environment_expires_after_its_ttl_and_a_commit_extends_it(tena
 
 async def test_ready_means_reachable_where_that_is_asked_for(sandbox: Sandbox) -> None:
     tenant = Tenant(sandbox)
-    tenant.outside.prober.code = 503
+    tenant.systems.prober.code = 503
     await tenant.start(Settings(verify_routes=True))
     await tenant.project()
     await tenant.environment()
     await tenant.reaches("one", "IngressReady", "False", "Unreachable")
-    tenant.outside.prober.code = 200
+    tenant.systems.prober.code = 200
     await tenant.ready()
 
 

@@ -31,7 +31,7 @@ async def test_a_fork_gets_neither_the_pull_secret_nor_the_environments_own_secr
     await secret(tenant, "login", "kapsa-system", username="robot", password="very-secret-word")
     registry = {"endpoint": "registry.example.com", "auth": {"secretRef": {"name": "login"}}}
     await tenant.sandbox.apply(Registry, "main", registry)
-    tenant.outside.images.push(f"registry.example.com/org/app:{commit_of('fork')}")
+    tenant.systems.images.push(f"registry.example.com/org/app:{commit_of('fork')}")
     await tenant.project(
         registry={"name": "main", "imageRepository": "org/app"}, secrets=[{"name": "settings"}]
     )
@@ -39,7 +39,7 @@ async def test_a_fork_gets_neither_the_pull_secret_nor_the_environments_own_secr
     await secret(tenant, "own", tenant.home, KEY="value")
     await tenant.environment(source=FORK, config={"secretRefs": [{"name": "own"}]})
     withheld = await tenant.ready()
-    asked = tenant.outside.renderer.requests[-1]
+    asked = tenant.systems.renderer.requests[-1]
     assert (asked.env_from, asked.pull_secret) == ([], "")
     assert await secrets_of(tenant) == set()
     account = await tenant.client.get("v1/ServiceAccount", "default", namespace=tenant.namespace_of("one"))
@@ -51,7 +51,7 @@ async def test_a_fork_gets_neither_the_pull_secret_nor_the_environments_own_secr
     await approve(tenant)
     await tenant.reaches("one", "NamespaceReady", "True", "NamespaceReady")
     await tenant.ready()
-    asked = tenant.outside.renderer.requests[-1]
+    asked = tenant.systems.renderer.requests[-1]
     assert (asked.env_from, asked.pull_secret) == ([{"secretRef": {"name": "own"}}], "kapsa-registry")
     assert await secrets_of(tenant) == {"settings", "own", "kapsa-registry"}
 
@@ -72,7 +72,7 @@ async def test_a_project_says_which_pull_requests_it_trusts(
     previews: dict[str, Any] = {"enabled": False, "trust": trust}
     await tenant.project(secrets=[{"name": "settings"}], previewEnvironments=previews)
     if on_a_branch:
-        tenant.outside.git.push("theirs", "fork")
+        tenant.systems.git.push("theirs", "fork")
     await tenant.environment(source=FORK)
     await tenant.ready()
     assert await secrets_of(tenant) == ({"settings"} if trusted else set())

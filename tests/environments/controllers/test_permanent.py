@@ -16,10 +16,10 @@ POLL = 340
 async def test_one_that_does_not_follow_keeps_its_commit_when_the_project_changes_its_type(
     tenant: Tenant,
 ) -> None:
-    first = tenant.outside.git.branches["main"]
+    first = tenant.systems.git.branches["main"]
     await tenant.project(environments=[{"name": "production", "branch": "main"}])
     await tenant.ready("production")
-    tenant.outside.git.push("main", "second")
+    tenant.systems.git.push("main", "second")
     await tenant.clock.sleep(POLL)
     await tenant.project(environments=[{"name": "production", "branch": "main", "type": "development"}])
     await tenant.clock.sleep(POLL)
@@ -31,10 +31,10 @@ async def test_one_whose_branch_does_not_exist_yet_comes_with_it_and_stays_witho
     await tenant.project(environments=[{"name": "next", "branch": "next", "autoSync": True}])
     await tenant.clock.sleep(POLL)
     assert await tenant.sandbox.get(Environment, "next", namespace=tenant.home) is None
-    commit = tenant.outside.git.push("next")
+    commit = tenant.systems.git.push("next")
     await tenant.clock.sleep(POLL)
     assert (await tenant.ready("next")).spec.source.commit_sha == commit
-    del tenant.outside.git.branches["next"]
+    del tenant.systems.git.branches["next"]
     await tenant.clock.sleep(4 * POLL)
     assert (await tenant.ready("next")).spec.source.commit_sha == commit
 

@@ -38,13 +38,13 @@ async def annotate(tenant: Tenant, **annotations: str) -> None:
 
 async def test_a_branch_gets_a_preview_that_follows_it_and_goes_two_listings_after_it(tenant: Tenant) -> None:
     await previewing(tenant)
-    commit = tenant.outside.git.push("login")
+    commit = tenant.systems.git.push("login")
     await tenant.clock.sleep(POLL)
     assert (await tenant.ready("login")).spec.source.commit_sha == commit
-    moved = tenant.outside.git.push("login", "force-pushed")
+    moved = tenant.systems.git.push("login", "force-pushed")
     await tenant.clock.sleep(POLL)
     assert (await tenant.ready("login")).spec.source.commit_sha == moved
-    del tenant.outside.git.branches["login"]
+    del tenant.systems.git.branches["login"]
     await tenant.clock.sleep(POLL)
     assert "login" in await previews(tenant)
     await tenant.clock.sleep(POLL)
@@ -53,40 +53,40 @@ async def test_a_branch_gets_a_preview_that_follows_it_and_goes_two_listings_aft
 
 
 async def test_listings_that_fail_or_lack_the_main_branch_remove_nothing(tenant: Tenant) -> None:
-    tenant.outside.git.push("login")
+    tenant.systems.git.push("login")
     await previewing(tenant)
     await tenant.ready("login")
-    tenant.outside.git.error = Unreachable("git.example.com does not answer")
+    tenant.systems.git.error = Unreachable("git.example.com does not answer")
     await tenant.clock.sleep(4 * 3600)
-    tenant.outside.git.error = None
-    tenant.outside.git.branches.clear()
+    tenant.systems.git.error = None
+    tenant.systems.git.branches.clear()
     await tenant.clock.sleep(2 * 3600)
     assert set(await previews(tenant)) == {"login"}
 
 
 async def test_the_repository_condition_says_why_it_cannot_be_listed(tenant: Tenant) -> None:
-    tenant.outside.git.error = AuthFailed("git.example.com does not take the credentials")
+    tenant.systems.git.error = AuthFailed("git.example.com does not take the credentials")
     await tenant.project()
     await tenant.clock.sleep(5)
     condition = (await tenant.project_now()).status.condition("RepositoryAccessible")
     assert condition is not None
     assert (condition.status, condition.reason) == ("False", "AuthFailed")
-    tenant.outside.git.error = None
+    tenant.systems.git.error = None
     await tenant.clock.sleep(POLL)
     assert (await tenant.project_now()).status.is_true("Ready")
 
 
 async def test_globs_choose_branches(tenant: Tenant) -> None:
     for branch in ("feature/a", "feature/wip-b", "docs/c"):
-        tenant.outside.git.push(branch)
+        tenant.systems.git.push(branch)
     await previewing(tenant, branches={"include": ["feature/*"], "exclude": ["*/wip-*"]})
     await tenant.clock.sleep(10)
     assert [each.spec.source.branch for each in (await previews(tenant)).values()] == ["feature/a"]
 
 
 async def test_two_branches_whose_names_look_alike_get_two_previews(tenant: Tenant) -> None:
-    tenant.outside.git.push("a/b")
-    tenant.outside.git.push("a-b")
+    tenant.systems.git.push("a/b")
+    tenant.systems.git.push("a-b")
     await previewing(tenant)
     await tenant.clock.sleep(10)
     existing = await previews(tenant)
@@ -100,12 +100,12 @@ async def test_at_most_a_third_of_the_previews_is_deleted_at_once_unless_allowed
     tenant: Tenant,
 ) -> None:
     for number in range(10):
-        tenant.outside.git.push(f"branch{number}")
+        tenant.systems.git.push(f"branch{number}")
     await previewing(tenant)
     await tenant.clock.sleep(10)
     assert len(await previews(tenant)) == 10
     for number in range(8):
-        del tenant.outside.git.branches[f"branch{number}"]
+        del tenant.systems.git.branches[f"branch{number}"]
     await tenant.clock.sleep(2 * POLL)
     assert len(await previews(tenant)) == 7
     await tenant.sandbox.harness.assert_event("DeletionBraked")
@@ -116,13 +116,13 @@ async def test_at_most_a_third_of_the_previews_is_deleted_at_once_unless_allowed
 
 async def test_more_previews_than_allowed_wait_in_a_queue(tenant: Tenant) -> None:
     for branch in ("a", "b", "c"):
-        tenant.outside.git.push(branch)
+        tenant.systems.git.push(branch)
     await previewing(tenant, maxActive=2)
     await tenant.clock.sleep(10)
     assert set(await previews(tenant)) == {"a", "b"}
     (queued,) = (await tenant.project_now()).status.queue
     assert (queued.name, queued.position) == ("c", 1)
-    del tenant.outside.git.branches["a"]
+    del tenant.systems.git.branches["a"]
     await tenant.clock.sleep(2 * POLL + 30)
     assert set(await previews(tenant)) == {"b", "c"}
     assert (await tenant.project_now()).status.queue == []
@@ -131,11 +131,11 @@ async def test_more_previews_than_allowed_wait_in_a_queue(tenant: Tenant) -> Non
 async def test_a_previews_time_counts_from_its_last_commit_and_it_does_not_come_back_by_itself(
     tenant: Tenant,
 ) -> None:
-    tenant.outside.git.push("login")
+    tenant.systems.git.push("login")
     await previewing(tenant, ttl="2h")
     await tenant.ready("login")
     await tenant.clock.sleep(3600)
-    tenant.outside.git.push("login", "again")
+    tenant.systems.git.push("login", "again")
     await tenant.clock.sleep(6000)
     assert set(await previews(tenant)) == {"login"}
     await tenant.clock.sleep(3600)
@@ -143,16 +143,16 @@ async def test_a_previews_time_counts_from_its_last_commit_and_it_does_not_come_
     await tenant.restart()
     await tenant.clock.sleep(POLL)
     assert await previews(tenant) == {}
-    tenant.outside.git.push("login", "once more")
+    tenant.systems.git.push("login", "once more")
     await tenant.clock.sleep(POLL)
     assert set(await previews(tenant)) == {"login"}
 
 
 async def test_a_pull_request_of_a_fork_gets_a_preview_and_old_ones_do_not(tenant: Tenant) -> None:
-    tenant.outside.git.pull_requests[3] = commit_of("closed long ago")
+    tenant.systems.git.pull_requests[3] = commit_of("closed long ago")
     await previewing(tenant)
     await tenant.clock.sleep(10)
-    tenant.outside.git.pull_requests[4] = commit_of("fork")
+    tenant.systems.git.pull_requests[4] = commit_of("fork")
     await tenant.clock.sleep(POLL)
     existing = await previews(tenant)
     assert set(existing) == {"pr-4"}
@@ -161,17 +161,17 @@ async def test_a_pull_request_of_a_fork_gets_a_preview_and_old_ones_do_not(tenan
 
 async def test_a_merged_pull_request_leaves_no_preview_behind(tenant: Tenant) -> None:
     await previewing(tenant)
-    commit = tenant.outside.git.push("login")
-    tenant.outside.git.pull_requests[5] = commit
+    commit = tenant.systems.git.push("login")
+    tenant.systems.git.pull_requests[5] = commit
     await tenant.clock.sleep(POLL)
     assert set(await previews(tenant)) == {"login"}  # the branch shows it, and once is enough
-    del tenant.outside.git.branches["login"]  # servers go on listing the pull request
+    del tenant.systems.git.branches["login"]  # servers go on listing the pull request
     await tenant.clock.sleep(3 * POLL)
     assert await previews(tenant) == {}
 
 
 async def test_permanent_environments_follow_their_branch_only_with_auto_sync(tenant: Tenant) -> None:
-    first = tenant.outside.git.branches["main"]
+    first = tenant.systems.git.branches["main"]
     await tenant.project(
         environments=[
             {"name": "staging", "branch": "main", "autoSync": True},
@@ -180,7 +180,7 @@ async def test_permanent_environments_follow_their_branch_only_with_auto_sync(te
     )
     await tenant.ready("staging")
     await tenant.ready("production")
-    second = tenant.outside.git.push("main", "second")
+    second = tenant.systems.git.push("main", "second")
     await tenant.clock.sleep(POLL)
     assert (await tenant.get("staging")).spec.source.commit_sha == second
     assert (await tenant.get("production")).spec.source.commit_sha == first
@@ -202,14 +202,14 @@ async def test_an_environment_that_somebody_made_is_left_alone(tenant: Tenant) -
 
 
 async def test_a_deleted_project_takes_its_environments_along(tenant: Tenant) -> None:
-    tenant.outside.git.push("login")
+    tenant.systems.git.push("login")
     await previewing(tenant)
     await tenant.ready("login")
     await tenant.client.delete(Project, "app", namespace=tenant.name)
     await tenant.sandbox.gone(Project, "app", namespace=tenant.name, seconds=300)
     for name in (tenant.home, tenant.namespace_of("login")):
         assert await tenant.sandbox.get("v1/Namespace", name, namespace="") is None
-    assert tenant.outside.domains.held == {}
+    assert tenant.systems.domains.held == {}
 
 
 async def test_a_projects_namespace_that_belongs_to_somebody_else_is_refused(tenant: Tenant) -> None:
@@ -225,42 +225,42 @@ async def test_a_projects_namespace_that_belongs_to_somebody_else_is_refused(ten
 async def test_polls_come_as_often_as_the_project_says_and_no_more(tenant: Tenant) -> None:
     await tenant.project(source={"repositoryUrl": "https://git.example.com/a", "pollInterval": "600s"})
     await tenant.clock.sleep(6000)
-    assert 9 <= tenant.outside.git.listed <= 12
+    assert 9 <= tenant.systems.git.listed <= 12
 
 
 async def test_polls_that_fail_come_less_and_less_often(tenant: Tenant) -> None:
-    tenant.outside.git.error = Unreachable("git.example.com does not answer")
+    tenant.systems.git.error = Unreachable("git.example.com does not answer")
     await tenant.project()
     await tenant.clock.sleep(24 * 3600)
-    assert tenant.outside.git.listed < 40
+    assert tenant.systems.git.listed < 40
 
 
 async def test_somebody_can_ask_for_a_poll(tenant: Tenant) -> None:
     await previewing(tenant)
     await tenant.clock.sleep(20)
-    listed = tenant.outside.git.listed
-    tenant.outside.git.push("login")
+    listed = tenant.systems.git.listed
+    tenant.systems.git.push("login")
     await annotate(tenant, **{POLL_REQUESTED: "now"})
     await tenant.clock.sleep(10)
-    assert tenant.outside.git.listed == listed + 1
+    assert tenant.systems.git.listed == listed + 1
     assert set(await previews(tenant)) == {"login"}
 
 
 async def test_one_broken_preview_keeps_no_other_from_coming_or_going(tenant: Tenant) -> None:
     for branch in ("broken", "fine"):
-        tenant.outside.git.push(branch)
+        tenant.systems.git.push(branch)
     await tenant.sandbox.make_namespace(tenant.namespace_of("broken"))
     await previewing(tenant)
     await tenant.ready("fine")
     assert (await tenant.get("broken")).status.phase == "Failed"
-    del tenant.outside.git.branches["fine"]
+    del tenant.systems.git.branches["fine"]
     await tenant.clock.sleep(2 * POLL)
     await tenant.sandbox.gone(Environment, "fine", namespace=tenant.home)
 
 
 async def test_a_branch_with_a_blank_of_another_script_gets_a_preview_as_any_other(tenant: Tenant) -> None:
-    tenant.outside.git.push("wide\u3000space")
-    tenant.outside.git.push("login")
+    tenant.systems.git.push("wide\u3000space")
+    tenant.systems.git.push("login")
     await previewing(tenant)
     name = next(each.name for each in (await settled(tenant)).status.tracked if "\u3000" in each.branch)
     await tenant.ready("login")
@@ -283,10 +283,10 @@ async def test_an_environment_that_cannot_be_read_keeps_no_other_from_coming_or_
     schema["type"].pop("enum")  # as an older version's schema, or a later one's, may be
     await tenant.client.apply(definition, force=True)
     await tenant.client.patch(Environment, "strange", {"spec": {"type": "odd"}}, namespace=tenant.home)
-    tenant.outside.git.push("login")
+    tenant.systems.git.push("login")
     await tenant.clock.sleep(POLL)
     await tenant.ready("login")
-    del tenant.outside.git.branches["login"]
+    del tenant.systems.git.branches["login"]
     await tenant.clock.sleep(2 * POLL)
     await tenant.sandbox.gone(Environment, "login", namespace=tenant.home)
     project = await tenant.project_now()
@@ -300,7 +300,7 @@ async def test_an_environment_that_is_rejected_does_not_block_others_and_is_repo
     refusal = Answer(code=403, reason="Forbidden", message="no such names here")
     rule = faults.add(FaultRule(action=refusal, verb="patch", resource="environments", name="bad", times=0))
     for branch in ("bad", "login"):
-        tenant.outside.git.push(branch)
+        tenant.systems.git.push(branch)
     await previewing(tenant)
     await tenant.ready("login")
     condition = (await tenant.project_now()).status.condition("Ready")
@@ -319,7 +319,7 @@ async def test_an_environment_that_is_rejected_does_not_block_others_and_is_repo
 async def test_a_repository_at_another_address_is_tracked_from_its_first_listing_on(tenant: Tenant) -> None:
     await previewing(tenant)
     await tenant.clock.sleep(10)
-    tenant.outside.git.push("login")
+    tenant.systems.git.push("login")
     other = {"source": {"repositoryUrl": "https://git.example.com/org/moved"}}
     await tenant.project(previewEnvironments={"enabled": True}, **other)
     await tenant.clock.sleep(20)
@@ -328,27 +328,27 @@ async def test_a_repository_at_another_address_is_tracked_from_its_first_listing
 
 async def test_a_change_of_what_gets_a_preview_counts_at_once_and_needs_no_listing(tenant: Tenant) -> None:
     for branch in ("login", "search"):
-        tenant.outside.git.push(branch)
+        tenant.systems.git.push(branch)
     await tenant.project()
     await tenant.clock.sleep(10)
-    tenant.outside.git.error = Unreachable("git.example.com does not answer")
-    listed = tenant.outside.git.listed
+    tenant.systems.git.error = Unreachable("git.example.com does not answer")
+    listed = tenant.systems.git.listed
     await previewing(tenant)
     await tenant.ready("login")
     await previewing(tenant, branches={"exclude": ["search"]})
     await tenant.sandbox.gone(Environment, "search", namespace=tenant.home)
     await tenant.project(previewEnvironments={"enabled": False})
     await tenant.sandbox.gone(Environment, "login", namespace=tenant.home)
-    assert tenant.outside.git.listed == listed
+    assert tenant.systems.git.listed == listed
 
 
 async def test_previews_that_are_switched_off_go_although_the_repository_was_never_listed(
     tenant: Tenant,
 ) -> None:
-    tenant.outside.git.push("login")
+    tenant.systems.git.push("login")
     await previewing(tenant)
     await tenant.ready("login")
-    tenant.outside.git.error = Unreachable("git.example.com does not answer")
+    tenant.systems.git.error = Unreachable("git.example.com does not answer")
     await tenant.restart()
     await tenant.project(previewEnvironments={"enabled": False})
     await tenant.sandbox.gone(Environment, "login", namespace=tenant.home)
@@ -356,24 +356,24 @@ async def test_previews_that_are_switched_off_go_although_the_repository_was_nev
 
 async def test_the_word_that_lets_many_previews_go_counts_at_once(tenant: Tenant) -> None:
     for number in range(5):
-        tenant.outside.git.push(f"branch-{number}")
+        tenant.systems.git.push(f"branch-{number}")
     await previewing(tenant)
     await tenant.ready("branch-4")
     for number in range(5):
-        del tenant.outside.git.branches[f"branch-{number}"]
+        del tenant.systems.git.branches[f"branch-{number}"]
     await tenant.clock.sleep(2 * POLL)
     assert await previews(tenant)
-    listed = tenant.outside.git.listed
+    listed = tenant.systems.git.listed
     await annotate(tenant, **{ALLOW_MASS_DELETION: "true"})
     await tenant.clock.sleep(20)
-    assert (await previews(tenant), tenant.outside.git.listed) == ({}, listed)
+    assert (await previews(tenant), tenant.systems.git.listed) == ({}, listed)
 
 
 async def test_a_change_of_the_project_counts_no_branch_as_missing_a_second_time(tenant: Tenant) -> None:
-    tenant.outside.git.push("login")
+    tenant.systems.git.push("login")
     await previewing(tenant)
     await tenant.ready("login")
-    del tenant.outside.git.branches["login"]
+    del tenant.systems.git.branches["login"]
     await annotate(tenant, **{POLL_REQUESTED: "now"})
     await tenant.clock.sleep(10)
     for number in range(3):
@@ -384,7 +384,7 @@ async def test_a_change_of_the_project_counts_no_branch_as_missing_a_second_time
 
 @pytest.mark.parametrize("ttl", ["99999999h", "9999999999999999999h"])
 async def test_a_time_to_live_of_ages_is_as_good_as_none(tenant: Tenant, ttl: str) -> None:
-    tenant.outside.git.push("login")
+    tenant.systems.git.push("login")
     await previewing(tenant, ttl=ttl)
     await tenant.ready("login")
 
@@ -395,7 +395,7 @@ async def test_a_branch_that_the_project_names_and_nobody_has_pushed_is_named(te
     assert condition is not None
     assert (condition.status, condition.reason) == ("False", "BranchNotFound")
     assert "no branch develop" in condition.message
-    tenant.outside.git.push("develop")
+    tenant.systems.git.push("develop")
     await tenant.clock.sleep(POLL)
     assert (await tenant.project_now()).status.is_true("Ready")
 

@@ -21,12 +21,12 @@ async def condition_of(tenant: Tenant, about: str) -> Condition:
 
 
 async def test_the_latest_commit_is_that_of_its_own_branch(tenant: Tenant) -> None:
-    first = tenant.outside.git.branches["main"]
-    tenant.outside.git.push("other")
+    first = tenant.systems.git.branches["main"]
+    tenant.systems.git.push("other")
     await tenant.project()
     await tenant.clock.sleep(5)
     assert (await tenant.project_now()).status.latest_commit == first
-    second = tenant.outside.git.push("main", "second")
+    second = tenant.systems.git.push("main", "second")
     await tenant.clock.sleep(POLL)
     project = await tenant.project_now()
     assert project.status.latest_commit == second
@@ -76,7 +76,7 @@ async def test_without_a_registry_nothing_is_asked_of_one(tenant: Tenant) -> Non
 
 
 async def test_builds_succeed_as_long_as_none_of_its_environments_has_one_that_failed(tenant: Tenant) -> None:
-    digest = tenant.outside.images.push(image("one"))
+    digest = tenant.systems.images.push(image("one"))
     await tenant.project(**BUILD)
     await tenant.environment()
     await tenant.ready()
@@ -95,8 +95,8 @@ async def test_builds_succeed_as_long_as_none_of_its_environments_has_one_that_f
 
 
 async def test_the_latest_image_is_that_of_the_commit_that_was_seen_last(tenant: Tenant) -> None:
-    tenant.outside.images.push(image("one"))
-    newer = tenant.outside.images.push(image("two"))
+    tenant.systems.images.push(image("one"))
+    newer = tenant.systems.images.push(image("two"))
     await tenant.project(**BUILD)
     await tenant.environment("z-first")
     await tenant.ready("z-first")

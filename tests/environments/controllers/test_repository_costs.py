@@ -25,31 +25,31 @@ async def test_a_commit_that_no_listing_shows_is_looked_for_once(tenant: Tenant)
     await tenant.project()
     await tenant.environment(source={"commitSha": commit_of("fork"), "prNumber": 7})
     await tenant.ready()
-    asked = tenant.outside.git.listed
+    asked = tenant.systems.git.listed
     await touched(tenant, 5)
-    assert tenant.outside.git.listed == asked
+    assert tenant.systems.git.listed == asked
 
 
 async def test_a_shortened_commit_is_completed_once(tenant: Tenant) -> None:
     await tenant.project()
-    whole = tenant.outside.git.push("login")
+    whole = tenant.systems.git.push("login")
     await tenant.environment(source={"commitSha": f"{whole[:10]}..."})
     assert (await tenant.ready()).status.commit_sha == whole
-    asked = tenant.outside.git.listed
+    asked = tenant.systems.git.listed
     await touched(tenant, 5)
-    assert tenant.outside.git.listed == asked
-    tenant.outside.git.push("login", "later")
+    assert tenant.systems.git.listed == asked
+    tenant.systems.git.push("login", "later")
     await touched(tenant, 1)
     assert (await tenant.ready()).status.commit_sha == whole
 
 
 async def test_polls_are_counted_by_what_came_of_them(tenant: Tenant) -> None:
-    tenant.outside.git.error = AuthFailed("git.example.com does not take the credentials")
+    tenant.systems.git.error = AuthFailed("git.example.com does not take the credentials")
     await tenant.project()
     await tenant.clock.sleep(5)
     metrics = tenant.sandbox.metrics()
     assert metrics['kapsa_git_poll_total{result="AuthFailed"}'] == 1
     assert metrics['kapsa_git_poll_total{result="success"}'] == 0
-    tenant.outside.git.error = None
+    tenant.systems.git.error = None
     await tenant.clock.sleep(60)
     assert tenant.sandbox.metrics()['kapsa_git_poll_total{result="success"}'] == 1

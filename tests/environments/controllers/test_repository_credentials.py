@@ -36,14 +36,14 @@ async def accessible(tenant: Tenant, status: str, reason: str) -> None:
 async def test_a_secret_that_comes_or_changes_is_tried_at_once(tenant: Tenant) -> None:
     await tenant.project(source=SOURCE)
     await accessible(tenant, "False", "CredentialsMissing")
-    assert tenant.outside.git.listed == 0
-    tenant.outside.git.error = AuthFailed("git.example.com does not take the credentials")
+    assert tenant.systems.git.listed == 0
+    tenant.systems.git.error = AuthFailed("git.example.com does not take the credentials")
     await login(tenant, "wrong-password")
     await accessible(tenant, "False", "AuthFailed")
-    tenant.outside.git.error = None
+    tenant.systems.git.error = None
     await login(tenant, "right-password")
     await accessible(tenant, "True", "Listed")
-    used = [each.password for each in tenant.outside.git.credentials if each is not None]
+    used = [each.password for each in tenant.systems.git.credentials if each is not None]
     assert used == ["wrong-password", "right-password"]
     project = await tenant.client.get(Project, "app", namespace=tenant.name)
     assert "-password" not in str(project.to_dict())

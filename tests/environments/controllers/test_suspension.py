@@ -34,7 +34,7 @@ async def builds(tenant: Tenant) -> list[str]:
 
 
 def push(tenant: Tenant, commit: str) -> None:
-    tenant.outside.images.push(f"{IMAGE}:{commit_of(commit)}")
+    tenant.systems.images.push(f"{IMAGE}:{commit_of(commit)}")
 
 
 async def test_it_is_suspended_during_a_build_and_has_the_new_commit_when_it_resumes(

@@ -33,14 +33,14 @@ async def test_while_a_new_commit_cannot_be_resolved_it_is_retried_and_nothing_i
     await tenant.project()
     await tenant.environment(ttl="1h")
     await tenant.ready()
-    tenant.outside.git.push("main", "two")
-    tenant.outside.git.error = Unreachable("git.example.com does not answer")
+    tenant.systems.git.push("main", "two")
+    tenant.systems.git.error = Unreachable("git.example.com does not answer")
     shortened = {"spec": {"source": {"commitSha": commit_of("two")[:9]}}}
     await tenant.client.patch(Environment, "one", shortened, namespace=tenant.home)
     await tenant.reaches("one", "DeploymentReady", "False", "Unreachable")
     await tenant.clock.sleep(2 * HOUR)
-    assert tenant.outside.git.listed < 2 * HOUR / 20
-    tenant.outside.git.error = None
+    assert tenant.systems.git.listed < 2 * HOUR / 20
+    tenant.systems.git.error = None
     assert (await tenant.ready()).status.commit_sha == commit_of("two")
     await tenant.sandbox.gone(Environment, "one", namespace=tenant.home, seconds=2 * HOUR)
 

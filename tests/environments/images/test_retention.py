@@ -30,7 +30,7 @@ class Registered:
         self.tenant = Tenant(sandbox)
         self.server = RegistryServer()
         self.server.login = LOGIN
-        self.tenant.outside.images = ImageRegistries(self.server.http)
+        self.tenant.systems.images = ImageRegistries(self.server.http)
 
     async def start(self, retention: str = "delete") -> None:
         name, password = LOGIN

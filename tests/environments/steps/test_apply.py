@@ -39,7 +39,7 @@ async def test_an_apply_set_has_a_parent_that_names_its_members_kinds(tenant: Te
 
 
 async def test_what_somebody_should_know_of_the_objects_stands_in_the_condition(tenant: Tenant) -> None:
-    tenant.outside.renderer.warnings = ("Job migrate is a Helm hook, which is not run",)
+    tenant.systems.renderer.warnings = ("Job migrate is a Helm hook, which is not run",)
     await tenant.start()
     await tenant.project()
     await tenant.environment()
@@ -49,7 +49,7 @@ async def test_what_somebody_should_know_of_the_objects_stands_in_the_condition(
 
 
 async def test_what_is_no_longer_rendered_is_pruned_and_nothing_else(tenant: Tenant) -> None:
-    namespace, rendered = tenant.namespace_of("one"), tenant.outside.renderer
+    namespace, rendered = tenant.namespace_of("one"), tenant.systems.renderer
     rendered.objects = [
         deployment("web", "app:1"),
         service("web"),
@@ -81,7 +81,7 @@ async def test_what_is_no_longer_rendered_is_pruned_and_nothing_else(tenant: Ten
 
 async def test_nothing_is_pruned_while_the_new_version_can_not_be_rendered(tenant: Tenant) -> None:
     namespace = tenant.namespace_of("one")
-    tenant.outside.renderer.objects = [
+    tenant.systems.renderer.objects = [
         deployment("web", "app:1"),
         service("web"),
         holder("ConfigMap", "kept"),
@@ -90,7 +90,7 @@ async def test_nothing_is_pruned_while_the_new_version_can_not_be_rendered(tenan
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
-    tenant.outside.renderer.error = Refused("the chart is broken", reason="RenderFailed")
+    tenant.systems.renderer.error = Refused("the chart is broken", reason="RenderFailed")
     await tenant.environment(commit="two")
     await tenant.reaches("one", "DeploymentReady", "False", "RenderFailed")
     assert await tenant.sandbox.get(CONFIG_MAP, "kept", namespace=namespace)
@@ -100,7 +100,7 @@ async def test_nothing_is_pruned_while_the_new_version_can_not_be_rendered(tenan
 async def test_an_environment_with_all_kinds_of_objects_causes_no_write_once_it_is_ready(
     tenant: Tenant,
 ) -> None:
-    tenant.outside.renderer.objects = [
+    tenant.systems.renderer.objects = [
         deployment("web", "app:1"),
         service("web"),
         holder("ConfigMap", "settings", data={"a": "b"}),
@@ -139,7 +139,7 @@ async def test_an_environment_with_all_kinds_of_objects_causes_no_write_once_it_
 async def test_a_name_that_the_operator_or_kubernetes_needs_is_refused(
     tenant: Tenant, kind: str, name: str
 ) -> None:
-    tenant.outside.renderer.objects = [deployment("web", "app:1"), service("web"), holder(kind, name)]
+    tenant.systems.renderer.objects = [deployment("web", "app:1"), service("web"), holder(kind, name)]
     await tenant.start()
     await tenant.project()
     await tenant.environment()
@@ -152,7 +152,7 @@ async def test_an_object_of_the_name_of_a_copied_secret_is_refused(tenant: Tenan
     await tenant.client.create(
         holder("Secret", "settings", stringData={"KEY": "value"}), namespace=tenant.name
     )
-    tenant.outside.renderer.objects = [
+    tenant.systems.renderer.objects = [
         deployment("web", "app:1"),
         service("web"),
         holder("Secret", "settings", stringData={"KEY": "forged"}),

@@ -31,20 +31,20 @@ async def failed(tenant: Tenant, condition: str, reason: str) -> str:
 async def test_a_field_of_a_wrong_type_is_named_and_the_next_commit_that_has_it_right_is_deployed(
     tenant: Tenant,
 ) -> None:
-    tenant.outside.renderer.objects = [deployment("web", "app:1", replicas="many"), service("web")]
+    tenant.systems.renderer.objects = [deployment("web", "app:1", replicas="many"), service("web")]
     await tenant.start()
     await tenant.project()
     await tenant.environment()
     message = await failed(tenant, "DeploymentReady", "Rejected")
     assert "the API server rejected Deployment web" in message
     assert ".spec.replicas" in message
-    tenant.outside.renderer.objects = [deployment("web", "app:1"), service("web")]
+    tenant.systems.renderer.objects = [deployment("web", "app:1"), service("web")]
     await tenant.environment(commit="two")
     await tenant.ready()
 
 
 async def test_a_field_that_does_not_exist_is_named(tenant: Tenant) -> None:
-    tenant.outside.renderer.objects = [deployment("web", "app:1", replicsa=2), service("web")]
+    tenant.systems.renderer.objects = [deployment("web", "app:1", replicsa=2), service("web")]
     await tenant.start()
     await tenant.project()
     await tenant.environment()
@@ -119,16 +119,16 @@ async def test_an_environment_that_is_ready_stays_so_when_the_api_server_stumble
 
 @pytest.mark.virtual_time
 async def test_a_failure_is_an_event_once_and_again_when_it_comes_back(tenant: Tenant) -> None:
-    tenant.outside.renderer.error = Refused("helm: no chart here", hint="Commit it", reason="RenderFailed")
+    tenant.systems.renderer.error = Refused("helm: no chart here", hint="Commit it", reason="RenderFailed")
     await tenant.start()
     await tenant.project()
     await tenant.environment()
     await failed(tenant, "DeploymentReady", "RenderFailed")
     await tenant.clock.sleep(600)
     assert await events(tenant) == [("RenderFailed", "render: helm: no chart here", 1)]
-    tenant.outside.renderer.error = None
+    tenant.systems.renderer.error = None
     await tenant.ready()
-    tenant.outside.renderer.error = Refused("helm: no chart here", hint="Commit it", reason="RenderFailed")
+    tenant.systems.renderer.error = Refused("helm: no chart here", hint="Commit it", reason="RenderFailed")
     await tenant.environment(commit="two")
     await failed(tenant, "DeploymentReady", "RenderFailed")
     await tenant.clock.sleep(60)

@@ -44,7 +44,7 @@ def job(image: str) -> dict[str, Any]:
 
 async def test_a_rollout_that_has_no_deadline_of_its_own_fails_at_ours(tenant: Tenant) -> None:
     """A StatefulSet has no progress deadline of its own."""
-    tenant.outside.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
+    tenant.systems.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
     tenant.sandbox.harness.cluster.workloads.crash(f"{tenant.namespace_of('one')}/data-*", exit_code=1)
     await tenant.start(Settings(rollout_timeout=120))
     await tenant.project()
@@ -60,13 +60,13 @@ async def test_a_rollout_that_has_no_deadline_of_its_own_fails_at_ours(tenant: T
 
 
 async def test_a_new_version_starts_a_new_deadline(tenant: Tenant) -> None:
-    tenant.outside.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
+    tenant.systems.renderer.objects = [stateful_set(), deployment("web", "app:1"), service("web")]
     tenant.sandbox.harness.cluster.workloads.crash(f"{tenant.namespace_of('one')}/data-*", exit_code=1)
     await tenant.start(Settings(rollout_timeout=120))
     await tenant.project()
     await tenant.environment()
     await tenant.reaches("one", "DeploymentReady", "False", "RolloutTimedOut", seconds=200)
-    tenant.outside.renderer.objects = [stateful_set("data:2"), deployment("web", "app:1"), service("web")]
+    tenant.systems.renderer.objects = [stateful_set("data:2"), deployment("web", "app:1"), service("web")]
     await tenant.environment(commit="two")
     await tenant.reaches("one", "DeploymentReady", "False", "RollingOut")
     await tenant.clock.sleep(90)
@@ -74,13 +74,13 @@ async def test_a_new_version_starts_a_new_deadline(tenant: Tenant) -> None:
 
 
 async def test_a_changed_job_is_replaced(tenant: Tenant) -> None:
-    tenant.outside.renderer.objects = [job("migrate:1"), deployment("web", "app:1"), service("web")]
+    tenant.systems.renderer.objects = [job("migrate:1"), deployment("web", "app:1"), service("web")]
     await tenant.start()
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
     first = await tenant.client.get(JOB, "migrate", namespace=tenant.namespace_of("one"))
-    tenant.outside.renderer.objects = [job("migrate:2"), deployment("web", "app:2"), service("web")]
+    tenant.systems.renderer.objects = [job("migrate:2"), deployment("web", "app:2"), service("web")]
     await tenant.environment(commit="two")
     await tenant.ready()
     second = await tenant.client.get(JOB, "migrate", namespace=tenant.namespace_of("one"))
@@ -101,7 +101,7 @@ async def test_a_suspended_environment_runs_neither_jobs_nor_daemons(tenant: Ten
         "metadata": {"name": "agent"},
         "spec": {"selector": {"matchLabels": {"app": "data"}}, "template": pod("agent:1")},
     }
-    tenant.outside.renderer.objects = [
+    tenant.systems.renderer.objects = [
         cron,
         daemon,
         stateful_set(),

@@ -176,7 +176,7 @@ async def test_a_path_that_breaks_out_of_a_controllers_configuration_is_refused(
 
 
 async def test_of_several_services_the_project_names_one(tenant: Tenant) -> None:
-    tenant.outside.renderer.objects = [deployment("web", "app:1"), service("web"), service("metrics", 9090)]
+    tenant.systems.renderer.objects = [deployment("web", "app:1"), service("web"), service("metrics", 9090)]
     await tenant.start()
     await tenant.project()
     await tenant.environment()
@@ -197,7 +197,7 @@ async def test_of_several_services_the_project_names_one(tenant: Tenant) -> None
 
 async def test_tls_waits_for_the_certificate_and_reports_its_condition(tenant: Tenant) -> None:
     await install(tenant, CERTIFICATE)
-    tenant.outside.domains.issuer = ("ClusterIssuer", "letsencrypt")
+    tenant.systems.domains.issuer = ("ClusterIssuer", "letsencrypt")
     await tenant.start()
     await tenant.project()
     await tenant.environment()
@@ -220,7 +220,7 @@ async def test_tls_waits_for_the_certificate_and_reports_its_condition(tenant: T
 
 
 async def test_without_cert_manager_nobody_waits_for_a_certificate(tenant: Tenant) -> None:
-    tenant.outside.domains.issuer = ("ClusterIssuer", "letsencrypt")
+    tenant.systems.domains.issuer = ("ClusterIssuer", "letsencrypt")
     await tenant.start()
     await tenant.project()
     await tenant.environment()
@@ -239,8 +239,8 @@ async def test_a_pools_wildcard_certificate_is_copied_and_a_fork_gets_none(tenan
             "stringData": {"tls.crt": "certificate", "tls.key": "key"},
         }
     )
-    tenant.outside.domains.wildcard = "wildcard"
-    tenant.outside.git.pull_requests[7] = commit_of("fork")
+    tenant.systems.domains.wildcard = "wildcard"
+    tenant.systems.git.pull_requests[7] = commit_of("fork")
     await tenant.start(settings)
     await tenant.project(previewEnvironments={"trust": "repository"})
     await tenant.environment()
@@ -281,7 +281,7 @@ async def test_an_ingress_of_the_project_itself_is_used_and_its_certificate_wait
     await install(tenant, CERTIFICATE)
     own = own_ingress(secretName="own-tls")
     own["metadata"]["annotations"] = {"cert-manager.io/cluster-issuer": "letsencrypt"}
-    tenant.outside.renderer.objects = [deployment("web", "app:1"), service("web"), own]
+    tenant.systems.renderer.objects = [deployment("web", "app:1"), service("web"), own]
     await tenant.start()
     await tenant.project()
     await tenant.environment()
@@ -293,7 +293,7 @@ async def test_an_ingress_of_the_project_itself_is_used_and_its_certificate_wait
 
 
 async def test_an_ingress_of_the_project_without_tls_is_plain_http(tenant: Tenant) -> None:
-    tenant.outside.renderer.objects = [deployment("web", "app:1"), service("web"), own_ingress()]
+    tenant.systems.renderer.objects = [deployment("web", "app:1"), service("web"), own_ingress()]
     await tenant.start()
     await tenant.project()
     await tenant.environment()

@@ -29,17 +29,17 @@ async def test_a_host_that_has_answered_is_not_asked_again_and_another_one_is(sa
     condition = ready.status.condition("IngressReady")
     assert condition is not None
     assert condition.reason == "Reachable"
-    assert tenant.outside.prober.asked == [ready.status.url]
+    assert tenant.systems.prober.asked == [ready.status.url]
     await touched(tenant, "1")
-    assert tenant.outside.prober.asked == [ready.status.url]
+    assert tenant.systems.prober.asked == [ready.status.url]
     await tenant.environment(ingress={"host": "other.preview.catalyst.dev"})
     await tenant.ready()
-    assert tenant.outside.prober.asked == [ready.status.url, "https://other.preview.catalyst.dev"]
+    assert tenant.systems.prober.asked == [ready.status.url, "https://other.preview.catalyst.dev"]
 
 
 async def test_a_host_that_does_not_answer_is_asked_again_until_it_does(sandbox: Sandbox) -> None:
     tenant = Tenant(sandbox)
-    tenant.outside.prober.error = Unreachable("connection refused")
+    tenant.systems.prober.error = Unreachable("connection refused")
     await tenant.start(Settings(verify_routes=True))
     await tenant.project()
     await tenant.environment()
@@ -49,7 +49,7 @@ async def test_a_host_that_does_not_answer_is_asked_again_until_it_does(sandbox:
     condition = waiting.status.condition("IngressReady")
     assert condition is not None
     assert "connection refused" in condition.message
-    tenant.outside.prober.error = None
+    tenant.systems.prober.error = None
     await tenant.ready()
 
 
@@ -59,4 +59,4 @@ async def test_no_host_is_asked_unless_the_setting_says_so(sandbox: Sandbox) -> 
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
-    assert tenant.outside.prober.asked == []
+    assert tenant.systems.prober.asked == []

@@ -20,7 +20,7 @@ from kapsa.cli.demo import push_hook
 from kapsa.cli.demo.display import Display
 from kapsa.cli.demo.git_clone import GitClone
 from kapsa.devcluster import DevCluster
-from kapsa.environments.operator import Outside, make_operator
+from kapsa.environments.operator import ExternalSystems, make_operator
 from kapsa.environments.resources import KINDS, DomainPool, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.git_webhook import GitWebhook
@@ -142,7 +142,7 @@ async def _start_operator(
     # The operator rejects servers on loopback. Here there are no others.
     http = GuardedHttpClient(address_guard=None)
     stack.push_async_callback(http.close)
-    operator = make_operator(settings, Outside.of(settings, http, address_guard=None))
+    operator = make_operator(settings, ExternalSystems.of(settings, http, address_guard=None))
     operator_client = client.derive(field_manager=operator.field_manager)
     await stack.enter_async_context(operator.running(operator_client, serve=False))
 
