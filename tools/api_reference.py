@@ -1,4 +1,5 @@
-"""Writes docs/API.md from the docstrings of the public names. `--check` only reports whether the page is up to date.
+"""Writes docs/API.md from the docstrings of the public names. `--check` only reports whether the page is up
+to date.
 
 Signatures and attribute docstrings are read from the source, so the page is the same on every machine.
 """
@@ -330,7 +331,8 @@ def _text_of(statement: ast.stmt | None) -> str | None:
 
 
 def _variable(module: Any, name: str) -> tuple[str, str]:
-    """Return the definition of a module's variable and the docstring below it, following imports to its module."""
+    """Return the definition of a module's variable and the docstring below it, following imports to its
+    module."""
     body = _tree(module.__file__).body
     for node in body:
         if isinstance(node, ast.ImportFrom) and any(each.name == name for each in node.names):

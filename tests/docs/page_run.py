@@ -1,8 +1,8 @@
 """Runs the blocks of one page in order, in one directory, as a reader would who follows it from the top.
 
-Python blocks share their names; `await` is allowed at their top. A block that defines `test_...` functions has them run
-as pytest would with Kapsa's plugin: on an embedded cluster of their own and virtual time. Shell blocks may leave
-processes behind for later blocks; they end with the page.
+Python blocks share their names; `await` is allowed at their top. A block that defines `test_...` functions
+has them run as pytest would with Kapsa's plugin: on an embedded cluster of their own and virtual time. Shell
+blocks may leave processes behind for later blocks; they end with the page.
 """
 
 from __future__ import annotations

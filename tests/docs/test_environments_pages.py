@@ -1,4 +1,6 @@
-"""The pages on environments: the reference says what the models say, the runbook has every reason, the YAML is accepted."""
+"""The pages on environments: the reference says what the models say, the runbook has every reason, the YAML
+is accepted.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,8 @@ def constants() -> dict[str, str]:
 
 
 def given_as_reason(node: ast.AST) -> ast.expr | None:
-    """Return the reason that a piece of code gives: by that name, for an event, or as the third argument of ObjectHealth."""
+    """Return the reason that a piece of code gives: by that name, for an event, or as the third argument of
+    ObjectHealth."""
     if isinstance(node, ast.keyword) and node.arg == "reason":
         return node.value
     if isinstance(node, ast.Assign | ast.AnnAssign):

@@ -1,19 +1,21 @@
-"""The operator framework. This module is its public API: operators import from here, and tests from `kapsa.runtime.testing`.
+"""The operator framework: its public API.
+
+Operators import from here, and their tests from `kapsa.runtime.testing`.
 
 The rooms behind it, top to bottom. A room imports only from the rooms below it:
 
-operator     Operator is the declaration, RunningOperator one run of it; leader election, the rights check, `kapsa run`
+operator     Operator is the declaration, RunningOperator a run of it; leader election, rights check, `kapsa run`
 webhooks     admission and conversion webhooks, their server, its certificates and its registration
-controller   Controller is what people write; predicates and the work queue decide when it runs, the context is what
-             it works with, server-side apply, finalizers and events are how it writes
+controller   Controller is the class that users write; predicates and the work queue decide when it runs, the
+             context gives it reads, server-side apply, events and the status
 cache        informers keep a local copy of the watched kinds
 generate     CRDs from types, RBAC from declarations, new projects
 telemetry    metrics, traces, logs, health probes, a watchdog for the event loop
 client       requests to the API server: discovery, watches, retries, authentication, HTTP
 resources    typed resources: metadata, specs and statuses, conditions, quantities, selectors
 
-`errors`, `clock` and `cancellation` are below all of them. `testing` is above: it runs operators on a devcluster and needs
-`kapsa[devcluster]`.
+`errors`, `clock` and `cancellation` are below all of them. `testing` is above: it runs operators on a
+devcluster and needs `kapsa[devcluster]`.
 """
 
 from kapsa.runtime.telemetry import logs

@@ -114,7 +114,8 @@ async def test_an_operator_can_report_metrics_from_its_cache(harness: Harness) -
 async def test_custom_metrics_are_served_alongside_those_of_the_operator(harness: Harness) -> None:
     # Not the name that the documentation uses: its examples may have run in this process.
     sold = Counter("market_items_sold_total", "Items sold.")
-    # As the quick start of another framework counts: a second metric of this name would make the whole page unreadable.
+    # As the quick start of another framework counts: a second metric of this name would make the whole page
+    # unreadable.
     twin = Counter("controller_reconciliations_total", "Mine.", ["controller"])
     try:
         sold.inc(3)

@@ -22,7 +22,7 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
 def trusted(bundle: bytes, serving: CertificatePair, name: str) -> bool:
-    """Return whether a client that trusts `bundle` accepts `serving` under `name`, in an in-memory handshake."""
+    """Return whether a client that trusts `bundle` accepts `serving` under `name`."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     present(server, serving.certificate, serving.key)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()

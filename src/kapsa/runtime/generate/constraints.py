@@ -243,7 +243,10 @@ def check_set(node: JSON, location: SchemaLocation) -> None:
 
 
 def set_nullable(node: JSON) -> None:
-    """Allow null. The server rejects null for any enum, so the enum becomes a rule, which is not run on null."""
+    """Allow null.
+
+    The server rejects null for any enum, so the enum becomes a rule, which is not run on null.
+    """
     node["nullable"] = True
     if "enum" in node:
         values = node.pop("enum")

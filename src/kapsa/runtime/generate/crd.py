@@ -181,7 +181,7 @@ def _storage_version(versions: Sequence[ResourceClass]) -> ResourceClass:
 
 
 def _priority(version: str) -> tuple[int, int, int, str]:
-    """Return the sort key of a version in Kubernetes' order: stable, beta, alpha, each newest first, then others."""
+    """Return the sort key of a version in Kubernetes' order: stable, beta, alpha, then other names."""
     match = _VERSION.fullmatch(version)
     if match is None:
         return (0, 0, 0, version)

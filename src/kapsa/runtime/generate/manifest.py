@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["to_yaml"]
 
-# Kubernetes' YAML parser reads these as booleans and numbers. PyYAML reads them as text, and so writes them unquoted.
+# Kubernetes' YAML parser reads these as booleans and numbers. PyYAML reads them as text, and so writes them
+# unquoted.
 _MISREAD = re.compile(r"[yYnN]|[-+]?(\d[\d_]*)?\.?\d*([eE][-+]?\d+)?|[-+]?0[xobXOB][\da-fA-F_]+")
 
 
@@ -29,7 +30,10 @@ def to_yaml(manifests: Iterable[Any]) -> str:
 
 @functools.cache
 def _dumper() -> type[yaml.SafeDumper]:
-    """Return the dumper class. It is defined late: a running operator never writes YAML and need not load PyYAML."""
+    """Return the dumper class.
+
+    It is defined late: a running operator never writes YAML and need not load PyYAML.
+    """
     import yaml
 
     class Dumper(yaml.SafeDumper):

@@ -1,7 +1,7 @@
 """The smallest RBAC that an operator needs, derived from its declaration.
 
-Everything here is a pure function of `OperatorRights`, which an `Operator` collects from the `owns`, `watches` and
-finalizers of its controllers, its lease, its events and its webhooks.
+Everything here is a pure function of `OperatorRights`, which an `Operator` collects from the `owns`,
+`watches` and finalizers of its controllers, its lease, its events and its webhooks.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class GroupResource(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def of(cls, kind: str | GroupVersionKind | type[CustomResource[Any, Any]]) -> GroupResource:
-        """Return the resource of a kind without discovery: plurals in Kubernetes are regular with few exceptions."""
+        """Return the resource of a kind without discovery: plurals are regular with few exceptions."""
         if isinstance(kind, type):
             definition = kind.definition
             return cls(definition.group, definition.plural, definition.namespaced)
@@ -196,8 +196,8 @@ class Grant(msgspec.Struct, frozen=True):
 def grants(rights: OperatorRights, *, namespace: str, scope: Scope = "auto") -> list[Grant]:
     """Return the grants that an operator needs. `namespace` is the operator's own.
 
-    An operator that watches certain namespaces gets roles there. Cluster-scoped resources and `scope="ClusterRole"`
-    need grants in the whole cluster.
+    An operator that watches certain namespaces gets roles there. Cluster-scoped resources and
+    `scope="ClusterRole"` need grants in the whole cluster.
     """
     if scope == "Role" and not rights.namespaces:
         raise ValueError(
@@ -250,8 +250,8 @@ def _controller_rules(controller: ControllerRights) -> list[PolicyRule]:
     if controller.status:
         rules.append(_rule(resource, ("patch",), "status"))
     if controller.owns or controller.keeps:
-        # The OwnerReferencesPermissionEnforcement admission plugin requires this for an owner reference that blocks the
-        # owner's deletion.
+        # The OwnerReferencesPermissionEnforcement admission plugin requires this for an owner reference that
+        # blocks the owner's deletion.
         rules.append(_rule(resource, ("update",), "finalizers"))
     rules += [_rule(target, OWN) for target in controller.owns]
     rules += [_rule(target, KEEP) for target in controller.keeps]

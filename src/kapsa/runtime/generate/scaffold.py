@@ -1,4 +1,4 @@
-"""New operator projects: a resource, a controller, tests, manifests, and the files that build and run them."""
+"""New operator projects: a resource, a controller, tests, manifests, and the files to build and run them."""
 
 from __future__ import annotations
 

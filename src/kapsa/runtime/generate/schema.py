@@ -63,7 +63,8 @@ _COLLECTIONS = (list, dict, set, frozenset, tuple, bytes)
 def openapi_schema(hint: Any, *, path: str, defaults: bool = True) -> JSON:
     """Return the structural schema of a type. `path` names it in errors, such as `MyApp.spec`.
 
-    `defaults=False` leaves out defaults, for a status: the server must not fill in what the operator did not observe.
+    `defaults=False` leaves out defaults, for a status: the server must not fill in what the operator did not
+    observe.
     """
     return _schema(hint, SchemaLocation(path, (), defaults))
 
@@ -271,7 +272,10 @@ def _is_immutable(hint: Any) -> bool:
 
 
 def _set_default(node: JSON, info: msgspec.structs.FieldInfo, location: SchemaLocation) -> None:
-    """Set the default that the server fills in. None means absent; empty collections are left to the model."""
+    """Set the default that the server fills in.
+
+    None means absent; empty collections are left to the model.
+    """
     if info.default is not msgspec.NODEFAULT:
         value = info.default
     elif info.default_factory is not msgspec.NODEFAULT:

@@ -1,8 +1,9 @@
 """Operators: a declaration, and the process that runs it.
 
-`OperatorDeclaration` (in `declaration`) holds what runs together: controllers, webhooks, leader election, ports, but
-no state of a run. `Operator` (in `operator`) adds the ways to run it. `Operator.start` makes a `RunningOperator` (in `lifecycle`), which puts the parts together, starts
-them in order and stops them in the reverse order. `election` decides through a Lease which replica may write.
-`access_review` asks the API server at start for the declared rights and reports each one that is missing.
-`entrypoint` is the program behind `kapsa run`.
+`OperatorDeclaration` (in `declaration`) holds what runs together: controllers, webhooks, leader election,
+ports, but no state of a run. `Operator` (in `operator`) adds the ways to run it. `Operator.start` makes a
+`RunningOperator` (in `lifecycle`), which puts the parts together, starts them in order and stops them in the
+reverse order. `election` decides through a Lease which replica may write. `access_review` asks the API server
+at start for the declared rights and reports each one that is missing. `entrypoint` is the program behind
+`kapsa run`.
 """

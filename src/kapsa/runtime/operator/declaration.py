@@ -22,7 +22,10 @@ __all__ = ["Collect", "Companion", "OperatorDeclaration"]
 Collect: TypeAlias = Callable[[Cache], Iterable[Metric]]
 """Computes metrics of the operator's own from its cache, each time the metrics are scraped."""
 Companion: TypeAlias = Callable[[Client], contextlib.AbstractAsyncContextManager[Any]]
-"""Something that runs as long as the operator does. Its client may write whether or not this process leads."""
+"""Something that runs as long as the operator does.
+
+Its client may write whether or not this process leads.
+"""
 
 
 class OperatorDeclaration:
@@ -56,10 +59,13 @@ class OperatorDeclaration:
         if isinstance(leader_election, str):
             leader_election = LeaderElection(name=leader_election)
         self.leader_election = leader_election
-        """The name of the lease, or all settings of the election. None if there is never more than one process."""
+        """The name of the lease, or all settings of the election.
+
+        None if there is never more than one process.
+        """
         self.name = name or self._default_name()
-        """The reporter of events and the field manager of all writes. Derived from the lease or the first controller
-        if empty."""
+        """The reporter of events and the field manager of all writes. Derived from the lease or the first
+        controller if empty."""
         self.namespaces = tuple(namespaces)
         """The namespaces to watch; all if empty."""
         self.webhooks = webhooks

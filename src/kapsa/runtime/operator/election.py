@@ -1,8 +1,9 @@
 """Leader election on a Lease: at most one process writes.
 
-Two rules make it safe. Another leader's lease has expired if *we* have not observed a change for `lease_duration` by
-our own clock; the times in the lease do not matter. Our own lease is valid for `renew_deadline`, which is shorter, from
-the moment at which we *requested* its renewal. After that `gate` refuses every write of this process.
+Two rules make it safe. Another leader's lease has expired if *we* have not observed a change for
+`lease_duration` by our own clock; the times in the lease do not matter. Our own lease is valid for
+`renew_deadline`, which is shorter, from the moment at which we *requested* its renewal. After that `gate`
+refuses every write of this process.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ class OperatorNotFoundError(Exception):
 
 
 def load_operator(target: str) -> Operator:
-    """Return the operator that `MODULE:OPERATOR` or `FILE.py:OPERATOR` names; the name defaults to `operator`.
+    """Return the operator named by `MODULE:OPERATOR` or `FILE.py:OPERATOR`.
 
-    The name may be that of an Operator, or of a function without parameters that returns one.
+    The name defaults to `operator`. It may be that of an Operator, or of a function without parameters that returns one.
     """
     module_name, _, attribute = target.partition(":")
     attribute = attribute or "operator"
@@ -108,7 +108,10 @@ def _namespace(text: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run an operator until SIGTERM or SIGINT. A user error is one line; KAPSA_DEBUG=1 shows the traceback."""
+    """Run an operator until SIGTERM or SIGINT.
+
+    A user error is one line; KAPSA_DEBUG=1 shows the traceback.
+    """
     options = _parser().parse_args(arguments)
     try:
         configure(level=options.log_level, format=options.log_format)

@@ -1,9 +1,9 @@
 """The life cycle of a running operator: its parts put together, started and stopped in order.
 
-Start: probes, caches, election. Each controller starts once its own watches have delivered their first list and this
-process leads. Stop: no more work is accepted, running reconciles may finish, then the lease is released, then the
-caches stop. A controller whose kind is not served waits without holding up the others. A process that does not lead
-keeps its caches warm.
+Start: probes, caches, election. Each controller starts once its own watches have delivered their first list
+and this process leads. Stop: no more work is accepted, running reconciles may finish, then the lease is
+released, then the caches stop. A controller whose kind is not served waits without holding up the others. A
+process that does not lead keeps its caches warm.
 """
 
 from __future__ import annotations
@@ -213,7 +213,10 @@ class RunningOperator:
             await reconciler.stop(grace=0)
 
     async def _report_hanging_watches(self) -> None:
-        """Report each watch that has delivered no first list after `sync_timeout`. The others work meanwhile."""
+        """Report each watch that has delivered no first list after `sync_timeout`.
+
+        The others work meanwhile.
+        """
         await self._clock.sleep(self.operator.sync_timeout)
         for reconciler in self.reconcilers:
             for informer in reconciler.waiting_for:
@@ -247,7 +250,10 @@ class RunningOperator:
     # -- stopping ----------------------------------------------------------------------------------------------
 
     async def stop(self, *, grace: float | None = None) -> None:
-        """Accept no more work, let running reconciles finish, release the lease, stop the rest. Idempotent."""
+        """Accept no more work, let running reconciles finish, release the lease, stop the rest.
+
+        Safe to call again.
+        """
         if self._stopping:
             return
         self._stopping = True

@@ -41,8 +41,8 @@ class Operator(OperatorDeclaration):
     ) -> RunningOperator:
         """Start in the running event loop, on the cluster and the clock of `client`.
 
-        `serve=False` opens no port and checks no rights, which suits a simulation. With a `webhook_route` the webhooks
-        are still served, through that route.
+        `serve=False` opens no port and checks no rights, which suits a simulation. With a `webhook_route` the
+        webhooks are still served, through that route.
         """
         rng = rng or random.Random()  # noqa: S311 - spreads load and makes names unique
         identity = identity or f"{socket.gethostname()}_{rng.getrandbits(64):016x}"

@@ -23,7 +23,10 @@ class HealthCheckResult(msgspec.Struct, frozen=True):
     ok: bool
     text: str = "ok"
     degraded: bool = False
-    """True if something is missing that the rest can do without. It is reported; the operator is still ready."""
+    """True if something is missing that the rest can do without.
+
+    It is reported; the operator is still ready.
+    """
 
     def line(self, name: str) -> str:
         """Return the line of the report: `[+]` passed, `[~]` degraded, `[-]` failed."""
@@ -68,10 +71,12 @@ class HealthChecks:
 
 
 class ProbeServer:
-    """The HTTP server of the probes and the metrics: on one port if both are the same, else on two. None disables one.
+    """The HTTP server of the probes and the metrics.
 
-    It serves a few fixed pages, one request per connection. A web framework would be half of what an operator loads at
-    start, and a fifth of its memory.
+    It listens on one port if both are the same, else on two. None disables one.
+
+    It serves a few fixed pages, one request per connection. A web framework would be half of what an operator
+    loads at start, and a fifth of its memory.
     """
 
     def __init__(
@@ -123,7 +128,8 @@ class ProbeServer:
             self._connections[task] = None
             task.add_done_callback(functools.partial(self._disconnected, writer))
             if len(self._connections) > _MAX_CONNECTIONS:
-                # Removed at once, not when its task ends, so that each of many new connections closes a different old one.
+                # Removed at once, not when its task ends, so that each of many new connections closes a
+                # different old one.
                 oldest = next(iter(self._connections))
                 del self._connections[oldest]
                 oldest.cancel()
@@ -139,7 +145,10 @@ class ProbeServer:
         return int(server.sockets[0].getsockname()[1])
 
     def _disconnected(self, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
-        """Close the connection. Not done in the task, since one cancelled before its first step runs no code at all."""
+        """Close the connection.
+
+        Not done in the task, since one cancelled before its first step runs no code at all.
+        """
         self._connections.pop(task, None)
         writer.transport.abort()
 

@@ -6,8 +6,8 @@ import logging
 import sys
 from typing import Any, Literal
 
-# structlog loads rich where it is installed, for tracebacks that are not used here: four megabytes in every operator.
-# Hiding it during the import keeps it out. It can still be imported later.
+# structlog loads rich where it is installed, for tracebacks that are not used here: four megabytes in every
+# operator. Hiding it during the import keeps it out. It can still be imported later.
 if "structlog" not in sys.modules and "rich" not in sys.modules:
     sys.modules["rich"] = None  # type: ignore[assignment]
     import structlog

@@ -1,7 +1,7 @@
 """A watchdog for the event loop: a thread that reports a blocked loop together with the stack that blocks it.
 
-A blocked loop renews no lease and answers no probe, so the process loses both without further help. It cannot report
-the reason; this module does.
+A blocked loop renews no lease and answers no probe, so the process loses both without further help. It cannot
+report the reason; this module does.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ class Metrics:
         self.registry.register(_OnScrape(families))
 
     def render(self) -> bytes:
-        """Return all metrics in the text format: those of the operator, then those of the process-wide registry."""
+        """Return all metrics in the text format: the operator's, then those of the process-wide registry."""
         return generate_latest(_MergedRegistry(self.registry, REGISTRY))
 
 

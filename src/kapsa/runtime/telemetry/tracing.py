@@ -1,7 +1,7 @@
 """Tracing: a span for each run, and below it a span for each request of the run.
 
-Spans go to the OpenTelemetry SDK if the process has set it up. `configure` sets it up for the process of an operator,
-from the standard OTEL_ variables. In any other process OpenTelemetry is not even loaded.
+Spans go to the OpenTelemetry SDK if the process has set it up. `configure` sets it up for the process of an
+operator, from the standard OTEL_ variables. In any other process OpenTelemetry is not even loaded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _MAX_REASONS = 10
 
 
 def configure(service: str, environment: Mapping[str, str] | None = None) -> bool:
-    """Export spans by OTLP if the standard variables request it. Return whether they do and the SDK is installed."""
+    """Export spans by OTLP if the standard variables request it.
+
+    Return whether they do and the SDK is installed.
+    """
     environment = os.environ if environment is None else environment
     off = environment.get("OTEL_TRACES_EXPORTER") == "none" or environment.get("OTEL_SDK_DISABLED") == "true"
     if off or not any(environment.get(name) for name in _TRIGGERS):
@@ -100,7 +103,10 @@ class Tracing:
             span.set_status(StatusCode.ERROR, result)
 
     def request(self, call: Call, code: int, seconds: float) -> None:
-        """Record the span of a request that a run made. An observer of the client, called after the response."""
+        """Record the span of a request that a run made.
+
+        An observer of the client, called after the response.
+        """
         from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
         if not get_current_span().is_recording():

@@ -1,13 +1,15 @@
-"""Tools for testing operators: an embedded cluster per test, virtual time, recorded calls, injected faults and crashes.
+"""Tools for testing operators: an embedded cluster per test, virtual time, recorded calls, injected faults.
 
-- `Harness` runs operators on a devcluster; `settle()` waits until nothing is left to do, and assertions check the result.
+- `Harness` runs operators on a devcluster; `settle()` waits until nothing is left to do, and assertions check
+  the result.
 - `InProcessTransport` carries a client's requests into a devcluster without sockets.
 - `Scenario` describes steps that sweeps run again and again, each time on a cluster of its own.
 - `crash_at_every_write` kills the operator at each write and compares the outcome.
 - `disturb_every_call` and `disturb_every_watch` make each request and each event fail in every way.
 - `miss_every_step` and `restart_in_every_past` hide changes from the operator, or make its reads lag behind.
 - `SweepReport` lists the points whose outcome differed; a `Sample` runs a seeded choice of the points.
-- `kapsa.runtime.testing.plugin` provides the pytest fixtures: `pytest_plugins = ["kapsa.runtime.testing.plugin"]`.
+- `kapsa.runtime.testing.plugin` provides the pytest fixtures: `pytest_plugins =
+  ["kapsa.runtime.testing.plugin"]`.
 """
 
 from kapsa.devcluster import DevCluster, FaultPlan, VirtualClock, VirtualTimeLoop, run_on_virtual_time

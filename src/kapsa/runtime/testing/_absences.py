@@ -1,4 +1,4 @@
-"""Sweeps over absences: an operator that is down while objects change, and one that restarts with reads that lag.
+"""Sweeps over absences: an operator that is down while objects change, or restarts with stale reads.
 
 Only the final state may matter, not the changes that led to it; and stale reads must not cause harm.
 """
@@ -24,8 +24,9 @@ _LAG_SECONDS = 120.0
 async def miss_every_step(scenario: Scenario, *, sample: Sample | None = None) -> SweepReport:
     """Stop the operator from each step to each later one, so that it never observes the states in between.
 
-    The end state must be the same as if it had observed them all. The objects it made in between may differ: the
-    number of creates and deletes is not compared. `sample` runs a seeded choice. Needs a virtual-time loop.
+    The end state must be the same as if it had observed them all. The objects it made in between may differ:
+    the number of creates and deletes is not compared. `sample` runs a seeded choice. Needs a virtual-time
+    loop.
     """
     reference = await run_scenario(scenario)
     count = len(scenario.steps)
@@ -40,8 +41,9 @@ async def miss_every_step(scenario: Scenario, *, sample: Sample | None = None) -
 async def restart_in_every_past(scenario: Scenario, *, sample: Sample | None = None) -> SweepReport:
     """Restart the operator after each step, with reads that return the state after each earlier one.
 
-    The reads lag for two minutes, then catch up. The end state, and how often each object was created and deleted,
-    must be the same as in the undisturbed run. `sample` runs a seeded choice. Needs a virtual-time loop.
+    The reads lag for two minutes, then catch up. The end state, and how often each object was created and
+    deleted, must be the same as in the undisturbed run. `sample` runs a seeded choice. Needs a virtual-time
+    loop.
     """
     reference = await run_scenario(scenario)
     points = [_Lag(now, past) for now in range(1, len(scenario.steps) + 1) for past in range(now)]

@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 @contextmanager
 def background_loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
-    """Run an event loop in a thread. Yields a function that runs a coroutine on it and waits for the result."""
+    """Run an event loop in a thread.
+
+    Yields a function that runs a coroutine on it and waits for the result.
+    """
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

@@ -1,7 +1,7 @@
-"""Sweeps over crashes: the operator crashes at each write of a reference run, before, during and after it, and restarts.
+"""Sweeps over crashes: the operator crashes before, during and after each write of a reference run.
 
-For each point the end state, and how often each object was created and deleted, must equal those of the undisturbed
-run, and the operator must be at rest.
+For each point the end state, and how often each object was created and deleted, must equal those of the
+undisturbed run, and the operator must be at rest.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ async def crash_at_every_write(
 ) -> SweepReport:
     """Run the scenario undisturbed, then once for each write and moment. Needs a virtual-time loop.
 
-    `pairs` crashes the operator a second time, at the commit of each of that many following writes. `sample` runs
-    only a seeded choice of the points.
+    `pairs` crashes the operator a second time, at the commit of each of that many following writes. `sample`
+    runs only a seeded choice of the points.
     """
     reference = await run_scenario(scenario)
     points = [

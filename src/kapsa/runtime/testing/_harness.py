@@ -54,7 +54,8 @@ class RecordedCall(msgspec.Struct, frozen=True):
 class Harness:
     """A devcluster with operators running on it, their requests recorded.
 
-    On an embedded devcluster with a virtual clock nothing here takes real time: `settle` passes hours in milliseconds.
+    On an embedded devcluster with a virtual clock nothing here takes real time: `settle` passes hours in
+    milliseconds.
     """
 
     def __init__(self, cluster: DevCluster, *, clock: Clock | None = None, seed: int = 0) -> None:
@@ -79,8 +80,8 @@ class Harness:
         """Return a client with this name in the fault plan."""
         clock = clock or self.clock
         if self.cluster.engine == "embedded":
-            # On virtual time a request takes a moment, too. Otherwise two managers that undo each other's writes would
-            # go on forever in the same instant.
+            # On virtual time a request takes a moment, too. Otherwise two managers that undo each other's
+            # writes would go on forever in the same instant.
             latency = 0.001 if isinstance(clock, VirtualClock) else 0.0
             transport = InProcessTransport(self.cluster, client=name, latency=latency)
             client = Client(transport, clock=clock, **options)
@@ -170,10 +171,10 @@ class Harness:
     ) -> None:
         """Wait until nothing is left to do.
 
-        That is: no object has changed for `quiet` seconds, no operator has a reconcile to run, and delayed keys (a
-        Requeue, a retry) have had `horizon` seconds to change something and have not. Leases and events do not count.
-        Two managers that undo each other's writes never settle: `NotSettledError` is raised after `limit` seconds or
-        `max_writes` writes.
+        That is: no object has changed for `quiet` seconds, no operator has a reconcile to run, and delayed
+        keys (a Requeue, a retry) have had `horizon` seconds to change something and have not. Leases and
+        events do not count. Two managers that undo each other's writes never settle: `NotSettledError` is
+        raised after `limit` seconds or `max_writes` writes.
         """
         started = changed = self.clock.monotonic()
         state = self._activity()
@@ -218,10 +219,10 @@ class Harness:
         ]
 
     def verify_rights(self, operator: Operator) -> list[str]:
-        """Fail on a request that the operator's declared rights do not allow. Return the rights that no request used.
+        """Fail on a request that no declared right allows. Return the rights that no request used.
 
-        The rights are those that `kapsa rbac` writes: an operator limited to namespaces has its rights only there.
-        Call it once the operator has done everything that it can do.
+        The rights are those that `kapsa rbac` writes: an operator limited to namespaces has its rights only
+        there. Call it once the operator has done everything that it can do.
         """
         audit = Audit()
         for recorded in self.calls:
@@ -277,7 +278,10 @@ class Harness:
     async def assert_event(
         self, reason: str, *, text: str = "", name: str | None = None
     ) -> Mapping[str, Any]:
-        """Fail unless an event of this reason, with this text in its note, was recorded. Return the last one."""
+        """Fail unless an event of this reason, with this text in its note, was recorded.
+
+        Return the last one.
+        """
         await asyncio.sleep(0)
         matches = [
             event for event in await self.events(reason=reason, name=name) if text in event.get("note", "")

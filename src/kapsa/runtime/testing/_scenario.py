@@ -1,4 +1,4 @@
-"""Scenarios: steps that run on a cluster of their own, with or without faults, and the comparison of two outcomes.
+"""Scenarios: steps that run on their own cluster, with or without faults, and how two outcomes differ.
 
 Everything runs on virtual time, so hundreds of runs take seconds, and each one can be repeated exactly.
 """
@@ -204,7 +204,10 @@ _VOLATILE = {
     "podIPs",
 }
 _ALLOCATED = {"clusterIP", "clusterIPs"}
-"""The server allocates these in the order of requests. The operator decides only whether a Service has one."""
+"""The server allocates these in the order of requests.
+
+The operator decides only whether a Service has one.
+"""
 
 
 def _masked(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The loop of every sweep: play a scenario at each point, or at a seeded sample of them, and report what differed."""
+"""The loop of every sweep: run a scenario at each point, or at a seeded sample, and report the differences."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ class SweepReport(msgspec.Struct, frozen=True):
 async def run_points(
     points: Sequence[P], difference_at: Callable[[P], Awaitable[str]], *, kind: str, sample: Sample | None
 ) -> SweepReport:
-    """Run each point, or the sample of them, and collect the differences. An assertion that fails is one, too."""
+    """Run each point, or the sample of them, and collect the differences.
+
+    An assertion that fails is one, too.
+    """
     chosen = points if sample is None else sample.of(points)
     failures: dict[str, str] = {}
     for point in chosen:

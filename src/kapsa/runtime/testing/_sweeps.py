@@ -52,7 +52,7 @@ _QUIET = 2 * SILENCE_SECONDS
 async def disturb_every_call(
     scenario: Scenario, faults: Mapping[str, FaultRule] = CALL_FAULTS, *, sample: Sample | None = None
 ) -> SweepReport:
-    """Run the scenario once for each call that reads or writes objects and each fault, or for a sample of them."""
+    """Run the scenario once for each call on objects and each fault, or for a sample of them."""
     reference = await run_scenario(scenario, quiet=_QUIET)
     points = []
     seen: dict[tuple[str, str], int] = {}
@@ -72,7 +72,7 @@ async def disturb_every_watch(
     events: int = 10,
     sample: Sample | None = None,
 ) -> SweepReport:
-    """Run the scenario once for each of the first events of each watched kind and each fault, or for a sample."""
+    """Run the scenario once for each fault at each of the first events of each watch, or for a sample."""
     reference = await run_scenario(scenario, quiet=_QUIET)
     resources = dict.fromkeys(record.resource for record in reference.records if record.verb == "watch")
     points = [

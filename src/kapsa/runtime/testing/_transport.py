@@ -19,7 +19,8 @@ _NO_HEADERS: Mapping[str, str] = {}
 class InProcessTransport:
     """A transport that carries requests to an embedded devcluster in the same process.
 
-    `client` is the name of this client in the devcluster's fault plan. `latency` is the duration of a request in seconds.
+    `client` is the name of this client in the devcluster's fault plan. `latency` is the duration of a request
+    in seconds.
     """
 
     def __init__(

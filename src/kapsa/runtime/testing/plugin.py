@@ -1,6 +1,7 @@
-"""The pytest plugin: `pytest_plugins = ["kapsa.runtime.testing.plugin"]` provides a cluster, a harness and a clock.
+"""The pytest plugin, with a cluster and a harness: `pytest_plugins = ["kapsa.runtime.testing.plugin"]`.
 
-Tests marked `@pytest.mark.virtual_time` run on virtual time: hours pass in milliseconds, and nothing listens on a port.
+Tests marked `@pytest.mark.virtual_time` run on virtual time: hours pass in milliseconds, and nothing listens
+on a port.
 """
 
 from __future__ import annotations

@@ -22,7 +22,10 @@ class CertificateSource(Protocol):
     """A source of the certificate to serve with and the CA bundle that clients must trust."""
 
     async def current(self) -> tuple[CertificatePair, bytes]:
-        """Return the pair to serve with and the CA bundle as PEM. The bundle is empty if another party publishes it."""
+        """Return the pair to serve with and the CA bundle as PEM.
+
+        The bundle is empty if another party publishes it.
+        """
         ...
 
 
@@ -60,7 +63,8 @@ class DirectoryCertificates:
 class SecretCertificates:
     """Certificates created by the operator, shared by its replicas through a Secret, and rotated in time.
 
-    The Secret's resourceVersion decides between replicas that rotate at once: the first wins, the others use its result.
+    The Secret's resourceVersion decides between replicas that rotate at once: the first wins, the others use
+    its result.
     """
 
     def __init__(

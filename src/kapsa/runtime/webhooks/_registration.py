@@ -1,4 +1,4 @@
-"""The registration of webhooks: the webhook configurations, the CRDs' conversion, and the CA bundle in both."""
+"""The registration of webhooks: the webhook configurations, the conversion of CRDs, and their CA bundle."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ class Registrar:
             await self._keep_conversion(crd, bundle)
 
     def configurations(self, bundle: bytes) -> list[Manifest]:
-        """Return the ValidatingWebhookConfiguration and the MutatingWebhookConfiguration that have webhooks."""
+        """Return the validating and the mutating webhook configuration, if they have webhooks."""
         made = []
         for kind, base in (
             ("ValidatingWebhookConfiguration", ValidatingWebhook),
@@ -109,9 +109,9 @@ class Registrar:
             _log.info("webhooks registered", configuration=manifest["kind"], name=self._name)
 
     def _is_foreign(self, live: Manifest) -> bool:
-        """Return whether another manager, such as Helm, owns the webhooks, whose next upgrade must not conflict with us.
+        """Return whether another manager, such as Helm, owns the webhooks.
 
-        A manager that only sets the CA bundle, as cert-manager does, does not own them.
+        Its next upgrade must not conflict with us. A manager that only sets the CA bundle, as cert-manager does, does not own them.
         """
         return any(
             "f:rules" in webhook

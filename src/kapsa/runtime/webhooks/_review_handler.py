@@ -1,4 +1,4 @@
-"""The handler of AdmissionReview and ConversionReview calls, whether they arrive over TLS or within this process."""
+"""The handler of AdmissionReview and ConversionReview calls, over TLS or within this process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ __all__ = ["CONVERT", "Observe", "ReviewHandler", "ReviewOutcome"]
 _log = structlog.get_logger(__name__)
 
 ReviewOutcome = str
-"""allowed, denied, converted, misfit, error, timeout, malformed or late (the request did not arrive in time)."""
+"""allowed, denied, converted, misfit, error, timeout, malformed or late (the request did not arrive in time).
+"""
 
 Observe = Callable[[str, ReviewOutcome, float], None]
 """Called after each review with the name of the webhook, the outcome and the duration in seconds."""
@@ -125,7 +126,7 @@ class ReviewHandler:
         return "allowed" if response.allowed else "denied", 200, _encode(reply)
 
     def _convert(self, body: bytes) -> tuple[ReviewOutcome, int, bytes]:
-        """Convert without a time limit: converters are plain functions, which the event loop cannot interrupt."""
+        """Convert without a time limit: converters are plain functions and cannot be interrupted."""
         try:
             review = _decode_conversion(body)
         except msgspec.DecodeError as error:

@@ -85,7 +85,10 @@ class AdmissionRequest(Generic[T]):
         """A client for reading other objects. A webhook decides; it must not write."""
         self._decode = decoder_for(type)
         self.manifest: Manifest = copy.deepcopy(wire.object) if wire.object is not None else {}
-        """The object as plain data. A mutating webhook changes it in place, and the patch is computed from the change."""
+        """The object as plain data.
+
+        A mutating webhook changes it in place, and the patch is computed from the change.
+        """
 
     @property
     def operation(self) -> Operation:
@@ -185,8 +188,8 @@ class Webhook(Generic[T]):
     failure_policy: ClassVar[Literal["Fail", "Ignore"]] = "Fail"
     """The fate of writes while the webhook does not respond."""
     timeout_seconds: ClassVar[int] = 10
-    """Seconds that the API server waits, from 1 to 30. The webhook times out half a second earlier, so that the user
-    gets a reason."""
+    """Seconds that the API server waits, from 1 to 30. The webhook times out half a second earlier, so that
+    the user gets a reason."""
     match_policy: ClassVar[Literal["Equivalent", "Exact"]] = "Equivalent"
     side_effects: ClassVar[Literal["None", "NoneOnDryRun"]] = "None"
     namespace_selector: ClassVar[Mapping[str, Any] | None] = None
@@ -281,7 +284,10 @@ class ValidatingWebhook(Webhook[T]):
     verb = "validate"
 
     async def validate(self, request: AdmissionRequest[T]) -> AdmissionResponse:
-        """Return `allow()` or `deny("reason and remedy")`. An exception also denies, and is counted as a failure."""
+        """Return `allow()` or `deny("reason and remedy")`.
+
+        An exception also denies, and is counted as a failure.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define validate")
 
     async def _decide(self, request: AdmissionRequest[T]) -> AdmissionResponse:
@@ -299,7 +305,10 @@ class MutatingWebhook(Webhook[T]):
     """`IfNeeded` to be called again if a later webhook changed the object."""
 
     async def mutate(self, request: AdmissionRequest[T]) -> AdmissionResponse:
-        """Change `request.manifest` in place, or call `request.change_spec`. Return `allow()` or `deny(...)`."""
+        """Change `request.manifest` in place, or call `request.change_spec`.
+
+        Return `allow()` or `deny(...)`.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define mutate")
 
     def registration(self, client_config: Mapping[str, Any]) -> Manifest:

@@ -1,7 +1,8 @@
 """Self-signed certificates: an authority, the certificates it issues, and their rotation.
 
-The rotation is a pure function of the state and the time (`advance`), so all replicas reach the same result and a test
-can step through years. cryptography is imported where it is used: an operator without webhooks never loads it.
+The rotation is a pure function of the state and the time (`advance`), so all replicas reach the same result
+and a test can step through years. cryptography is imported where it is used: an operator without webhooks
+never loads it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Lifetimes(msgspec.Struct, frozen=True):
     authority: timedelta = timedelta(days=365)
     serving: timedelta = timedelta(days=90)
     overlap: timedelta = timedelta(hours=1)
-    """The time between publishing a new authority and signing with it, so that all clients trust it by then."""
+    """The time between publishing a new authority and signing with it, so that all clients trust it by then.
+    """
 
 
 class CertificateState(msgspec.Struct, frozen=True):
@@ -112,7 +114,8 @@ def make_authority(name: str, *, now: datetime, lifetime: timedelta) -> Certific
     from cryptography.x509.oid import NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
-    # Clients find the issuer by its name, so the serial number in it distinguishes one authority from the next.
+    # Clients find the issuer by its name, so the serial number in it distinguishes one authority from the
+    # next.
     serial = x509.random_serial_number()
     subject = x509.Name(
         [

@@ -25,7 +25,8 @@ H = TypeVar("H", bound=CustomResource[Any, Any])
 class Converter(Generic[S, H]):
     """The conversion between one version, the spoke, and the hub.
 
-    Both methods are plain functions that block the event loop and cannot be interrupted: compute, and do no I/O.
+    Both methods are plain functions that block the event loop and cannot be interrupted: compute, and do no
+    I/O.
     """
 
     spoke: ClassVar[type[CustomResource[Any, Any]]]
@@ -112,8 +113,8 @@ class Conversions:
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise ConversionError(f"{what} from {current} to {desired}: {reason}") from error
-        # The API server accepts changes of labels and annotations only. The rest of the metadata, such as managedFields,
-        # is not in our model and must be returned unchanged.
+        # The API server accepts changes of labels and annotations only. The rest of the metadata, such as
+        # managedFields, is not in our model and must be returned unchanged.
         kept = {name: value for name, value in metadata.items() if name not in ("labels", "annotations")}
         for name in ("labels", "annotations"):
             if value := converted["metadata"].get(name):

@@ -27,7 +27,10 @@ __all__ = ["WebhookServer"]
 
 _log = structlog.get_logger(__name__)
 _LINGERING = 0.5
-"""Seconds for which a client that was answered early may go on sending. Closing at once could lose the response."""
+"""Seconds for which a client that was answered early may go on sending.
+
+Closing at once could lose the response.
+"""
 
 
 class WebhookServer:
@@ -42,9 +45,9 @@ class WebhookServer:
         observe: Observe | None = None,
         route: WebhookRoute | None = None,
     ) -> None:
-        """Prepare a server. `client` writes the registrations and the Secret, which are named after `operator`.
+        """Prepare a server.
 
-        With a `route`, calls are delivered within the process and no port is opened.
+        `client` writes the registrations and the Secret, which are named after `operator`. With a `route`, calls are delivered within the process and no port is opened.
         """
         self._webhooks = webhooks
         self._client = client

@@ -1,4 +1,4 @@
-"""The declaration of an operator's webhooks: the API server calls them before a write, and to convert versions.
+"""The declaration of an operator's webhooks, which the API server calls before a write or to convert.
 
     webhooks = Webhooks(MyAppValidator(), MyAppDefaulter(), service="my-operator-webhooks")
     operator = Operator(controllers=[MyAppController()], webhooks=webhooks)
@@ -21,8 +21,8 @@ from kapsa.runtime.webhooks.conversion import Conversions, Converter
 __all__ = ["WebhookRoute", "Webhooks", "secret_name"]
 
 WebhookRoute: TypeAlias = Callable[[str, Callable[[str, bytes], Awaitable[tuple[int, bytes]]]], None]
-"""Delivers webhook calls within this process: takes the address they go to, and a handler of a path and a body that
-returns a status and a body."""
+"""Delivers webhook calls within this process: takes the address they go to, and a handler of a path and a
+body that returns a status and a body."""
 
 
 class Webhooks:
@@ -62,8 +62,8 @@ class Webhooks:
         self.service_port = service_port
         """The port of the Service."""
         self.cert_dir = Path(cert_dir) if cert_dir is not None else None
-        """A directory with tls.crt, tls.key and optionally ca.crt. Without it the operator creates certificates and
-        keeps them in a Secret."""
+        """A directory with tls.crt, tls.key and optionally ca.crt. Without it the operator creates
+        certificates and keeps them in a Secret."""
         self.lifetimes = lifetimes
         """Lifetimes of the certificates that the operator creates."""
         self.max_body_bytes = max_body_bytes
@@ -71,8 +71,8 @@ class Webhooks:
         self.body_timeout = body_timeout
         """Seconds for the body of a request to arrive before the request is rejected."""
         self.idle_timeout = idle_timeout
-        """Seconds until a connection without a request is closed. The API server closes its own after 90 seconds and
-        must be first, or its next call meets a closed connection."""
+        """Seconds until a connection without a request is closed. The API server closes its own after 90
+        seconds and must be first, or its next call meets a closed connection."""
         self.max_connections = max_connections
         """The number of concurrent connections. Beyond it the oldest is closed."""
         self.check_every = check_every
@@ -99,7 +99,7 @@ class Webhooks:
         )
 
     def address(self, namespace: str) -> str:
-        """Return the address of the calls: the Service as namespace/name, or scheme, host and port of the URL."""
+        """Return the address of the calls: the Service as namespace/name, or the origin of the URL."""
         return "/".join(self.url.split("/")[:3]) if self.url else f"{namespace}/{self.service}"
 
     def hosts(self, namespace: str) -> list[str]:
