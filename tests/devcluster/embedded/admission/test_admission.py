@@ -47,13 +47,16 @@ class WebhookCluster:
         self._url = url
         self.namespace = namespace
         self.hooks_url = hooks_url
-        self._bundle = bundle
+        self.bundle = bundle
+        """The certificate authority of the webhook server."""
+        self.leaf = ""
+        """The certificate of the webhook server itself."""
         self._installed: list[str] = []
         self.answers: dict[str, Answer] = {}
         self.seen: dict[str, list[Object]] = {}
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        name = request.path.removeprefix("/")
+        name = request.path.removeprefix("/").replace("/", "-")
         review = await request.json()
         reviewed = review["request"]
         # A controller creates the namespace's own ConfigMap at any time; no test expects a review of it.
@@ -116,7 +119,7 @@ class WebhookCluster:
         }
         return {
             "name": f"{name}.example.com",
-            "clientConfig": {"url": url or f"{self.hooks_url}/{name}", "caBundle": self._bundle},
+            "clientConfig": {"url": url or f"{self.hooks_url}/{name}", "caBundle": self.bundle},
             "rules": [rule],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}},
             "sideEffects": "None",
@@ -157,7 +160,8 @@ async def hooks(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[WebhookClu
         namespace = f"hooks-{uuid.uuid4().hex[:8]}"
         made = WebhookCluster(session, cluster.url, namespace, "", bundle)
         application = web.Application()
-        application.router.add_post("/{name}", made.serve)
+        made.leaf = base64.b64encode(certificate.read_bytes()).decode()
+        application.router.add_post("/{name:.*}", made.serve)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
@@ -465,3 +469,67 @@ async def test_a_webhook_gets_the_options_of_the_client(hooks: WebhookCluster) -
     plain = {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}
     assert silent == plain
     assert loud == {**plain, "dryRun": ["All"], "fieldManager": "me", "fieldValidation": "Strict"}
+
+
+async def test_a_bundle_may_be_the_certificate_of_the_webhook_itself(hooks: WebhookCluster) -> None:
+    """envtest registers it so: the issuer is in nobody's hands any more."""
+    hooks.bundle = hooks.leaf
+    await hooks.install("validating", ("guard", lambda r: deny(r, message="no", code=403), {}))
+    status, answer = await hooks.create("one")
+    assert (status, answer["message"]) == (
+        403,
+        'admission webhook "guard.example.com" denied the request: no',
+    )
+
+
+async def test_a_bundle_is_the_only_trust(hooks: WebhookCluster) -> None:
+    hooks.bundle = base64.b64encode(Authority("another").pair.certificate).decode()
+    message = await _failure(hooks, hooks.hooks_url + "/guard")
+    assert message == (
+        'Internal error occurred: failed calling webhook "guard.example.com": failed to call webhook: '
+        f'Post "{hooks.hooks_url}/guard?timeout=10s": tls: failed to verify certificate: '
+        "x509: certificate signed by unknown authority"
+    )
+
+
+async def test_a_bundle_without_a_certificate_fails_the_call(hooks: WebhookCluster) -> None:
+    hooks.bundle = base64.b64encode(b"this is not PEM").decode()
+    message = await _failure(hooks, hooks.hooks_url + "/guard")
+    assert message == (
+        'Internal error occurred: failed calling webhook "guard.example.com": could not get REST client: '
+        "unable to load root certificates: unable to parse bytes as PEM block"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "called"),
+    [
+        ("//check", "check"),
+        ("///check//more/", "check-more"),
+        ("/a/../check/./x", "check-x"),
+        ("/check/", "check"),
+        ("", ""),
+    ],
+)
+async def test_the_path_of_a_webhook_is_cleaned(hooks: WebhookCluster, path: str, called: str) -> None:
+    hooks.answers[called] = lambda r: deny(r, message="called", code=403)
+    message = await _failure(hooks, hooks.hooks_url + path)
+    assert message == 'admission webhook "guard.example.com" denied the request: called'
+
+
+async def test_the_path_in_the_message_of_a_failed_call_is_cleaned(hooks: WebhookCluster) -> None:
+    message = await _failure(hooks, "https://127.0.0.1:9//x/")
+    assert message.endswith(
+        'Post "https://127.0.0.1:9/x?timeout=10s": dial tcp 127.0.0.1:9: connect: connection refused'
+    )
+
+
+async def _failure(hooks: WebhookCluster, url: str) -> str:
+    """Register a webhook at a URL and return the message of the first write that it fails."""
+    await hooks.install("validating", ("guard", allow, {}), url=url)
+    async with asyncio.timeout(20):
+        while True:
+            status, answer = await hooks.create(f"one-{uuid.uuid4().hex[:6]}")
+            if status != 201:
+                return str(answer["message"])
+            await asyncio.sleep(0.02)

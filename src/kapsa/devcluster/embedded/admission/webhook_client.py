@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import posixpath
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-__all__ = ["CallError", "WebhookClient", "WebhookHandler"]
+__all__ = ["BundleError", "CallError", "WebhookClient", "WebhookHandler"]
 
 WebhookHandler = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 """Takes the path (with its query) and the body of a POST; returns the status and body of the response."""
@@ -17,6 +18,10 @@ WebhookHandler = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 
 class CallError(Exception):
     """A failed call of a webhook, with the message of the real server."""
+
+
+class BundleError(CallError):
+    """A `caBundle` without a certificate that can be read; no call was made."""
 
 
 class WebhookClient:
@@ -35,7 +40,10 @@ class WebhookClient:
         self._routes[target] = to
 
     async def post(self, config: dict[str, Any], body: bytes, *, timeout: float) -> dict[str, Any]:
-        """Call a webhook and decode its response. Raises CallError when it fails, times out or returns garbage."""
+        """Call a webhook and decode its response.
+
+        Raises BundleError for a bad certificate bundle, CallError when the call fails, times out or returns garbage.
+        """
         base, path, key = _address(config)
         path = f"{path}?timeout={int(timeout)}s"
         shown = f'Post "{base}{path}"'
@@ -66,11 +74,23 @@ class WebhookClient:
     def _context(self, bundle: str) -> ssl.SSLContext:
         context = self._contexts.get(bundle)
         if context is None:
-            context = ssl.create_default_context()
-            if bundle:
-                context.load_verify_locations(cadata=base64.b64decode(bundle).decode())
-            self._contexts[bundle] = context
+            context = self._contexts[bundle] = _trusting(bundle) if bundle else ssl.create_default_context()
         return context
+
+
+def _trusting(bundle: str) -> ssl.SSLContext:
+    """Return a context that trusts the certificates of a bundle and no others.
+
+    As in Go, any of them ends the chain: envtest registers the webhook's own certificate, without its issuer. And as
+    in Go, a certificate needs no key identifiers, which OpenSSL's strict mode demands.
+    """
+    try:
+        context = ssl.create_default_context(cadata=base64.b64decode(bundle).decode("latin-1"))
+    except (ssl.SSLError, ValueError):
+        raise BundleError("unable to load root certificates: unable to parse bytes as PEM block") from None
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def _address(config: dict[str, Any]) -> tuple[str, str, str]:
@@ -78,13 +98,17 @@ def _address(config: dict[str, Any]) -> tuple[str, str, str]:
     service = config.get("service")
     if service is not None:
         host = f"{service['name']}.{service['namespace']}.svc"
-        path = service.get("path") or "/"
-        path = path if path.startswith("/") else f"/{path}"
+        path = _cleaned(service.get("path") or "")
         return f"https://{host}:{service.get('port', 443)}", path, f"{service['namespace']}/{service['name']}"
     scheme, _, rest = config["url"].partition("://")
-    host, slash, path = rest.partition("/")
+    host, _, path = rest.partition("/")
     base = f"{scheme}://{host}"
-    return base, slash + path, base
+    return base, _cleaned(path), base
+
+
+def _cleaned(path: str) -> str:
+    """Return a path as Go's client sends it, without empty and dot segments. envtest registers `//validate`."""
+    return posixpath.normpath("/" + path.lstrip("/"))
 
 
 def _describe(error: OSError) -> str:

@@ -8,7 +8,7 @@ import binascii
 import json
 from typing import Any
 
-from kapsa.devcluster.embedded.admission.webhook_client import CallError, WebhookClient
+from kapsa.devcluster.embedded.admission.webhook_client import BundleError, CallError, WebhookClient
 from kapsa.devcluster.embedded.admission.webhook_match import (
     Invocation,
     ReviewedRequest,
@@ -156,6 +156,8 @@ class WebhookAdmission:
                 json.dumps(review, separators=(",", ":")).encode(),
                 timeout=float(webhook.get("timeoutSeconds") or 10),
             )
+        except BundleError as error:
+            raise CallError(f"could not get REST client: {error}") from None
         except CallError as error:
             raise CallError(f"failed to call webhook: {error}") from None
 
