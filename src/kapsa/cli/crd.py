@@ -36,9 +36,7 @@ def command(
 ) -> None:
     """Generate the CustomResourceDefinitions of a module's resource classes as YAML."""
     from kapsa.cli.output import write
-    from kapsa.runtime import SchemaError
-    from kapsa.runtime.generate.crd import custom_resource_definitions
-    from kapsa.runtime.generate.manifest import to_yaml
+    from kapsa.runtime import SchemaError, custom_resource_definitions, to_yaml
 
     if output and directory:
         raise TargetError("--output and --directory cannot be combined: give one of them")
@@ -57,7 +55,7 @@ def command(
 
 
 def _resource_classes(target: str, module: ModuleType, named: Any) -> list[Any]:
-    from kapsa.runtime.resources.resource import CustomResource
+    from kapsa.runtime import CustomResource
 
     def is_kind(value: Any) -> bool:
         return isinstance(value, type) and issubclass(value, CustomResource) and "definition" in vars(value)

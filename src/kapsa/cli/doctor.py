@@ -130,9 +130,7 @@ def _control_plane() -> Iterator[CheckResult]:
 
 async def examine_cluster() -> CheckResult:
     """Check that the cluster of the current kubeconfig responds."""
-    from kapsa.runtime.client.config import load_config
-    from kapsa.runtime.client.http.transport import HttpTransport
-    from kapsa.runtime.errors import ClientError
+    from kapsa.runtime import ClientError, HttpTransport, load_config
 
     advice = "to start one on this machine: `kapsa devcluster up`"
     try:

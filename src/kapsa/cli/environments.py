@@ -81,7 +81,7 @@ def manifests(
     from kapsa.cli.target import TargetError
     from kapsa.environments.installation import crds, installation
     from kapsa.environments.settings import Settings
-    from kapsa.runtime.generate.manifest import to_yaml
+    from kapsa.runtime import to_yaml
 
     if check and output is None:
         raise TargetError("--check needs a file to compare with: give --output")

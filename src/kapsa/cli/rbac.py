@@ -54,8 +54,7 @@ def command(
 ) -> None:
     """Generate a service account, the least roles it needs and their bindings as YAML."""
     from kapsa.cli.output import write
-    from kapsa.runtime.generate.manifest import to_yaml
-    from kapsa.runtime.generate.rbac import rbac_manifests
+    from kapsa.runtime import rbac_manifests, to_yaml
     from kapsa.runtime.operator.entrypoint import load_operator
 
     if check and output is None:
