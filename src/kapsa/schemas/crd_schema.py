@@ -12,6 +12,7 @@ from kapsa.schemas.crd_structs import schema_struct
 from kapsa.schemas.embedded_resources import validate_embedded
 from kapsa.schemas.field_errors import FieldError
 from kapsa.schemas.pruning import prune
+from kapsa.schemas.rule_nodes import RuleNode
 from kapsa.schemas.schema import Schema
 from kapsa.schemas.structurality import validate_structural
 from kapsa.schemas.validation import validate_at
@@ -60,9 +61,24 @@ class _Surroundings(msgspec.Struct, frozen=True):
     """Path of the outermost list or map in which new values cannot be matched to old ones."""
     with_rules: bool = True
     """False below a logical junctor, where CEL rules are forbidden."""
+    cardinality: int | None = 1
+    """The most values of the node that an object can have, None if nothing bounds it."""
 
     def below_uncorrelatable(self, path: str) -> _Surroundings:
         return self if self.uncorrelatable else msgspec.structs.replace(self, uncorrelatable=path)
+
+    def below(self, schema: Raw) -> _Surroundings:
+        """Return the surroundings of the nodes below a schema, which may repeat them."""
+        most: int | None = 1
+        if schema.get("type") == "array":
+            most = schema.get("maxItems")
+        elif schema.get("type") == "object" and schema.get("additionalProperties") is not None:
+            most = schema.get("maxProperties")
+        if most == 1 or self.cardinality is None:
+            return self
+        return msgspec.structs.replace(
+            self, cardinality=None if most is None else self.cardinality * max(0, most)
+        )
 
 
 def validate_schema(schema: Raw, path: str, *, status_enabled: bool) -> list[FieldError]:
@@ -81,7 +97,7 @@ def validate_schema(schema: Raw, path: str, *, status_enabled: bool) -> list[Fie
     # Rules are compiled against the types of the schema, so it must be valid first.
     from kapsa.schemas.cel.rule_compilation import validate_rules
 
-    return validate_rules(walk.rules, schema)
+    return validate_rules(walk.rules, schema, path)
 
 
 def unrecognized_formats(schema: Any) -> list[str]:
@@ -132,8 +148,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
-        self.rules: list[tuple[Raw, str, str]] = []
-        """Nodes with rules: the node, its path, and the path of the uncorrelatable list or map above it."""
+        self.rules: list[RuleNode] = []
 
     def node(self, schema: Any, path: str, surroundings: _Surroundings, *, root: bool = False) -> None:
         if not isinstance(schema, dict):
@@ -143,26 +158,29 @@ class _Walk:
         if schema.get("uniqueItems"):
             text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
             errors.append(field_errors.forbidden(f"{path}.uniqueItems", text))
-        self._additional(schema, path, surroundings)
-        self._properties(schema, path, surroundings, root=root)
-        below = msgspec.structs.replace(surroundings, with_rules=False)
-        self.node(schema.get("not"), f"{path}.not", below)
+        below = surroundings.below(schema)
+        self._additional(schema, path, below)
+        self._properties(schema, path, below, root=root)
+        without_rules = msgspec.structs.replace(surroundings, with_rules=False)
+        self.node(schema.get("not"), f"{path}.not", without_rules)
         for junctor in ("allOf", "oneOf", "anyOf"):
             for index, branch in enumerate(schema.get(junctor) or ()):
-                self.node(branch, f"{path}.{junctor}[{index}]", below)
+                self.node(branch, f"{path}.{junctor}[{index}]", without_rules)
         if schema.get("items"):
             keyed = schema.get("x-kubernetes-list-type") == "map"
             self.node(
                 schema["items"],
                 f"{path}.items",
-                surroundings if keyed else surroundings.below_uncorrelatable(path),
+                below if keyed else below.below_uncorrelatable(path),
             )
         errors += _map_and_list_types(schema, path)
         errors += _list_keys(schema, path)
         if schema.get("x-kubernetes-validations"):
             errors += _rule_texts(schema, path)
             if surroundings.with_rules:
-                self.rules.append((schema, path, surroundings.uncorrelatable))
+                self.rules.append(
+                    RuleNode(schema, path, surroundings.uncorrelatable, surroundings.cardinality)
+                )
 
     def _additional(self, schema: Raw, path: str, surroundings: _Surroundings) -> None:
         additional = schema.get("additionalProperties")

@@ -37,10 +37,6 @@ DIVERGENCES: dict[str, str] = {
         "The real server splits the managedFields entry of the manager that set the number in two, one of them without "
         "a time, and increments the revision; the embedded engine detects no change."
     ),
-    "a definition with a rule that costs too much is rejected": (
-        "The real server estimates the cost of a rule from the bounds of its fields; the embedded engine has no "
-        "estimator and accepts every rule that compiles."
-    ),
     "a job's template is immutable": (
         "Status, reason and field agree; the real message quotes the template as Go's internal struct."
     ),

@@ -29,6 +29,8 @@ CURRENT = re.compile(
     r"(?<=current: )\d+|(?<=in record \()\d+|(?<=\"resourceVersion\":\")\d+|(?<=\\\"resourceVersion\\\":\\\")\d+"
 )
 """Revisions inside messages."""
+SELF_TYPE = re.compile(r"(?<=selfType)\d+")
+"""The name of the type of `self` in the errors of CEL rules, which is a time."""
 MANAGER = ("manager", "operation", "subresource", "apiVersion")
 AGE = re.compile(r"^\d+[smhd](\d+[smhd])?$")
 
@@ -79,7 +81,7 @@ class Marks:
     def text(self, value: str) -> str:
         value = value.replace(self._namespace, "<ns>").replace(self._origin, "<server>")
         value = UUID.sub(lambda match: self.mark("uid", match[0]), value)
-        value = CURRENT.sub("<revision>", GENERATED.sub("<suffix>", value))
+        value = CURRENT.sub("<revision>", GENERATED.sub("<suffix>", SELF_TYPE.sub("<time>", value)))
         return TIME.sub("<time>", value)
 
     def body(self, value: Any, path: tuple[str, ...] = ()) -> Any:

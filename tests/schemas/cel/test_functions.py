@@ -59,7 +59,7 @@ def run(expression: str, value: Any = None) -> Any:
         ("self.text.lastIndexOf('o')", 7),
         ("'  x '.trim().charAt(0)", "x"),
         ("'%s has %d of %.1f, %x'.format(['a', 3, 1.25, 255])", "a has 3 of 1.2, ff"),
-        ("'abc'.reverse()", "cba"),
+        ("['a', 'b', 'c'].reverse()", ["c", "b", "a"]),
         # regular expressions
         ("'a1b22'.find('[0-9]+')", "1"),
         ("'a1b22'.findAll('[0-9]+')", ["1", "22"]),

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from kapsa.schemas import field_errors
-from kapsa.schemas.cel.expressions import (
-    CelCompileError,
-    CelEvaluationError,
-    Program,
-    compile_expression,
-)
-from kapsa.schemas.cel.values import value_of
+from kapsa.schemas.cel.conversion import value_of
+from kapsa.schemas.cel.costs.estimator import estimate
+from kapsa.schemas.cel.declared_types import DeclaredType, declare
+from kapsa.schemas.cel.expressions import CelCompileError, CelEvaluationError, CostExceededError, Program
+from kapsa.schemas.cel.rule_types import compile_for, uses_old_self
+from kapsa.schemas.cel.values import NONE, Optional
 from kapsa.schemas.field_errors import FieldError
 from kapsa.schemas.list_types import correlate
 from kapsa.schemas.schema import Schema, ValidationRule
 
-__all__ = ["HAS_OLD", "OLD", "check_rules", "uses_old_self", "with_optional_old_self"]
+__all__ = ["check_rules"]
 
 _MAX_MESSAGE = 5120
-_STRING = re.compile(r"""r?("{3}.*?"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.DOTALL)
-_OLD_SELF = re.compile(r"(?<![.\w])oldSelf\b")
+_CALL_LIMIT = 1_000_000
+"""The most that one evaluation may cost."""
+_OBJECT_LIMIT = 10_000_000
+"""The most that all rules of an object may cost together."""
+_NO_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 _ABSENT: Any = object()
-OLD, HAS_OLD = "old_self_value", "old_self_given"
-"""The variables from which an optional oldSelf is made."""
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
@@ -38,6 +39,8 @@ class CompiledRule(msgspec.Struct, frozen=True):
     message: Program | None
     transition: bool
     """True if the rule uses the old value, and so runs on updates only."""
+    most_cost: int
+    """The most that one evaluation of the rule can cost."""
 
     @property
     def text(self) -> str:
@@ -45,78 +48,143 @@ class CompiledRule(msgspec.Struct, frozen=True):
         return (self.rule.message or self.rule.rule).strip()
 
 
-_compiled: WeakKeyDictionary[Schema, list[CompiledRule | FieldError]] = WeakKeyDictionary()
+_compiled: WeakKeyDictionary[Schema, dict[bool, list[CompiledRule | FieldError]]] = WeakKeyDictionary()
 _below: WeakKeyDictionary[Schema, bool] = WeakKeyDictionary()
 
 
-def uses_old_self(expression: str) -> bool:
-    """Return whether an expression uses `oldSelf` outside of its string literals."""
-    return _OLD_SELF.search(_STRING.sub('""', expression)) is not None
+class _MeteringNeededError(Exception):
+    """The rules might cost more than an object may, so they must run with a meter."""
 
 
-def with_optional_old_self(expression: str) -> str:
-    """Return an expression in which `oldSelf` is an optional.
+class _BudgetExceededError(Exception):
+    """The rules cost more than they may; what they reported so far is the result."""
 
-    The binding does not accept an optional value as a variable, so the expression makes one and binds it with
-    a macro. The original stays on lines of its own, so that messages do not show what surrounds it.
+
+class _Budget:
+    """The cost that the rules of an object have left: by their estimates, or by their actual costs if metered."""
+
+    def __init__(self, *, metered: bool) -> None:
+        self._left = _OBJECT_LIMIT
+        self.metered = metered
+
+    def evaluate(self, program: Program, variables: dict[str, Any], most_cost: int) -> Any:
+        """Return the result of a rule's program, and deduct its cost."""
+        if not self.metered:
+            self._left -= most_cost
+            if self._left < 0 or most_cost > _CALL_LIMIT:
+                raise _MeteringNeededError
+            return program.evaluate(variables)
+        if self._left <= 0:
+            raise _BudgetExceededError
+        value, cost = program.evaluate_metered(variables, _CALL_LIMIT)
+        if cost > self._left:
+            raise _BudgetExceededError
+        self._left -= cost
+        return value
+
+
+def compile_rule(rule: ValidationRule, declared: DeclaredType) -> CompiledRule:
+    """Compile a rule for values of a declared type.
+
+    Raises CelCompileError if its expression does not compile.
     """
-    return f"[{HAS_OLD} ? optional.of({OLD}) : optional.none()].map(oldSelf,\n{expression}\n)[0]"
-
-
-def compile_rule(rule: ValidationRule) -> CompiledRule:
-    """Compile a rule.
-
-    Raises CelCompileError if its expression, or that of its message, does not compile.
-    """
-    transition = uses_old_self(rule.rule)
-    expression, message = rule.rule, rule.message_expression
-    # Values are dynamic here: their types were checked with the CRD.
-    variables: tuple[tuple[str, str], ...] = (("self", "dyn"), ("oldSelf", "dyn"))
-    if rule.optional_old_self:
-        variables = (("self", "dyn"), (OLD, "dyn"), (HAS_OLD, "bool"))
-        expression = with_optional_old_self(expression)
-        message = with_optional_old_self(message) if message else ""
-    return CompiledRule(
-        rule,
-        compile_expression(expression, variables),
-        compile_expression(message, variables) if message else None,
-        transition,
-    )
+    optional = rule.optional_old_self
+    program = compile_for(declared, rule.rule, optional_old_self=optional)
+    message: Program | None = None
+    if rule.message_expression:
+        # The CRD was checked, so only a schema from elsewhere can have a wrong one; the rule has a text then.
+        with suppress(CelCompileError):
+            message = compile_for(declared, rule.message_expression, optional_old_self=optional)
+    return CompiledRule(rule, program, message, uses_old_self(program), estimate(program.root, declared))
 
 
 def check_rules(schema: Schema, obj: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
     """Return the errors that the rules report; an update does not fail on values that it leaves unchanged."""
-    errors: list[FieldError] = []
-    _walk(schema, obj, _ABSENT if old is None else old, "", errors, unchanged=False)
-    return errors
+    before = _ABSENT if old is None else old
+    try:
+        return _Check(_Budget(metered=False)).run(schema, obj, before)
+    except _MeteringNeededError:
+        return _Check(_Budget(metered=True)).run(schema, obj, before)
 
 
-def _walk(
-    schema: Schema, value: Any, old: Any, path: str, errors: list[FieldError], *, unchanged: bool
-) -> None:
-    if value is None or not _has_rules_below(schema):
-        return
-    if old is None:
-        old = _ABSENT
-    unchanged = unchanged or (old is not _ABSENT and value == old)
-    if schema.rules:
-        _run(schema, value, old, path, errors, unchanged=unchanged)
-    if isinstance(value, dict):
-        before = old if isinstance(old, dict) else {}
-        for key, item in value.items():
-            child = schema.properties.get(key)
-            if child is not None:
-                where = f"{path}.{key}" if path else key
-            elif schema.additional is not None:
-                child, where = schema.additional, f"{path}[{key}]"
-            else:
+class _Check:
+    """One pass over an object."""
+
+    def __init__(self, budget: _Budget) -> None:
+        self._budget = budget
+        self._errors: list[FieldError] = []
+
+    def run(self, schema: Schema, obj: dict[str, Any], old: Any) -> list[FieldError]:
+        with suppress(_BudgetExceededError):
+            self._walk(schema, obj, old, "", unchanged=False, resource=True)
+        return self._errors
+
+    def _walk(
+        self, schema: Schema, value: Any, old: Any, path: str, *, unchanged: bool, resource: bool
+    ) -> None:
+        if value is None or not _has_rules_below(schema):
+            return
+        if old is None:
+            old = _ABSENT
+        unchanged = unchanged or (old is not _ABSENT and value == old)
+        if schema.rules:
+            self._run_rules(schema, value, old, path, unchanged=unchanged, resource=resource)
+        if isinstance(value, dict):
+            before = old if isinstance(old, dict) else {}
+            for key, item in value.items():
+                child = schema.properties.get(key)
+                if child is not None:
+                    where = f"{path}.{key}" if path else key
+                elif schema.additional is not None:
+                    child, where = schema.additional, f"{path}[{key}]"
+                else:
+                    continue
+                previous = before.get(key, _ABSENT)
+                self._walk(
+                    child, item, previous, where, unchanged=unchanged, resource=child.embedded_resource
+                )
+        elif isinstance(value, list) and schema.items is not None:
+            find, items = correlate(schema, old), schema.items
+            embedded = items.embedded_resource
+            for index, item in enumerate(value):
+                previous = _ABSENT if find is None else find(item, _ABSENT)
+                where = f"{path}[{index}]"
+                self._walk(items, item, previous, where, unchanged=unchanged, resource=embedded)
+
+    def _run_rules(
+        self, schema: Schema, value: Any, old: Any, path: str, *, unchanged: bool, resource: bool
+    ) -> None:
+        here = path or "<nil>"
+        given = old is not _ABSENT
+        self_value = value_of(schema, value)
+        old_value = value_of(schema, old) if given else None
+        plain = {"self": self_value, "oldSelf": old_value}
+        optional = {"self": self_value, "oldSelf": Optional(old_value) if given else NONE}
+        for compiled in _rules_of(schema, resource=resource):
+            if isinstance(compiled, FieldError):
+                self._errors.append(FieldError(compiled.reason, here, compiled.value, compiled.detail))
                 continue
-            _walk(child, item, before.get(key, _ABSENT), where, errors, unchanged=unchanged)
-    elif isinstance(value, list) and schema.items is not None:
-        find = correlate(schema, old)
-        for index, item in enumerate(value):
-            previous = _ABSENT if find is None else find(item, _ABSENT)
-            _walk(schema.items, item, previous, f"{path}[{index}]", errors, unchanged=unchanged)
+            rule = compiled.rule
+            if compiled.transition and not given and not rule.optional_old_self:
+                continue
+            variables = optional if rule.optional_old_self else plain
+            if not self._holds(compiled, variables, schema, here) and (compiled.transition or not unchanged):
+                self._errors.append(_violation(schema, compiled, value, path, plain))
+
+    def _holds(self, compiled: CompiledRule, variables: dict[str, Any], schema: Schema, here: str) -> bool:
+        """Return whether a rule holds; one that fails to evaluate is reported, and so not reported again."""
+        try:
+            return self._budget.evaluate(compiled.program, variables, compiled.most_cost) is True
+        except CelEvaluationError as error:
+            self._errors.append(field_errors.invalid(here, schema.type, _failure(error, compiled)))
+            return True
+        except CostExceededError as error:
+            text = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: "
+            self._errors.append(field_errors.invalid(here, schema.type, text + compiled.text))
+            raise _BudgetExceededError from None
+        except _BudgetExceededError:
+            self._errors.append(field_errors.invalid(here, schema.type, _NO_BUDGET))
+            raise
 
 
 def _has_rules_below(schema: Schema) -> bool:
@@ -129,40 +197,22 @@ def _has_rules_below(schema: Schema) -> bool:
     return cached
 
 
-def _rules_of(schema: Schema) -> list[CompiledRule | FieldError]:
-    compiled = _compiled.get(schema)
+def _rules_of(schema: Schema, *, resource: bool) -> list[CompiledRule | FieldError]:
+    by_kind = _compiled.get(schema)
+    if by_kind is None:
+        by_kind = _compiled[schema] = {}
+    compiled = by_kind.get(resource)
     if compiled is None:
-        compiled = []
-        for rule in schema.rules:
+        declared = declare(schema, resource=resource)
+        by_kind[resource] = compiled = []
+        for rule in schema.rules if declared is not None else ():
+            assert declared is not None
             try:
-                compiled.append(compile_rule(rule))
+                compiled.append(compile_rule(rule, declared))
             except CelCompileError as error:
-                compiled.append(field_errors.invalid("", schema.type, f"rule compile error: {error}"))
-        _compiled[schema] = compiled
+                text = f"rule compile error: compilation failed: {error}"
+                compiled.append(field_errors.invalid("", schema.type, text))
     return compiled
-
-
-def _run(
-    schema: Schema, value: Any, old: Any, path: str, errors: list[FieldError], *, unchanged: bool
-) -> None:
-    here = path or "<nil>"
-    given = old is not _ABSENT
-    self_value = value_of(schema, value)
-    old_value = value_of(schema, old) if given else self_value
-    variables = {"self": self_value, "oldSelf": old_value, OLD: old_value, HAS_OLD: given}
-    for compiled in _rules_of(schema):
-        if isinstance(compiled, FieldError):
-            errors.append(FieldError(compiled.reason, here, compiled.value, compiled.detail))
-            continue
-        if compiled.transition and not given and not compiled.rule.optional_old_self:
-            continue
-        try:
-            holds = compiled.program.evaluate(variables)
-        except CelEvaluationError as error:
-            errors.append(field_errors.invalid(here, schema.type, _failure(error, compiled)))
-            continue
-        if holds is not True and (compiled.transition or not unchanged):
-            errors.append(_violation(schema, compiled, value, path, variables))
 
 
 def _failure(error: CelEvaluationError, compiled: CompiledRule) -> str:
@@ -199,7 +249,10 @@ def _field(path: str, field_path: str) -> str:
 
 
 def _message(compiled: CompiledRule, variables: dict[str, Any]) -> str:
-    """Return the result of the rule's messageExpression, "" if it has none or the result cannot be shown."""
+    """Return the result of the rule's messageExpression, "" if it has none or the result cannot be shown.
+
+    As in kube-apiserver, `oldSelf` is the old value here even if it is an optional in the rule.
+    """
     if compiled.message is None:
         return ""
     try:

@@ -1,0 +1,1 @@
+"""The language itself: `syntax`, `parser` with its `macros`, and `types`."""
