@@ -90,7 +90,7 @@ def render() -> str:
         ]
     head = (
         "# API reference\n\n"
-        f"Made from the docstrings by `{COMMAND}`; edit those, not this page.\n\n" + "\n".join(contents)
+        f"Generated from the docstrings by `{COMMAND}`; edit those, not this page.\n\n" + "\n".join(contents)
     )
     return "\n\n".join([head, *sections]) + "\n"
 
@@ -149,7 +149,7 @@ def _entry(module: Any, name: str, documented: dict[Any, str]) -> str:
         return "\n\n".join([f"### {name}", _prose(thing.__doc__ or ""), *members])
     if inspect.isclass(thing) or inspect.isfunction(thing):
         if (earlier := documented.get(thing)) is not None:
-            return f"### {name}\n\nThe same as `{earlier}.{name}`, above."
+            return f"### {name}\n\nSee `{earlier}.{name}` above."
         documented[thing] = module.__name__
         return _class(thing, name) if inspect.isclass(thing) else _function(thing, name)
     definition, docstring = _variable(module, name)

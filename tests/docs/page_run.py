@@ -1,8 +1,8 @@
-"""Runs the blocks of one page in order, in one directory, as a reader would who follows it from the top.
+"""Runs the blocks of a page in order, in one directory, as a reader does who follows it from the top.
 
-Python blocks share their names; `await` is allowed at their top. A block that defines `test_...` functions
-has them run as pytest would with Kapsa's plugin: on an embedded cluster of their own and virtual time. Shell
-blocks may leave processes behind for later blocks; they end with the page.
+Python blocks share their names and may use `await` at the top level. Functions named `test_...` run as pytest
+would run them with Kapsa's plugin: each on its own embedded cluster, on virtual time. Shell blocks may leave
+processes running for later blocks; they are stopped at the end of the page.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from kapsa.runtime.testing import Harness, run_on_virtual_time
 from tests.docs.snippets import Snippet, snippets
 
 SHELL_SECONDS = 60
-"""More than any one block needs. A page as a whole has pytest's own limit."""
+"""More than any single block needs. The page as a whole is limited by pytest."""
 
 
 class PageRun:
-    """One page and what its blocks have left so far."""
+    """The run of a page: its namespace, its processes and its last output."""
 
     def __init__(self, page: Path, directory: Path) -> None:
         self._page = page
@@ -42,8 +42,8 @@ class PageRun:
         self._printed = ""
 
     def run(self) -> None:
-        """Run every block; an AssertionError names page, line and what went wrong."""
-        # Where classes look up the names in their annotations.
+        """Run every block. An `AssertionError` names the page, the line and the problem."""
+        # Classes look up the names in their annotations there.
         sys.modules[self._module.__name__] = self._module
         try:
             for snippet in snippets(self._page):
@@ -69,7 +69,7 @@ class PageRun:
     def _fail(self, snippet: Snippet, why: str) -> AssertionError:
         return AssertionError(f"{self._page.name}:{snippet.line}\n{snippet.body}\n{why}")
 
-    # -- what a block prints -----------------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------------------
 
     def _compare(self, snippet: Snippet) -> None:
         pattern = "\n".join(
@@ -77,7 +77,7 @@ class PageRun:
             for line in snippet.body.strip("\n").splitlines()
         )
         if re.search(pattern, self._printed) is None:
-            raise self._fail(snippet, f"is not what the block before it printed:\n{self._printed}")
+            raise self._fail(snippet, f"does not match the output of the previous block:\n{self._printed}")
 
     # -- shell -------------------------------------------------------------------------------------------------
 
@@ -105,8 +105,8 @@ class PageRun:
             ]
             raise self._fail(snippet, "\n".join([f"exit code {process.returncode}", self._printed, *logs]))
         if "No resources found" in self._printed:
-            # kubectl takes that for success; a reader who is promised something does not.
-            raise self._fail(snippet, f"shows a reader nothing:\n{self._printed}")
+            # kubectl exits 0, but the page promises a result.
+            raise self._fail(snippet, f"shows no resources:\n{self._printed}")
 
     def _end_processes(self) -> None:
         for group in self._groups:
@@ -116,7 +116,7 @@ class PageRun:
     # -- Python ------------------------------------------------------------------------------------------------
 
     def _run_python(self, snippet: Snippet) -> None:
-        # The newlines keep the page's own line numbers in a traceback.
+        # The newlines preserve the line numbers of the page in a traceback.
         source = "\n" * (snippet.line - 1) + snippet.body
         name = f"<{self._page.name}:{snippet.line}>"
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
@@ -139,7 +139,7 @@ def run_test(test: Callable[..., Any]) -> None:
     """Run a test function with the fixtures of `kapsa.runtime.testing.plugin`, on virtual time."""
     parameters = inspect.signature(test).parameters
     if not inspect.iscoroutinefunction(test):
-        assert not parameters, f"{test.__name__}: only asynchronous tests have fixtures here"
+        assert not parameters, f"{test.__name__}: only asynchronous tests can use fixtures"
         test()
         return
 

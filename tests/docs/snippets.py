@@ -1,9 +1,9 @@
-"""Reads the fenced blocks of a Markdown page, in order, with the words behind the language.
+"""Reads the fenced blocks of a Markdown page, in order, with the attributes after the language.
 
 ```python                         runs
-```python norun="a signature"     does not, and says why
-```yaml file=sample.yaml          is written to the page's directory, for later blocks to import, apply or run
-```text output                    is what the block before it prints; `...` stands for anything
+```python norun="a signature"     does not run, for the given reason
+```yaml file=sample.yaml          is written to the directory of the page, for later blocks to use
+```text output                    is the expected output of the previous block; `...` matches anything
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ FENCE = re.compile(
 )
 RUNNABLE = {"python", "sh"}
 SHOWN = {"dockerfile", "json", "makefile", "mermaid", "text", "toml", "yaml"}
-"""Languages that nothing can be done with but look at, or write to a file."""
+"""Languages of blocks that are only shown, or written to a file."""
 
 
 class PageError(Exception):
-    """A block that says something about itself which the tests do not understand."""
+    """A block has an unknown language or attribute."""
 
 
 class Snippet(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class Snippet(msgspec.Struct, frozen=True):
 
 
 def snippets(page: Path) -> Iterator[Snippet]:
-    """The blocks of `page` that run, are written to a file, or say what is printed."""
+    """Yield the blocks of `page` that run, are written to a file, or state an output."""
     text = page.read_text(encoding="utf-8")
     for match in FENCE.finditer(text):
         line = text.count("\n", 0, match.start()) + 2
@@ -53,13 +53,17 @@ def _snippet(page: Path, info: str, body: str, line: int) -> Snippet:
     try:
         language, *words = shlex.split(info)
     except ValueError as error:
-        raise PageError(f"{where}: ```{info}: say the language first, and quote what has spaces") from error
+        raise PageError(
+            f"{where}: ```{info}: put the language first, and quote values with spaces"
+        ) from error
     if language not in RUNNABLE | SHOWN:
-        raise PageError(f"{where}: {language!r} is not among {', '.join(sorted(RUNNABLE | SHOWN))}")
+        raise PageError(
+            f"{where}: unknown language {language!r}: use one of {', '.join(sorted(RUNNABLE | SHOWN))}"
+        )
     attributes = dict(word.partition("=")[::2] for word in words)
     unknown = attributes.keys() - {"file", "norun", "output"}
     if unknown or attributes.get("norun") == "":
-        raise PageError(f'{where}: ```{info}: known are file=NAME, norun="why not" and output')
+        raise PageError(f'{where}: ```{info}: the attributes are file=NAME, norun="reason" and output')
     return Snippet(
         language,
         body,

@@ -1,4 +1,4 @@
-"""The API reference says what the docstrings say."""
+"""The API reference is generated from the docstrings."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def generator() -> ModuleType:
     return module
 
 
-def test_the_page_is_what_the_docstrings_say(generator: ModuleType) -> None:
+def test_the_page_is_up_to_date(generator: ModuleType) -> None:
     written = (ROOT / "docs" / "API.md").read_text(encoding="utf-8")
     assert written == generator.render(), f"docs/API.md is out of date: run `{generator.COMMAND}`"
 
 
-def test_it_comes_out_the_same_every_time(generator: ModuleType) -> None:
+def test_it_is_the_same_every_time(generator: ModuleType) -> None:
     assert generator.render() == generator.render()
 
 
@@ -43,5 +43,5 @@ def test_every_public_name_is_on_it(module: ModuleType, generator: ModuleType) -
 
 
 @pytest.mark.parametrize("name", ["EventRecorder", "Lifetimes", "ObjectReference", "WatchScope"])
-def test_what_signatures_and_sentences_speak_of_is_on_it(name: str, generator: ModuleType) -> None:
+def test_types_in_signatures_are_on_it(name: str, generator: ModuleType) -> None:
     assert f"\n### {name}\n" in generator.render()

@@ -1,4 +1,4 @@
-"""Every example in the README and under docs/ runs as printed, and every link leads somewhere."""
+"""Every example in the README and in docs/ runs as printed, and every link has a target."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 
 
 def links(page: Path) -> list[tuple[str, str]]:
-    """Path and anchor of each link to a page of ours."""
+    """Return the path and the anchor of each link to a page of this project."""
     prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
     return LINK.findall(prose)
 
@@ -77,23 +77,23 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_link_of_the_page_leads_somewhere(page: Path) -> None:
+def test_every_link_of_the_page_has_a_target(page: Path) -> None:
     for path, anchor in links(page):
         target = (page.parent / path).resolve() if path else page
-        assert target.exists(), f"{name_of(page)} links to {path}, which is not there"
+        assert target.exists(), f"{name_of(page)} links to {path}, which does not exist"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{name_of(page)} links to {path}#{anchor}: no such heading"
 
 
-def test_the_map_leads_to_every_page() -> None:
+def test_the_overview_links_to_every_page() -> None:
     linked = {(DOCS / path).resolve() for path, _ in links(DOCS / "README.md")}
     listed = linked | {DOCS / "README.md", DOCS / "devcluster-conformance.md"}  # the last is written by a run
     missing = [name_of(page) for page in DOCS.rglob("*.md") if page not in listed]
-    assert missing == [], "docs/README.md does not lead there"
+    assert missing == [], "docs/README.md does not link to these"
 
 
 def messages_of(package: Path) -> list[str]:
-    """Every string in the source, with `...` for what is filled in."""
+    """Return every string in the source, with `...` for the values of a format string."""
     messages = []
     for file in package.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -105,7 +105,7 @@ def messages_of(package: Path) -> list[str]:
     return messages
 
 
-def test_every_message_that_troubleshooting_explains_is_one_that_is_printed() -> None:
+def test_every_message_in_troubleshooting_exists_in_the_source() -> None:
     page = (DOCS / "concepts" / "troubleshooting.md").read_text(encoding="utf-8")
     printed = messages_of(ROOT / "src" / "kapsa")
     headings = re.findall(r"^### `(.+)`$", page, re.MULTILINE)
@@ -115,10 +115,10 @@ def test_every_message_that_troubleshooting_explains_is_one_that_is_printed() ->
         if not any(pattern.search(message) for message in printed):
             unknown.append(heading)
     assert len(headings) > 30
-    assert unknown == [], "troubleshooting.md explains what nothing says"
+    assert unknown == [], "troubleshooting.md explains messages that nothing prints"
 
 
-# -- the runner itself: a page that is wrong must not pass -----------------------------------------------------
+# -- the runner: a wrong page must fail -----------------------------------------------------------------------
 
 
 def page_with(directory: Path, text: str) -> Path:
@@ -137,17 +137,17 @@ def page_with(directory: Path, text: str) -> Path:
     ],
     ids=["python", "shell", "output", "test"],
 )
-def test_a_page_that_does_not_do_what_it_says_fails(block: str, page_directory: Path) -> None:
+def test_a_page_with_a_wrong_block_fails(block: str, page_directory: Path) -> None:
     with pytest.raises(AssertionError):
         PageRun(page_with(page_directory, block), page_directory).run()
 
 
-def test_printed_lines_may_be_left_out(page_directory: Path) -> None:
+def test_lines_of_the_output_may_be_omitted(page_directory: Path) -> None:
     block = "```python\nprint('one\\ntwo\\nthree')\n```\n\n```text output\none\n...\nthree\n```\n"
     PageRun(page_with(page_directory, block), page_directory).run()
 
 
-def test_a_process_that_a_block_leaves_behind_ends_with_the_page(page_directory: Path) -> None:
+def test_a_process_left_by_a_block_is_stopped_with_the_page(page_directory: Path) -> None:
     block = "```sh\nsleep 100 > /dev/null 2>&1 & echo $! > pid\n```\n"
     PageRun(page_with(page_directory, block), page_directory).run()
     process = int((page_directory / "pid").read_text())
@@ -158,14 +158,14 @@ def test_a_process_that_a_block_leaves_behind_ends_with_the_page(page_directory:
         if state.read_text().rpartition(")")[2].split()[0] == "Z":
             return
         time.sleep(0.01)
-    assert not state.exists(), "it still runs"
+    assert not state.exists(), "it is still running"
 
 
 @pytest.mark.parametrize(
     "block",
     ["```bash\nls\n```\n", "```python norn=why\n```\n", "```python norun\n```\n", "```\nplain\n```\n"],
-    ids=["another language", "a word that nobody knows", "no reason", "no language"],
+    ids=["another language", "an unknown attribute", "no reason", "no language"],
 )
-def test_a_block_that_would_be_passed_over_in_silence_is_refused(block: str, tmp_path: Path) -> None:
+def test_a_block_that_would_be_ignored_silently_is_rejected(block: str, tmp_path: Path) -> None:
     with pytest.raises(PageError, match=r"page\.md:1"):
         list(snippets(page_with(tmp_path, block)))
