@@ -17,12 +17,13 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from kapsa.adapters.testing import GitRepository, GitServer, RegistryServer
+from kapsa.adapters.testing.git_server import GitRepository, GitServer
 from kapsa.adapters.testing.loopback_tls import loopback_tls
+from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.devcluster import DevCluster, FaultPlan
 from kapsa.environments.resources import KINDS, DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
-from kapsa.environments.testing import SAMPLE_APPLICATION
+from kapsa.environments.testing.sample_application import SAMPLE_APPLICATION
 from kapsa.environments.testing.simulated_builds import SimulatedBuildPods, SimulatedBuilds
 from kapsa.runtime import Client, Condition, custom_resource_definitions
 from kapsa.runtime.testing import InProcessTransport

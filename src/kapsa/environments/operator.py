@@ -20,7 +20,7 @@ from kapsa.adapters.http.client import GuardedHttpClient, HttpClient
 from kapsa.adapters.http.prober import HttpProber
 from kapsa.adapters.oci.registries import ImageRegistries, Images
 from kapsa.environments.admission import validators
-from kapsa.environments.build import BuildEngines
+from kapsa.environments.build.engines import BuildEngines
 from kapsa.environments.controllers.domain_pool import DomainPoolController
 from kapsa.environments.controllers.environment import EnvironmentController
 from kapsa.environments.controllers.preview_environment import PreviewEnvironmentController
@@ -30,7 +30,8 @@ from kapsa.environments.domains.pools import DomainPools
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import OPERATOR
 from kapsa.environments.ports import Builds, CommitResolver, ManifestRenderer, Prober, RefLister
-from kapsa.environments.render import EnvironmentRenderer, Renderer
+from kapsa.environments.render.environment_renderer import EnvironmentRenderer
+from kapsa.environments.render.renderer import Renderer
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.git_webhook import GitWebhook
 from kapsa.environments.sources.listings import Listings

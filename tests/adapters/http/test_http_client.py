@@ -7,7 +7,7 @@ import ssl
 import pytest
 
 from kapsa.adapters.http.client import GuardedHttpClient
-from kapsa.adapters.testing import RegistryServer
+from kapsa.adapters.testing.registry_server import RegistryServer
 
 
 async def test_an_unverified_request_loads_no_authorities(

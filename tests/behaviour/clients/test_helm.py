@@ -18,7 +18,7 @@ import pytest_asyncio
 import yaml
 
 from kapsa.adapters.process.tools import find_tool
-from kapsa.adapters.testing import RegistryServer
+from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.devcluster import DevCluster
 from kapsa.runtime import Client, NotFound
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.http.client import HttpResponse
-from kapsa.environments.build import BuildEngines
+from kapsa.environments.build.engines import BuildEngines
 from kapsa.environments.domains.routes import CERTIFICATE, HTTP_ROUTE
 from kapsa.environments.objects.children import KPACK_IMAGE
 from kapsa.environments.operator import ExternalSystems, make_operator

@@ -16,7 +16,7 @@ from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.testing.git_server import GitRepository, Link
-from kapsa.environments.build import BuildEngines
+from kapsa.environments.build.engines import BuildEngines
 from kapsa.environments.build.source import SOURCE_SCRIPT
 from kapsa.environments.ports import BuildRequest
 from kapsa.environments.resources import Project

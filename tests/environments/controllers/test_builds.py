@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from kapsa.environments.build import BuildEngines
+from kapsa.environments.build.engines import BuildEngines
 from kapsa.environments.resources import Environment
 from kapsa.environments.settings import Settings
 from tests.environments.fakes import commit_of

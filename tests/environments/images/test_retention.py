@@ -10,7 +10,7 @@ from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.oci.registries import ImageRegistries
 from kapsa.adapters.oci.registry import ImageRegistry
-from kapsa.adapters.testing import RegistryServer
+from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.environments.resources import Environment, Registry
 from tests.environments.fakes import commit_of
 from tests.environments.sandbox import Sandbox

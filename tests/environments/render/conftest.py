@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kapsa.environments.render import Renderer
+from kapsa.environments.render.renderer import Renderer
 from tests.adapters.checkouts import checkout
 
 __all__ = ["checkout"]

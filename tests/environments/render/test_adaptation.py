@@ -12,7 +12,9 @@ from kapsa.adapters.git.checkout import Checkout
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.process.tools import find_tool
 from kapsa.environments.ports import Rendered
-from kapsa.environments.render import FilterRules, Injected, Renderer, filter_objects
+from kapsa.environments.render.filter import FilterRules, filter_objects
+from kapsa.environments.render.inputs import Injected
+from kapsa.environments.render.renderer import Renderer
 from kapsa.environments.resources import Deployment
 from tests.adapters.checkouts import WriteCheckout
 

@@ -8,13 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from kapsa.adapters.errors import ExternalError, ExternalNotFound, Unreachable
+from kapsa.adapters.errors import ExternalError, ExternalNotFound, RenderFailed, Unreachable
 from kapsa.adapters.git.client import Git
 from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.git.repositories import Repositories
 from kapsa.adapters.testing.git_server import GitRepository, GitServer
 from kapsa.environments.ports import Rendered, RenderRequest
-from kapsa.environments.render import EnvironmentRenderer, ObjectsRefused, RenderCache, Renderer, RenderFailed
+from kapsa.environments.render.cache import RenderCache
+from kapsa.environments.render.environment_renderer import EnvironmentRenderer
+from kapsa.environments.render.filter import ObjectsRefused
+from kapsa.environments.render.renderer import Renderer
 from kapsa.environments.resources import Environment, Project
 from kapsa.environments.settings import Settings
 from kapsa.runtime import SystemClock

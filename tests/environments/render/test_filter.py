@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
-from kapsa.environments.render import ALLOWED_KINDS, FilterRules, ObjectsRefused, filter_objects
-from kapsa.environments.render.filter import Refusal
+from kapsa.environments.render.filter import (
+    ALLOWED_KINDS,
+    FilterRules,
+    ObjectsRefused,
+    Refusal,
+    filter_objects,
+)
 
 NAMESPACE = "team-app-pr-7"
 HOST = "pr-7.example.com"

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from kapsa.adapters.errors import RenderFailed
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.devcluster import DevCluster
-from kapsa.environments.render import FilterRules, Injected, Renderer, RenderFailed, filter_objects
+from kapsa.environments.render.filter import FilterRules, filter_objects
+from kapsa.environments.render.inputs import Injected
+from kapsa.environments.render.renderer import Renderer
 from kapsa.environments.resources import (
     Autoscaling,
     EnvironmentRuntime,

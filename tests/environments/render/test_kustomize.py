@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.errors import ExternalNotFound
+from kapsa.adapters.errors import ExternalNotFound, RenderFailed
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.ports import Rendered
-from kapsa.environments.render import Injected, Renderer, RenderFailed
+from kapsa.environments.render.inputs import Injected
+from kapsa.environments.render.renderer import Renderer
 from kapsa.environments.resources import Deployment, EnvVar
 from tests.adapters.checkouts import WriteCheckout
 

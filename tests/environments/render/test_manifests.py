@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.errors import ExternalNotFound, Refused
+from kapsa.adapters.errors import ExternalNotFound, Refused, RenderFailed
 from kapsa.adapters.git.checkout import Checkout
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.ports import Rendered
-from kapsa.environments.render import Injected, Renderer, RenderFailed
+from kapsa.environments.render.inputs import Injected
+from kapsa.environments.render.renderer import Renderer
 from kapsa.environments.resources import Deployment, EnvVar
 from tests.adapters.checkouts import WriteCheckout
 

@@ -1,6 +1,6 @@
-"""Servers on loopback for tests, benchmarks and the demo: a git server and an image registry."""
+"""Servers on loopback for tests, benchmarks and the demo.
 
-from kapsa.adapters.testing.git_server import GitRepository, GitServer
-from kapsa.adapters.testing.registry_server import RegistryServer
-
-__all__ = ["GitRepository", "GitServer", "RegistryServer"]
+- `git_server`: real repositories behind git's own http-backend.
+- `registry_server`: an image registry in memory.
+- `loopback_tls`: certificates for servers on loopback.
+"""

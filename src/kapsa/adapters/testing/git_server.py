@@ -30,8 +30,8 @@ import msgspec
 from aiohttp import web
 
 from kapsa.adapters.process.tools import find_tool
+from kapsa.adapters.testing._received_request import ReceivedRequest
 from kapsa.adapters.testing.loopback_tls import loopback_tls
-from kapsa.adapters.testing.received_request import ReceivedRequest
 from kapsa.runtime.testing import background_loop
 
 _FIRST_COMMIT = 1_767_225_600  # 2026-01-01

@@ -25,7 +25,7 @@ import msgspec
 from aiohttp import web
 
 from kapsa.adapters.http.client import HttpResponse
-from kapsa.adapters.testing.received_request import ReceivedRequest
+from kapsa.adapters.testing._received_request import ReceivedRequest
 from kapsa.runtime.testing import background_loop
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"

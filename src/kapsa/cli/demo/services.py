@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.http.client import GuardedHttpClient
-from kapsa.adapters.testing import GitRepository, GitServer, RegistryServer
+from kapsa.adapters.testing.git_server import GitRepository, GitServer
+from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.cli.demo import push_hook
 from kapsa.cli.demo.display import Display
 from kapsa.cli.demo.git_clone import GitClone
@@ -25,7 +26,7 @@ from kapsa.environments.resources import KINDS, DomainPool, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.git_webhook import GitWebhook
 from kapsa.environments.sources.webhook_server import PATH, GitWebhookServer
-from kapsa.environments.testing import SAMPLE_APPLICATION
+from kapsa.environments.testing.sample_application import SAMPLE_APPLICATION
 from kapsa.environments.testing.simulated_builds import SimulatedBuildPods, SimulatedBuilds
 from kapsa.runtime import Client, custom_resource_definitions
 from kapsa.runtime.testing import issue_certificate, make_authority

@@ -5,8 +5,3 @@
 - `kpack`: builds with buildpacks.
 - `identity`: the tag of a commit's image, and the name of its build.
 """
-
-from kapsa.environments.build.engines import BuildEngines
-from kapsa.environments.build.identity import build_digest, image_tag
-
-__all__ = ["BuildEngines", "build_digest", "image_tag"]

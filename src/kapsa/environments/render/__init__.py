@@ -10,31 +10,3 @@
 Nothing in a repository is trusted: `kapsa.adapters.manifests` reads it within limits, and helm and kustomize run without a
 cluster, a network or a home directory.
 """
-
-from kapsa.adapters.errors import RenderFailed
-from kapsa.adapters.manifests.manifest import Manifest
-from kapsa.environments.render.cache import RenderCache
-from kapsa.environments.render.environment_renderer import EnvironmentRenderer
-from kapsa.environments.render.filter import (
-    ALLOWED_KINDS,
-    FilterRules,
-    ObjectsRefused,
-    Refusal,
-    filter_objects,
-)
-from kapsa.environments.render.inputs import Injected
-from kapsa.environments.render.renderer import Renderer
-
-__all__ = [
-    "ALLOWED_KINDS",
-    "EnvironmentRenderer",
-    "FilterRules",
-    "Injected",
-    "Manifest",
-    "ObjectsRefused",
-    "Refusal",
-    "RenderCache",
-    "RenderFailed",
-    "Renderer",
-    "filter_objects",
-]

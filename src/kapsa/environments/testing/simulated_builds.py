@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from kapsa.adapters.oci.image_reference import ImageReference
-from kapsa.adapters.testing import RegistryServer
+from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.runtime import Bookmark, Client
 
 __all__ = ["BuildPods", "SimulatedBuildPods", "SimulatedBuilds", "SimulatedPods"]
