@@ -86,22 +86,56 @@ async def test_a_pod_is_bound_to_a_node_once(api: Api):
     assert 'pod one is already assigned to node "n1"' in again.message
 
 
-async def test_an_eviction_respects_the_disruption_budget(api: Api):
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+EVICTION = {"metadata": {"name": "one"}}
+READY = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+ONE_ALLOWED = {
+    "status": {
+        "observedGeneration": 1,
+        "disruptionsAllowed": 1,
+        "currentHealthy": 2,
+        "desiredHealthy": 1,
+        "expectedPods": 2,
+    }
+}
+
+
+async def guarded_pod(api: Api) -> None:
+    """Create a ready pod, and a budget that nothing has counted yet."""
     await api.post(PODS, POD)
-    await api.merge(f"{PODS}/one/status", {"status": {"phase": "Running"}})
-    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-    selector = {"matchLabels": {"app": "web"}}
-    await api.post(budgets, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": selector}})
-    refused = await api.post(f"{PODS}/one/eviction", {"metadata": {"name": "one"}})
+    await api.merge(f"{PODS}/one/status", READY)
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+    await api.post(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
+
+
+async def test_an_eviction_respects_the_disruption_budget(api: Api):
+    await guarded_pod(api)
+    refused = await api.post(f"{PODS}/one/eviction", EVICTION)
     assert (refused.status, refused.body["reason"]) == (429, "TooManyRequests")
     assert refused.body["details"]["causes"][0]["reason"] == "DisruptionBudget"
-    status = {
-        "status": {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
-    }
-    await api.merge(f"{budgets}/b/status", status)
-    assert (await api.post(f"{PODS}/one/eviction", {"metadata": {"name": "one"}})).status == 201
+    await api.merge(f"{BUDGETS}/b/status", ONE_ALLOWED)
+    assert (await api.post(f"{PODS}/one/eviction", EVICTION)).status == 201
     assert (await api.get(f"{PODS}/one")).status == 404
-    assert (await api.get(f"{budgets}/b")).body["status"]["disruptionsAllowed"] == 0
+    assert (await api.get(f"{BUDGETS}/b")).body["status"]["disruptionsAllowed"] == 0
+
+
+async def test_a_dry_run_of_an_eviction_keeps_the_pod_and_its_budget(api: Api):
+    await guarded_pod(api)
+    await api.merge(f"{BUDGETS}/b/status", ONE_ALLOWED)
+    before = await api.get(f"{PODS}/one")
+    by_query = await api.send("POST", f"{PODS}/one/eviction", EVICTION, dryRun="All")
+    in_body = await api.post(f"{PODS}/one/eviction", {**EVICTION, "deleteOptions": {"dryRun": ["All"]}})
+    assert (by_query.status, in_body.status) == (201, 201)
+    assert (await api.get(f"{PODS}/one")).body == before.body
+    assert (await api.get(f"{BUDGETS}/b")).body["status"]["disruptionsAllowed"] == 1
+
+
+async def test_an_eviction_of_an_unready_pod_takes_nothing_from_a_healthy_budget(api: Api):
+    await guarded_pod(api)
+    await api.merge(f"{BUDGETS}/b/status", ONE_ALLOWED)
+    await api.merge(f"{PODS}/one/status", {"status": {"conditions": []}})
+    assert (await api.post(f"{PODS}/one/eviction", EVICTION)).status == 201
+    assert (await api.get(f"{BUDGETS}/b")).body["status"]["disruptionsAllowed"] == 1
 
 
 @pytest.mark.parametrize("below", ["exec", "attach", "portforward", "proxy"])

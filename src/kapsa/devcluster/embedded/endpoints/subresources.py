@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from kapsa.devcluster.embedded.codec import bodies
 from kapsa.devcluster.embedded.codec.go_types import DecodingError, check_types
 from kapsa.devcluster.embedded.codec.posted_kinds import BINDING, EVICTION, SCALE, decode_posted
 from kapsa.devcluster.embedded.codec.scale import scale_of, with_replicas
 from kapsa.devcluster.embedded.codec.version_conversion import from_storage
-from kapsa.devcluster.embedded.endpoints.eviction import take_from_budget
+from kapsa.devcluster.embedded.endpoints.eviction import evict
 from kapsa.devcluster.embedded.endpoints.resource_request import ResourceRequest
 from kapsa.devcluster.embedded.endpoints.subresource_parts import PARTS
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.replies.negotiation import negotiate
 from kapsa.devcluster.embedded.replies.writer import reply_document
-from kapsa.devcluster.embedded.requests.mutations import DeleteRequest, WriteRequest
+from kapsa.devcluster.embedded.requests.mutations import WriteRequest
 from kapsa.devcluster.embedded.requests.parameters import DeleteParameters, WriteMethod, write_parameters
-from kapsa.devcluster.embedded.verbs import bindings, deletion, patches, writes
+from kapsa.devcluster.embedded.verbs import bindings, patches, writes
 from kapsa.devcluster.embedded.verbs.decoder import cannot_decode
 from kapsa.devcluster.embedded.verbs.writes import Transform
 from kapsa.devcluster.wire import status_errors as errors
@@ -140,22 +142,17 @@ def _scaled(request: ResourceRequest, live: Object, scale: Object) -> Object:
 async def _evict(request: ResourceRequest) -> Reply:
     """Delete a pod if its disruption budget allows it."""
     form = negotiate(request.request)
+    dry_run = write_parameters(request.request, WriteMethod.CREATE).dry_run
     eviction = _posted(request, EVICTION)
     if eviction["metadata"].get("name") != request.route.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
-    take_from_budget(request.backend, from_storage(request.info, request.stored()))
-    options = eviction.get("deleteOptions") or {}
-    await deletion.delete(
-        request.backend,
-        DeleteRequest(
-            info=request.info,
-            namespace=request.route.namespace,
-            name=request.route.name,
-            parameters=DeleteParameters(grace_period_seconds=options.get("gracePeriodSeconds")),
-            user=request.user,
-        ),
-    )
-    return reply_document(201, _SUCCESS, form)
+    parameters = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteParameters)
+    parameters.validate()
+    if dry_run:
+        parameters = msgspec.structs.replace(parameters, dry_run=["All"])
+    pod = from_storage(request.info, request.stored())
+    status = await evict(request.backend, request.deletion(request.route.name, parameters), pod)
+    return reply_document(status["code"], status, form, request.warnings)
 
 
 async def _bind(request: ResourceRequest) -> Reply:

@@ -108,7 +108,7 @@ class DeleteParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
                     ["Foreground", "Background", "Orphan", "nil"],
                 )
             )
-        if self.dry_run and self.dry_run != ["All"]:
+        if any(directive != "All" for directive in self.dry_run or ()):
             problems.append(field_errors.not_supported("dryRun", self.dry_run, ["All"]))
         if problems:
             raise invalid(_OptionsKind("DeleteOptions"), "", problems)
@@ -133,7 +133,7 @@ def write_parameters(request: Request, method: WriteMethod) -> WriteParameters:
     if method.is_patch:
         errors += _patch_errors(method, force=force, given=given)
     errors += _manager_errors(given)
-    if dry_run and dry_run != ["All"]:
+    if any(directive != "All" for directive in dry_run):
         errors.append(field_errors.not_supported("dryRun", dry_run, ["All"]))
     if validation not in ("", "Ignore", "Warn", "Strict"):
         errors.append(

@@ -15,7 +15,7 @@ from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.embedded.verbs.commit import commit_stored, remove
 from kapsa.devcluster.wire import status_errors as errors
 
-__all__ = ["FOREGROUND", "ORPHAN", "advance", "delete", "finish_if_released"]
+__all__ = ["FOREGROUND", "ORPHAN", "advance", "check_preconditions", "delete", "finish_if_released"]
 
 Object = dict[str, Any]
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -34,14 +34,15 @@ async def delete(backend: Backend, deletion: DeleteRequest) -> tuple[Stored, boo
         if live is None:
             raise errors.not_found(info, name)
         obj = decode(live)
-        _check_preconditions(info, obj, deletion.parameters.preconditions)
+        check_preconditions(info, obj, deletion.parameters.preconditions)
         for admission in backend.admission:
             await admission.validate_deletion(deletion, obj)
         if collection.get(key) is live:
             return advance(backend, deletion, obj, live)
 
 
-def _check_preconditions(info: ResourceInfo, obj: Object, required: Preconditions | None) -> None:
+def check_preconditions(info: ResourceInfo, obj: Object, required: Preconditions | None) -> None:
+    """Raise StatusError 409 when an object does not have the required uid or revision."""
     if required is None:
         return
     meta = obj["metadata"]

@@ -36,6 +36,7 @@ Transform = Callable[[Object | None], Object]
 """Turns the live object (None if it does not exist) into the requested one; called again if the live one changes."""
 
 _ATTEMPTS = 5
+_PARTS_OF_PODS = ("ephemeralcontainers", "resize")
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -202,7 +203,7 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
     metadata.keep_system_fields(obj, old)
     if is_status:
         strategy.reset_for_status(obj, old)
-    elif is_whole:
+    elif is_whole or write.subresource in _PARTS_OF_PODS:
         strategy.reset_for_update(obj, old)
     if not info.is_custom:
         write_as_go(info.schema, obj)
