@@ -96,7 +96,7 @@ def render() -> str:
 
 
 def _introduction(module: str, anchors: _Anchors) -> list[str]:
-    """Return the tree of errors for the façade, which exports each of them; nothing for other modules."""
+    """Return the tree of errors for the façade; nothing for other modules."""
     if module != "kapsa.runtime":
         return []
     anchors.of("Errors")
