@@ -21,7 +21,7 @@ from kapsa.environments.settings import Settings
 from kapsa.environments.sources.listings import Listings
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.sources.trust import is_trusted, needs_refs
-from kapsa.environments.steps.apply import ASLEEP, ApplyStep
+from kapsa.environments.steps.apply import SUSPENDED, ApplyStep
 from kapsa.environments.steps.build import BuildStep
 from kapsa.environments.steps.host import HostStep
 from kapsa.environments.steps.namespace import NamespaceStep
@@ -94,15 +94,15 @@ class EnvironmentController(Controller[Environment]):
         self._commits = commits
         self._access = access
         self._copies = Copies()
-        begun, remembered = EnvironmentBuilds(builds, settings, self.metrics), DigestCache(images)
-        self._deletion = Teardown(settings, domains, begun, ImageRetention(remembered))
+        owned, digests = EnvironmentBuilds(builds, settings, self.metrics), DigestCache(images)
+        self._teardown = Teardown(settings, domains, owned, ImageRetention(digests))
         self._ready_commits: dict[str, str] = {}
         self._render = RenderStep(renderer, access)
         self.steps: Sequence[Step] = (
             NamespaceStep(),
             PolicyStep(),
             SecretsStep(self._copies),
-            BuildStep(builds, remembered, access, begun),
+            BuildStep(builds, digests, access, owned),
             HostStep(domains),
             self._render,
             ApplyStep(),
@@ -153,12 +153,12 @@ class EnvironmentController(Controller[Environment]):
             return self._stop(ctx, error)
         outcome = await advance(self.steps, visit)
         self._finish(environment, ctx, outcome)
-        await _record_failure(environment, ctx)
+        _record_failure(environment, ctx)
         _sort_conditions(ctx)
         return _requeue(outcome, ctx.status.expires_at, ctx.now())
 
     async def finalize(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
-        left = await self._deletion.run(environment, ctx)
+        left = await self._teardown.run(environment, ctx)
         if left is None:
             self._copies.forget(environment.metadata.uid)
             self._ready_commits.pop(environment.metadata.uid, None)
@@ -168,8 +168,7 @@ class EnvironmentController(Controller[Environment]):
 
     def _project(self, environment: Environment, ctx: Context[Environment]) -> Project | None:
         """Return the Project that owns the environment's namespace, whatever the tenant writes."""
-        home = environment.namespace
-        namespace = ctx.get(NAMESPACE, home, namespace="", track=True)
+        namespace = ctx.get(NAMESPACE, environment.namespace, namespace="", track=True)
         key = project_key(namespace, environment)
         if namespace is None or key is None:
             return None
@@ -188,7 +187,7 @@ class EnvironmentController(Controller[Environment]):
     def _never_deployed(self, ctx: Context[Environment]) -> Requeue | None:
         ctx.status.phase = "Pending"
         ctx.status.failure = None
-        ctx.condition("Ready", False, reason="Suspended", message=ASLEEP)
+        ctx.condition("Ready", False, reason="Suspended", message=SUSPENDED)
         return _requeue(None, ctx.status.expires_at, ctx.now())
 
     async def _commit(self, environment: Environment, project: Project, ctx: Context[Environment]) -> str:
@@ -266,7 +265,7 @@ class EnvironmentController(Controller[Environment]):
             )
 
 
-async def _record_failure(environment: Environment, ctx: Context[Environment]) -> None:
+def _record_failure(environment: Environment, ctx: Context[Environment]) -> None:
     """Record an event for a new failure; it remains visible after the failure is resolved."""
     before, now = environment.status.failure, ctx.status.failure
     if now is not None and (before is None or (before.step, before.reason) != (now.step, now.reason)):

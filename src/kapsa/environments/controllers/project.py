@@ -237,7 +237,7 @@ class ProjectController(Controller[Project]):
         """
         ours = {name: each for name, each in here.items() if _is_ours(project, each)}
         previews = [name for name, each in ours.items() if each.metadata.labels[ROLE] == "preview"]
-        tracking = await self._track(project, ctx, listing, previews)
+        tracking = self._track(project, ctx, listing, previews)
         ctx.status.tracked = list(tracking.tracked)
         ctx.status.last_pull_request = tracking.last_pull_request
         planned = plan(project, tracking.tracked, previews, now=ctx.now())
@@ -263,7 +263,7 @@ class ProjectController(Controller[Project]):
                 refused[manifest["metadata"]["name"]] = error.message
         return planned
 
-    async def _track(
+    def _track(
         self, project: Project, ctx: Context[Project], listing: Listing | None, previews: Sequence[str]
     ) -> Tracking:
         """Return the tracked branches. Each listing counts once, and again if the project changes."""
@@ -280,10 +280,10 @@ class ProjectController(Controller[Project]):
         now = ctx.now().replace(microsecond=0)
         tracking = track(project, listing.refs, before, previews, now=now, again=again)
         self._tracked[uid] = _Remembered(listing.number, inputs, written, tracking)
-        await self._report_brake(ctx, tracking)
+        self._report_brake(ctx, tracking)
         return tracking
 
-    async def _report_brake(self, ctx: Context[Project], tracking: Tracking) -> None:
+    def _report_brake(self, ctx: Context[Project], tracking: Tracking) -> None:
         if tracking.kept_by_brake:
             names = ", ".join(tracking.kept_by_brake[:10])
             ctx.event(

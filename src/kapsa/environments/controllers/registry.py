@@ -62,7 +62,7 @@ class RegistryController(Controller[Registry]):
         try:
             await self._verify(registry, ctx)
         except ExternalError as error:
-            return await self._failed(registry, ctx, error)
+            return self._failed(registry, ctx, error)
         self.metrics.registry_verifications.labels("Verified").inc()
         ctx.status.verified = True
         ctx.status.last_verified = ctx.now().replace(microsecond=0)
@@ -85,9 +85,7 @@ class RegistryController(Controller[Registry]):
         )
         await server.verify()
 
-    async def _failed(
-        self, registry: Registry, ctx: Context[Registry], error: ExternalError
-    ) -> Requeue | None:
+    def _failed(self, registry: Registry, ctx: Context[Registry], error: ExternalError) -> Requeue | None:
         """Report the error.
 
         A registry that cannot be reached does not invalidate credentials that were accepted before.

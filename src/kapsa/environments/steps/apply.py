@@ -20,9 +20,9 @@ from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting, i
 from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import ApiError, Invalid
 
-__all__ = ["ASLEEP", "ApplyStep"]
+__all__ = ["SUSPENDED", "ApplyStep"]
 
-ASLEEP = "the environment is suspended: set suspended to false to resume it"
+SUSPENDED = "the environment is suspended: set suspended to false to resume it"
 _ORDER = {kind: number for number, kind in enumerate(RENDERED_KINDS)}
 _OVER_QUOTA = "exceeded quota"
 _QUOTA_HINT = (
@@ -89,7 +89,7 @@ class ApplyStep:
         if visit.environment.spec.suspended:
             if waiting:
                 return Waiting(message=_describe(waiting), reason="FallingAsleep")
-            return Waiting(message=ASLEEP, reason="Suspended")
+            return Waiting(message=SUSPENDED, reason="Suspended")
         if not waiting:
             message = "; ".join([f"{len(applied)} objects are healthy", *visit.warnings])
             return Done(message, reason="Healthy")

@@ -33,7 +33,7 @@ class Teardown:
         for name in await self._namespaces(environment, ctx):
             waits_for = await release(ctx, name)
             if waits_for:
-                return await self._wait(environment, ctx, waits_for)
+                return self._wait(environment, ctx, waits_for)
         await self._domains.release(ctx, environment.metadata.uid)
         await self._images.run(environment, ctx)
         return None
@@ -46,7 +46,7 @@ class Teardown:
         labelled = [each["metadata"]["name"] for each in listed.items]
         return dict.fromkeys([*([remembered.name] if remembered is not None else []), *labelled])
 
-    async def _wait(self, environment: Environment, ctx: Context[Environment], waits_for: str) -> Requeue:
+    def _wait(self, environment: Environment, ctx: Context[Environment], waits_for: str) -> Requeue:
         ctx.condition("NamespaceReady", False, reason="Terminating", message=waits_for)
         ctx.condition("Ready", False, reason="Terminating", message=waits_for)
         # An environment that is being deleted is neither ready nor reachable, however long that takes.
