@@ -57,7 +57,7 @@ class ExternalSystems(msgspec.Struct, kw_only=True):
     renderer: ManifestRenderer
     builds: Builds
     images: Images
-    outgoing: HttpClient
+    http: HttpClient
     """The HTTP client for the APIs of registries."""
     prober: Prober
     close: Callable[[], Awaitable[None]] = _close_nothing
@@ -67,12 +67,12 @@ class ExternalSystems(msgspec.Struct, kw_only=True):
     def of(
         cls,
         settings: Settings,
-        outgoing: HttpClient,
+        http: HttpClient,
         *,
         address_guard: AddressGuard | None = reject_internal_address,
         git: Git | None = None,
     ) -> ExternalSystems:
-        """Return the real systems. The guard applies to git unless `git` is given; `outgoing` has its own.
+        """Return the real systems. The guard applies to git unless `git` is given; `http` has its own.
         None disables the guard."""
         git = git or Git(
             protocols=settings.git_protocols,
@@ -88,9 +88,9 @@ class ExternalSystems(msgspec.Struct, kw_only=True):
             commits=repositories,
             renderer=EnvironmentRenderer(repositories, renderer, settings),
             builds=BuildEngines(settings),
-            images=ImageRegistries(outgoing),
-            outgoing=outgoing,
-            prober=HttpProber(outgoing),
+            images=ImageRegistries(http),
+            http=http,
+            prober=HttpProber(http),
             close=repositories.close,
         )
 
@@ -141,7 +141,7 @@ def make_operator(
                 metrics=metrics,
             ),
             DomainPoolController(),
-            RegistryController(settings, systems.outgoing, metrics),
+            RegistryController(settings, systems.http, metrics),
             PreviewEnvironmentController(settings, metrics.previews),
         ],
         leader_election=LeaderElection(name=LEASE, namespace=settings.namespace)

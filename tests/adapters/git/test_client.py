@@ -390,7 +390,7 @@ async def test_a_full_disk_for_temporary_files_is_reported(
 
 
 @pytest.mark.parametrize(
-    ("complaint", "kind", "reason"),
+    ("stderr", "kind", "reason"),
     [
         (
             "fatal: early EOF\nfatal: fetch-pack: invalid index-pack output",
@@ -420,8 +420,8 @@ async def test_a_full_disk_for_temporary_files_is_reported(
     ],
 )
 def test_a_truncated_pack_a_broken_pack_and_a_full_disk_are_distinct_errors(
-    complaint: str, kind: type[ExternalError], reason: str
+    stderr: str, kind: type[ExternalError], reason: str
 ) -> None:
     address = RepositoryAddress.parse("https://git.example.com/team/app.git")
-    error = failure(complaint, address, (), with_credentials=False)
+    error = failure(stderr, address, (), with_credentials=False)
     assert (type(error), error.reason) == (kind, reason)

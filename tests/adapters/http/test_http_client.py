@@ -14,14 +14,14 @@ async def test_an_unverified_request_loads_no_authorities(
     registry_server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Loading them takes longer than the rest of a request."""
-    outgoing = GuardedHttpClient(address_guard=None)
+    http = GuardedHttpClient(address_guard=None)
     read = []
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: read.append(1))
     monkeypatch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda *_: read.append(1))
     try:
         for _ in range(2):
-            answer = await outgoing.fetch("GET", f"http://{registry_server.endpoint}/v2/", verify=False)
-            assert answer.status == 200
+            response = await http.fetch("GET", f"http://{registry_server.endpoint}/v2/", verify=False)
+            assert response.status == 200
     finally:
-        await outgoing.close()
+        await http.close()
     assert read == []

@@ -73,23 +73,23 @@ async def tls_ingress(tmp_path: Path) -> AsyncIterator[Ingress]:
 async def test_the_ingress_gets_the_host_name_and_a_redirect_counts_as_a_response(
     ingress: Ingress,
 ) -> None:
-    outgoing = GuardedHttpClient(address_guard=None)
+    http = GuardedHttpClient(address_guard=None)
     try:
-        prober = HttpProber(outgoing)
+        prober = HttpProber(http)
         assert await prober.probe("http://pr-7.example.com/app", address=ingress.address) == 302
         assert await prober.probe("http://pr-8.example.com", address=ingress.address) == 404
     finally:
-        await outgoing.close()
+        await http.close()
     assert ingress.asked == [("pr-7.example.com", "/app"), ("pr-8.example.com", "/")]
 
 
 async def test_an_https_host_is_probed_over_tls_by_its_name_without_verification(
     tls_ingress: Ingress, ingress: Ingress
 ) -> None:
-    outgoing = GuardedHttpClient(address_guard=None)
+    http = GuardedHttpClient(address_guard=None)
     hosts = ["pr-7.example.com", "pr-8.example.com"]
     try:
-        prober = HttpProber(outgoing)
+        prober = HttpProber(http)
         assert [await prober.probe(f"https://{each}", address=tls_ingress.address) for each in hosts] == [
             302,
             404,
@@ -97,7 +97,7 @@ async def test_an_https_host_is_probed_over_tls_by_its_name_without_verification
         with pytest.raises(ExternalError):  # what speaks no TLS does not serve it
             await prober.probe("https://pr-7.example.com", address=ingress.address)
     finally:
-        await outgoing.close()
+        await http.close()
     assert tls_ingress.names == hosts
     assert ingress.asked == []
 
@@ -115,22 +115,22 @@ async def test_port_80_is_probed_in_plain_http() -> None:
 
 
 async def test_no_response_is_a_retryable_error(ingress: Ingress) -> None:
-    outgoing = GuardedHttpClient(address_guard=None)
+    http = GuardedHttpClient(address_guard=None)
     try:
         with pytest.raises(ExternalError) as error:
-            await HttpProber(outgoing).probe("https://pr-7.example.com", address="127.0.0.1:1")
+            await HttpProber(http).probe("https://pr-7.example.com", address="127.0.0.1:1")
     finally:
-        await outgoing.close()
+        await http.close()
     assert error.value.retryable
 
 
 async def test_a_host_that_resolves_to_this_machine_is_not_probed(ingress: Ingress) -> None:
-    outgoing = GuardedHttpClient()
+    http = GuardedHttpClient()
     try:
         with pytest.raises(Refused):
-            await HttpProber(outgoing).probe(f"http://{ingress.address}")
+            await HttpProber(http).probe(f"http://{ingress.address}")
         with pytest.raises(Refused):
-            await HttpProber(outgoing).probe(f"http://localhost:{ingress.address.rpartition(':')[2]}")
+            await HttpProber(http).probe(f"http://localhost:{ingress.address.rpartition(':')[2]}")
     finally:
-        await outgoing.close()
+        await http.close()
     assert ingress.asked == []

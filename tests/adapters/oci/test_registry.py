@@ -34,26 +34,26 @@ async def test_the_digest_of_an_image_is_returned_and_none_for_a_missing_one(
     registry_server: RegistryServer,
 ) -> None:
     digest = registry_server.push("team/app", COMMIT)
-    outgoing = GuardedHttpClient(address_guard=None)
-    registry = ImageRegistry(registry_server.endpoint, outgoing, insecure=True)
+    http = GuardedHttpClient(address_guard=None)
+    registry = ImageRegistry(registry_server.endpoint, http, insecure=True)
     try:
         assert await registry.digest(image(registry_server)) == digest
         assert await registry.digest(image(registry_server, "another")) is None
         assert await registry.digest(image(registry_server).with_digest(digest)) == digest
     finally:
-        await outgoing.close()
+        await http.close()
 
 
 async def test_concurrent_requests_detect_the_protocol_independently(
     registry_server: RegistryServer,
 ) -> None:
     digest = registry_server.push("team/app", COMMIT)
-    outgoing = GuardedHttpClient(address_guard=None)
-    registry = ImageRegistry(registry_server.endpoint, outgoing, insecure=True)
+    http = GuardedHttpClient(address_guard=None)
+    registry = ImageRegistry(registry_server.endpoint, http, insecure=True)
     try:
         digests = await asyncio.gather(*(registry.digest(image(registry_server)) for _ in range(4)))
     finally:
-        await outgoing.close()
+        await http.close()
     assert digests == [digest] * 4
 
 
@@ -149,14 +149,14 @@ async def test_a_redirect_to_another_server_gets_no_credentials(registry_server:
         digest = elsewhere.push("team/app", COMMIT)
         registry_server.login, registry_server.token_login = ("robot", PASSWORD), False
         registry_server.redirect_to = f"http://{elsewhere.endpoint}"
-        outgoing = GuardedHttpClient(address_guard=None)
+        http = GuardedHttpClient(address_guard=None)
         try:
             registry = ImageRegistry(
-                f"http://{registry_server.endpoint}", outgoing, credentials=LOGIN, insecure=True
+                f"http://{registry_server.endpoint}", http, credentials=LOGIN, insecure=True
             )
             assert await registry.digest(image(registry_server)) == digest
         finally:
-            await outgoing.close()
+            await http.close()
     assert elsewhere.requests
     assert not [request for request in elsewhere.requests if "authorization" in request.headers]
 
@@ -164,12 +164,12 @@ async def test_a_redirect_to_another_server_gets_no_credentials(registry_server:
 async def test_plain_http_is_used_only_if_it_is_allowed(registry_server: RegistryServer) -> None:
     with pytest.raises(Refused, match="plain http"):
         ImageRegistry(f"http://{registry_server.endpoint}", registry_server.http)
-    outgoing = GuardedHttpClient(address_guard=None)
+    http = GuardedHttpClient(address_guard=None)
     try:
         with pytest.raises(Unreachable):
-            await ImageRegistry(registry_server.endpoint, outgoing).verify()
+            await ImageRegistry(registry_server.endpoint, http).verify()
     finally:
-        await outgoing.close()
+        await http.close()
     assert registry_server.requests == []
 
 
@@ -183,13 +183,13 @@ async def test_a_token_service_over_plain_http_is_refused() -> None:
 
 
 async def test_internal_addresses_are_refused_when_connecting(registry_server: RegistryServer) -> None:
-    outgoing = GuardedHttpClient(address_guard=reject_internal_address)
+    http = GuardedHttpClient(address_guard=reject_internal_address)
     try:
         for endpoint in (registry_server.endpoint, f"localhost:{registry_server.port}", "169.254.169.254"):
             with pytest.raises(Refused, match="is not allowed for a server"):
-                await ImageRegistry(f"http://{endpoint}", outgoing, insecure=True).verify()
+                await ImageRegistry(f"http://{endpoint}", http, insecure=True).verify()
     finally:
-        await outgoing.close()
+        await http.close()
     assert registry_server.requests == []
 
 
@@ -200,24 +200,24 @@ async def test_a_redirect_to_an_internal_address_is_refused(registry_server: Reg
 
     registry_server.push("team/app", COMMIT)
     registry_server.redirect_to = "http://169.254.169.254"
-    outgoing = GuardedHttpClient(address_guard=guard)
+    http = GuardedHttpClient(address_guard=guard)
     try:
-        registry = ImageRegistry(f"http://{registry_server.endpoint}", outgoing, insecure=True)
+        registry = ImageRegistry(f"http://{registry_server.endpoint}", http, insecure=True)
         with pytest.raises(Refused, match=r"169\.254\.169\.254"):
             await registry.digest(image(registry_server))
     finally:
-        await outgoing.close()
+        await http.close()
 
 
 async def test_an_endless_response_is_aborted(registry_server: RegistryServer) -> None:
     registry_server.push("team/app", COMMIT)
-    outgoing = GuardedHttpClient(address_guard=None)
+    http = GuardedHttpClient(address_guard=None)
     url = f"http://{registry_server.endpoint}/v2/team/app/manifests/{COMMIT}"
     try:
         with pytest.raises(LimitExceeded):
-            await outgoing.fetch("GET", url, limit=10)
+            await http.fetch("GET", url, limit=10)
     finally:
-        await outgoing.close()
+        await http.close()
 
 
 async def test_tokens_are_kept_for_each_registry_and_login() -> None:

@@ -43,7 +43,7 @@ async def alive(pid: int) -> bool:
 
 async def test_output_stderr_and_the_exit_code_are_returned(tmp_path: Path) -> None:
     finished = await shell(tmp_path, "cat; echo sorry >&2; exit 3", stdin=b"given")
-    assert (finished.code, finished.output, finished.complaint) == (3, b"given", "sorry\n")
+    assert (finished.code, finished.output, finished.stderr) == (3, b"given", "sorry\n")
 
 
 async def test_output_can_go_to_a_file(tmp_path: Path) -> None:

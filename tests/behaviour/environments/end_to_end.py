@@ -93,8 +93,8 @@ class EndToEnd:
         """Run the operator in this block, on the real engine with its own service account."""
         embedded = self.sandbox.harness.cluster.engine == "embedded"
         connections = GuardedHttpClient(address_guard=None)
-        outgoing = ThreadedHttpClient() if embedded else connections
-        systems = ExternalSystems.of(self.settings, outgoing, address_guard=None, git=git)
+        http = ThreadedHttpClient() if embedded else connections
+        systems = ExternalSystems.of(self.settings, http, address_guard=None, git=git)
         systems.git = _Counted(systems.git, self)
         operator = make_operator(self.settings, systems, rng=random.Random(1))
         try:

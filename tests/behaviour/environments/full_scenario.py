@@ -82,7 +82,7 @@ class FullScenario:
             renderer=self.renderer,
             builds=BuildEngines(settings),
             images=self.images,
-            outgoing=_OpenRegistry(),
+            http=_OpenRegistry(),
             prober=FakeProber(),
         )
         return make_operator(settings, systems, rng=random.Random(1))

@@ -57,10 +57,10 @@ _UNTRUSTED_CERTIFICATE = re.compile(r"certificate|unable to get local issuer|sel
 
 
 def failure(
-    complaint: str, address: RepositoryAddress, secrets: Iterable[str], *, with_credentials: bool
+    stderr: str, address: RepositoryAddress, secrets: Iterable[str], *, with_credentials: bool
 ) -> ExternalError:
     """Return the error for a message of git, without secrets."""
-    message = _excerpt(complaint, secrets)
+    message = _excerpt(stderr, secrets)
     text = f"{address.url}: {message or 'git failed without a message'}"
     if _REDIRECTED.search(message):
         return Refused(
@@ -115,7 +115,7 @@ def not_written(what: str, error: OSError) -> ExternalError:
     )
 
 
-def _excerpt(complaint: str, secrets: Iterable[str]) -> str:
-    lines = [line.strip() for line in redact(printable(complaint), secrets).splitlines() if line.strip()]
+def _excerpt(stderr: str, secrets: Iterable[str]) -> str:
+    lines = [line.strip() for line in redact(printable(stderr), secrets).splitlines() if line.strip()]
     relevant = [line for line in lines if not line.startswith(_NOISE)]
     return "; ".join(relevant)[-_MESSAGE_LIMIT:]

@@ -111,7 +111,7 @@ class RepositoryCache:
         )
         if finished.code:
             raise ExternalFailure(
-                f"the cache of repositories cannot be written: {finished.complaint.strip()[-200:]}"
+                f"the cache of repositories cannot be written: {finished.stderr.strip()[-200:]}"
             )
 
     async def ensure(self, repository: Path, source: Source, commit: str) -> None:

@@ -230,7 +230,7 @@ class Git:
                 )
             if finished.code:
                 secrets = credentials.secrets if credentials is not None else ()
-                raise failure(finished.complaint, address, secrets, with_credentials=credentials is not None)
+                raise failure(finished.stderr, address, secrets, with_credentials=credentials is not None)
         return finished
 
     async def _pinned(self, address: RepositoryAddress) -> dict[str, str]:

@@ -97,21 +97,21 @@ async def _template(
         }
         finished = await run_program(command, environment=environment, directory=home, limits=limits)
     if finished.code:
-        raise RenderFailed(_message(finished.complaint, chart), hint=_hint(finished.complaint))
+        raise RenderFailed(_message(finished.stderr, chart), hint=_hint(finished.stderr))
     return finished.output
 
 
-def _message(complaint: str, chart: Path) -> str:
+def _message(stderr: str, chart: Path) -> str:
     lines = [
         line.replace(f"{chart}/", "").replace(str(chart), chart.name).removeprefix("Error: ").strip()
-        for line in redact(printable(complaint)).splitlines()
+        for line in redact(printable(stderr)).splitlines()
         if line.strip() and not line.startswith("level=") and "--debug flag" not in line
     ]
     return f"helm: {' '.join(lines)[:_MESSAGE_LIMIT] or 'failed without a message'}"
 
 
-def _hint(complaint: str) -> str:
-    if "missing in charts/ directory" in complaint:
+def _hint(stderr: str) -> str:
+    if "missing in charts/ directory" in stderr:
         return "Commit the dependencies: run `helm dependency build` and add charts/ to the repository"
     return ""
 

@@ -35,7 +35,7 @@ async def build_kustomization(root: Path, directory: Path, *, limits: ProcessLim
         environment = private_environment(home) | {"PATH": str(home / "empty")}
         finished = await run_program(command, environment=environment, directory=home, limits=limits)
     if finished.code:
-        raise RenderFailed(f"kustomize: {_message(finished.complaint, root)}")
+        raise RenderFailed(f"kustomize: {_message(finished.stderr, root)}")
     return load_objects(finished.output, "the built kustomization")
 
 
@@ -44,7 +44,7 @@ def is_kustomization(directory: Path) -> bool:
     return kustomization_file(directory) is not None
 
 
-def _message(complaint: str, root: Path) -> str:
-    lines = [line for line in redact(printable(complaint)).splitlines() if not line.startswith("# Warning")]
+def _message(stderr: str, root: Path) -> str:
+    lines = [line for line in redact(printable(stderr)).splitlines() if not line.startswith("# Warning")]
     text = " ".join(" ".join(lines).replace(f"{root}/", "").replace(str(root), ".").split())
     return text.removeprefix("error: ")[:_MESSAGE_LIMIT] or "failed without a message"

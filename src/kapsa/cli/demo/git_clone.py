@@ -70,7 +70,7 @@ class GitClone:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        out, complaint = await process.communicate()
+        stdout, stderr = await process.communicate()
         if process.returncode:
-            raise RuntimeError(f"git {arguments[0]}: {complaint.decode(errors='replace').strip()}")
-        return out.decode().strip()
+            raise RuntimeError(f"git {arguments[0]}: {stderr.decode(errors='replace').strip()}")
+        return stdout.decode().strip()

@@ -50,10 +50,10 @@ class RegistryController(Controller[Registry]):
     max_concurrent_reconciles = 4
 
     def __init__(
-        self, settings: Settings, outgoing: HttpClient, metrics: EnvironmentMetrics | None = None
+        self, settings: Settings, http: HttpClient, metrics: EnvironmentMetrics | None = None
     ) -> None:
         self.settings = settings
-        self.outgoing = outgoing
+        self.http = http
         self.metrics = metrics or EnvironmentMetrics()
         self.reconcile_timeout = settings.reconciliation_timeout
         super().__init__()
@@ -78,7 +78,7 @@ class RegistryController(Controller[Registry]):
         spec = registry.spec
         server = ImageRegistry(
             spec.endpoint,
-            self.outgoing,
+            self.http,
             credentials=await _credentials(registry, ctx),
             insecure=spec.insecure,
             clock=ctx.client.clock,
