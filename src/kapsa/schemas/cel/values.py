@@ -237,6 +237,8 @@ def equals(one: Any, other: Any) -> bool:
         return bool(one == other)
     if kind is bool or other_kind is bool:
         return False
+    if isinstance(other, Opaque) and not isinstance(one, Opaque):
+        return False
     if kind is list and other_kind in (SetList, MapList):
         # The list on the left decides how the elements are compared.
         return len(one) == len(other) and all(map(equals, one, other))

@@ -12,6 +12,7 @@ from kapsa.schemas.cel.values import Opaque, size_of
 __all__ = ["LIST_COST", "MAP_COST", "CostExceededError", "Meter", "call_cost"]
 
 LIST_COST, MAP_COST = 10, 30
+_STRUCT_COST = 40
 _STRING_FACTOR, _PATTERN_FACTOR = 0.1, 0.25
 
 
@@ -102,6 +103,11 @@ def _contains_text(_: str, args: Sequence[Any], __: Any) -> int:
     return math.ceil(size_of(args[0]) * _STRING_FACTOR) * math.ceil(size_of(args[1]) * _STRING_FACTOR)
 
 
+def _selector(size: int) -> int:
+    """Return the cost of parsing a selector: one requirement for each two characters at most."""
+    return LIST_COST + math.ceil(size * _STRING_FACTOR) + math.ceil(size * 0.5) * (LIST_COST + _STRUCT_COST)
+
+
 def _sets(factor: int) -> Cost:
     return lambda _, args, __: 1 + size_of(args[0]) * size_of(args[1]) * factor
 
@@ -161,4 +167,6 @@ _BY_FUNCTION: dict[str, Cost] = {
     **dict.fromkeys(("sort", "@sortByAssociatedKeys"), _sort),
     "join": lambda _, __, result: math.ceil(size_of(result) * 2 * _STRING_FACTOR),
     "validate": _validate,
+    "check": lambda *_: 350_000,
+    **dict.fromkeys(("fieldSelector", "labelSelector"), lambda _, args, __: _selector(size_of(args[1]))),
 }

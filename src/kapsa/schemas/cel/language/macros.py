@@ -22,6 +22,7 @@ ACCUMULATOR = "@result"
 _FORBIDDEN = (ACCUMULATOR, "__result__")
 _INPUT = "@__sortBy_input__"
 _UNUSED = "#unused"
+_NOT_A_NAME = "argument is not an identifier"
 
 Expand = Callable[[int, "Node | None", list[Node]], Node]
 
@@ -34,14 +35,14 @@ class MacroError(ValueError):
         self.offset = offset
 
 
-def _variable(node: Node) -> str:
+def _variable(node: Node, problem: str = "argument must be a simple name") -> str:
     if not isinstance(node, Identifier):
-        raise MacroError(node.offset, "argument is not an identifier")
+        raise MacroError(node.offset, problem)
     return node.name
 
 
-def _checked_variable(node: Node) -> str:
-    name = _variable(node)
+def _checked_variable(node: Node, problem: str = "argument must be a simple name") -> str:
+    name = _variable(node, problem)
     if name in _FORBIDDEN:
         raise MacroError(node.offset, "iteration variable overwrites accumulator variable")
     return name
@@ -123,13 +124,13 @@ def _append(offset: int, item: Node) -> Node:
 
 
 def _map(offset: int, target: Node | None, args: list[Node]) -> Node:
-    name = _checked_variable(args[0])
+    name = _checked_variable(args[0], _NOT_A_NAME)
     parts = [*args[1:-1], _append(offset, args[-1])]
     return _collect(offset, target, (name, ""), ListLiteral(offset, []), parts)
 
 
 def _filter(offset: int, target: Node | None, args: list[Node]) -> Node:
-    name = _checked_variable(args[0])
+    name = _checked_variable(args[0], _NOT_A_NAME)
     parts = [args[1], _append(offset, args[0])]
     return _collect(offset, target, (name, ""), ListLiteral(offset, []), parts)
 
@@ -199,7 +200,6 @@ MACROS: dict[tuple[str, int, bool], Expand] = {
     ("exists", 3, True): _quantifier("exists"),
     ("exists_one", 2, True): _quantifier("exists_one"),
     ("exists_one", 3, True): _quantifier("exists_one"),
-    ("existsOne", 2, True): _quantifier("exists_one"),
     ("existsOne", 3, True): _quantifier("exists_one"),
     ("map", 2, True): _map,
     ("map", 3, True): _map,

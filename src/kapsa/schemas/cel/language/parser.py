@@ -28,7 +28,47 @@ _MAX_LENGTH = 100_000
 _RELATIONS = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
 _PRODUCTS = frozenset({"*", "/", "%"})
 _SUMS = frozenset({"+", "-"})
-_STARTS = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
+_ORDER = [
+    "[",
+    "]",
+    "{",
+    "}",
+    "(",
+    ")",
+    ".",
+    ",",
+    "-",
+    "!",
+    "?",
+    "true",
+    "false",
+    "null",
+    "NUM_FLOAT",
+    "NUM_INT",
+    "NUM_UINT",
+    "STRING",
+    "BYTES",
+    "IDENTIFIER",
+]
+_STARTS = frozenset(
+    [
+        "[",
+        "{",
+        "(",
+        ".",
+        "-",
+        "!",
+        "true",
+        "false",
+        "null",
+        "NUM_FLOAT",
+        "NUM_INT",
+        "NUM_UINT",
+        "STRING",
+        "BYTES",
+        "IDENTIFIER",
+    ]
+)
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _MAX_INT = 1 << 63
 
@@ -63,8 +103,7 @@ class _Parser:
     def whole(self) -> Node:
         try:
             node = self._expression()
-            if self._next.kind != "<EOF>":
-                self._unexpected("<EOF>", extraneous=True)
+            self._expect("<EOF>", "<EOF>")
         except _SyntaxStopError:
             return Literal(0, None)
         return node
@@ -82,22 +121,49 @@ class _Parser:
         return self._take() if self._next.kind == kind else None
 
     def _expect(self, kind: str, expected: str = "") -> Token:
-        if self._next.kind != kind:
-            self._unexpected(expected or f"'{kind}'")
-        return self._take()
-
-    def _unexpected(self, expected: str, *, extraneous: bool = False) -> None:
+        """Take a token of a kind. One that is too much is skipped, a missing parenthesis or bracket is added."""
         token = self._next
-        shown = token.text.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
-        verb = "extraneous" if extraneous and self._tokens[self._at + 1].kind == "<EOF>" else "mismatched"
-        self._problems.report(token.offset, f"Syntax error: {verb} input '{shown}' expecting {expected}")
+        if token.kind == kind:
+            return self._take() if kind != "<EOF>" else token
+        expected = expected or f"'{kind}'"
+        if self._skip_extraneous(frozenset({kind}), expected):
+            return self._take() if kind != "<EOF>" else self._next
+        if token.kind == "<EOF>" and kind in (")", "]", "}"):
+            self._report(f"missing {expected} at '<EOF>'")
+            return Token(kind, kind, token.offset)
+        self._mismatched(expected)
+        raise AssertionError("unreachable")
+
+    def _report(self, message: str) -> None:
+        self._problems.report(self._next.offset, f"Syntax error: {message}")
+
+    def _skip_extraneous(self, allowed: frozenset[str], expected: str) -> bool:
+        """Skip a token that is too much: the next one is what was expected."""
+        if self._next.kind == "<EOF>" or self._tokens[self._at + 1].kind not in allowed:
+            return False
+        self._report(f"extraneous input '{_shown(self._next)}' expecting {expected}")
+        self._at += 1
+        return True
+
+    def _mismatched(self, expected: str) -> None:
+        self._report(f"mismatched input '{_shown(self._next)}' expecting {expected}")
         raise _SyntaxStopError
+
+    def _start(self, *more: str) -> None:
+        """Check that an expression, or one of some more tokens, comes next."""
+        allowed = _STARTS | frozenset(more)
+        if self._next.kind in allowed:
+            return
+        expected = "{" + ", ".join(_label(kind) for kind in _ORDER if kind in allowed) + "}"
+        if not self._skip_extraneous(allowed, expected):
+            self._mismatched(expected)
 
     def _expression(self) -> Node:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             self._problems.report(0, f"expression recursion limit exceeded: {MAX_DEPTH}")
             raise _SyntaxStopError
+        self._start()
         condition = self._chain("||")
         if (question := self._accept("?")) is not None:
             yes = self._chain("||")
@@ -158,6 +224,7 @@ class _Parser:
             if (dot := self._accept(".")) is not None:
                 node = self._select(node, dot)
             elif (bracket := self._accept("[")) is not None:
+                self._start("?")
                 optional = self._accept("?") is not None
                 index = self._expression()
                 self._expect("]")
@@ -167,7 +234,7 @@ class _Parser:
 
     def _select(self, operand: Node, dot: Token) -> Node:
         if self._accept("?") is not None:
-            name = self._field_name()
+            name = self._optional_field_name()
             field = Literal(name.offset, name.text)
             return Call(dot.offset, "_?._", [operand, field])
         name = self._field_name()
@@ -177,28 +244,28 @@ class _Parser:
 
     def _field_name(self) -> Token:
         token = self._next
+        if token.kind in ("true", "false", "null"):
+            self._mismatched("IDENTIFIER")
+        if token.kind not in ("IDENTIFIER", "ESC_IDENTIFIER"):
+            ahead = "" if token.kind == "<EOF>" else _shown(token)
+            self._report(f"no viable alternative at input '.{ahead}'")
+            if token.kind == "<EOF>":
+                raise _SyntaxStopError
+            return Token("IDENTIFIER", "", token.offset)
         if token.kind == "ESC_IDENTIFIER":
             self._problems.report(token.offset, "unsupported syntax: '`'")
-            return self._take()
-        if token.kind != "IDENTIFIER":
-            shown = token.text
-            kind = "no viable alternative at input" if token.kind in ("in", "true", "false", "null") else ""
-            if kind:
-                before = self._tokens[self._at - 1]
-                text = f"Syntax error: {kind} '{before.text}{shown}'"
-                self._problems.report(token.offset, text)
-            else:
-                text = (
-                    f"Syntax error: no viable alternative at input '.{shown}'"
-                    if token.kind != "<EOF>"
-                    else ("Syntax error: no viable alternative at input '.'")
-                )
-                self._problems.report(token.offset, text)
-            raise _SyntaxStopError
         return self._take()
+
+    def _optional_field_name(self) -> Token:
+        if self._next.kind not in ("IDENTIFIER", "ESC_IDENTIFIER"):
+            self._report(f"mismatched input '{_shown(self._next)}' expecting {{IDENTIFIER, ESC_IDENTIFIER}}")
+            self._problems.report(self._next.offset, "unsupported ident kind")
+            raise _SyntaxStopError
+        return self._field_name()
 
     def _arguments(self) -> list[Node]:
         args: list[Node] = []
+        self._start(")")
         if self._accept(")") is not None:
             return args
         args.append(self._expression())
@@ -238,8 +305,8 @@ class _Parser:
                 return self._map()
             case "." | "IDENTIFIER":
                 return self._identifier()
-        self._unexpected(_STARTS)
-        raise AssertionError("unreachable")
+        self._start()
+        return self._primary()
 
     def _identifier(self) -> Node:
         leading = self._accept(".")
@@ -280,27 +347,46 @@ class _Parser:
         offset = self._take().offset
         elements: list[Node] = []
         optional: set[int] = set()
-        while self._next.kind != "]":
+        while self._next.kind in _STARTS or self._next.kind == "?":
             if self._accept("?") is not None:
                 optional.add(len(elements))
             elements.append(self._expression())
-            if self._accept(",") is None:
+            if self._more("]"):
                 break
-        self._expect("]")
+        self._end("]", empty=not elements)
         return ListLiteral(offset, elements, frozenset(optional))
 
     def _map(self) -> Node:
         offset = self._take().offset
         entries: list[tuple[Node, Node, bool]] = []
-        while self._next.kind != "}":
+        while self._next.kind in _STARTS or self._next.kind == "?":
             optional = self._accept("?") is not None
             key = self._expression()
             self._expect(":")
             entries.append((key, self._expression(), optional))
-            if self._accept(",") is None:
+            if self._more("}"):
                 break
-        self._expect("}")
+        self._end("}", empty=not entries)
         return MapLiteral(offset, entries)
+
+    def _more(self, end: str) -> bool:
+        """Take the comma after an element. Return whether the list or map ends instead."""
+        if self._accept(",") is not None:
+            return False
+        if self._next.kind != end:
+            expected = f"{{'{end}', ','}}"
+            if not self._skip_extraneous(frozenset({end, ","}), expected):
+                self._mismatched(expected)
+            return self._accept(",") is None
+        return True
+
+    def _end(self, end: str, *, empty: bool) -> None:
+        """Take the end of a list or map; an empty one may have a comma."""
+        if empty:
+            self._accept(",")
+        if self._next.kind != end and self._next.kind == "<EOF>" and empty:
+            self._start("?", ",", end)
+        self._expect(end)
 
     def _number(self, sign: Token | None) -> Node:
         token = self._take()
@@ -319,8 +405,21 @@ class _Parser:
 
     def _text(self) -> Node:
         token = self._take()
-        value = unquote_bytes(token.text) if token.kind == "BYTES" else unquote(token.text)
-        return Literal(token.offset, value)
+        if token.kind == "STRING":
+            return Literal(token.offset, unquote(token.text))
+        try:
+            return Literal(token.offset, unquote_bytes(token.text))
+        except ValueError as error:
+            self._problems.report(token.offset, str(error))
+            return Literal(token.offset, b"")
+
+
+def _shown(token: Token) -> str:
+    return token.text.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+
+
+def _label(kind: str) -> str:
+    return kind if kind.isupper() else f"'{kind}'"
 
 
 def _balanced(function: str, terms: list[Node], operators: list[int], low: int, high: int) -> Node:

@@ -82,6 +82,12 @@ _TOKENS = re.compile(
     |(?P<operator>==|!=|<=|>=|&&|\|\||[<>\[\]{{}}().,\-!?:+*/%])""",
     re.VERBOSE,
 )
+_PARTIAL_ESCAPE = r"\\(?:[0-3][0-7]?|[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7})?"
+_BEGINNING = re.compile(
+    rf"""[=&|]|[bB]?[rR]'[^'\n\r]*|[bB]?[rR]"[^"\n\r]*"""
+    rf"""|[bB]?'(?:{_ESCAPE}|[^\\'\n\r])*(?:{_PARTIAL_ESCAPE})?"""
+    rf"""|[bB]?"(?:{_ESCAPE}|[^\\"\n\r])*(?:{_PARTIAL_ESCAPE})?"""
+)
 _ESCAPES = re.compile(_ESCAPE)
 _KEYWORDS = frozenset({"in", "true", "false", "null"})
 
@@ -142,9 +148,10 @@ def tokenize(source: str, problems: Problems) -> list[Token]:
     while at < len(source):
         match = _TOKENS.match(source, at)
         if match is None:
-            shown = source[at].replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+            end = _failure(source, at)
+            shown = source[at:end].replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
             problems.report(at, f"Syntax error: token recognition error at: '{shown}'")
-            at += 1
+            at = end
             continue
         text, kind = match[0], match.lastgroup or ""
         if kind == "operator" or (kind == "IDENTIFIER" and text in _KEYWORDS):
@@ -154,6 +161,12 @@ def tokenize(source: str, problems: Problems) -> list[Token]:
         at = match.end()
     tokens.append(Token("<EOF>", "<EOF>", len(source)))
     return tokens
+
+
+def _failure(source: str, at: int) -> int:
+    """Return the end of the text that starts like a token and is none, with the character that does not fit."""
+    match = _BEGINNING.match(source, at)
+    return min((at if match is None else match.end()) + 1, len(source))
 
 
 def unquote(text: str) -> str:
@@ -166,7 +179,10 @@ def unquote(text: str) -> str:
 
 
 def unquote_bytes(text: str) -> bytes:
-    """Return the value of a bytes literal: escapes of two hex or three octal digits are single bytes."""
+    """Return the value of a bytes literal: escapes of two hex or three octal digits are single bytes.
+
+    Raises ValueError if it has escapes of code points.
+    """
     text = text[1:]
     if text[0] in "rR":
         return unquote(text).encode()
@@ -188,10 +204,9 @@ def _unescape(escape: str) -> str:
 
 
 def _unescape_bytes(escape: str) -> bytes:
-    value = _unescape(escape)
-    if len(escape) > 2 and escape[1] not in "uU":
-        return bytes([ord(value)])
-    return value.encode()
+    if escape[1] in "uU":
+        raise ValueError("unable to unescape string")
+    return bytes([ord(_unescape(escape))])
 
 
 class Node:

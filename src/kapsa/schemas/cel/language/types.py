@@ -94,7 +94,6 @@ _TYPE = Type("type")
 _SCALARS = {
     one.kind: one for one in (BOOL, BYTES, DOUBLE, DURATION, DYN, INT, NULL, STRING, TIMESTAMP, UINT)
 } | {"type": _TYPE, "null_type": NULL}
-_STRUCTS = frozenset({"kubernetes.Quantity", "kubernetes.URL", "kubernetes.Semver", "kubernetes.NamedFormat"})
 _NULLABLE = frozenset({"opaque", "struct", "duration", "timestamp"})
 _PARAMETER = re.compile(r"[A-Z]|_var\d+")
 _TOKEN = re.compile(r"[\w.@#]+|[(),<>]")
@@ -153,7 +152,7 @@ def _parse(tokens: Sequence[str]) -> tuple[Type, Sequence[str]]:
         return _SCALARS[name], rest
     if _PARAMETER.fullmatch(name):
         return Type("param", name), rest
-    return Type("struct" if name in _STRUCTS else "opaque", name, tuple(params)), rest
+    return Type("struct" if name.startswith("kubernetes.") else "opaque", name, tuple(params)), rest
 
 
 class Substitutions:

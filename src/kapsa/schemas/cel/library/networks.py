@@ -213,6 +213,12 @@ def _contains_address(network: Network, address: Address) -> bool:
     return address.value in network.value
 
 
+def _contains_address_text(network: Network, text: str) -> bool:
+    if not _is_address(text):
+        raise CelEvaluationError(NO_OVERLOAD)
+    return _contains_address(network, _address(text))
+
+
 def _contains_network(outer: Network, inner: Network) -> bool:
     one, other = outer.value, inner.value
     return one.version == other.version and one.overlaps(other) and one.prefixlen <= other.prefixlen
@@ -240,6 +246,8 @@ def parse_url(text: str) -> Url:
         _refuse(text, "empty url")
     if text.startswith(":"):
         _refuse(text, "missing protocol scheme")
+    if text == "*":
+        return Url(text, "", "", "*", "")
     match = _SCHEME.match(text)
     if match is not None:
         scheme, rest = match[0][:-1].lower(), text[match.end() :]
@@ -349,12 +357,7 @@ FUNCTIONS: Functions = {
     "cidr": [function("string_to_cidr", "string", _CIDR, _network)],
     "isCIDR": [function("is_cidr", "string", "bool", _is_network)],
     "containsIP": [
-        method(
-            "cidr_contains_ip_string",
-            f"{_CIDR}; string",
-            "bool",
-            lambda network, text: _contains_address(network, _address(text)),
-        ),
+        method("cidr_contains_ip_string", f"{_CIDR}; string", "bool", _contains_address_text),
         method("cidr_contains_ip_ip", f"{_CIDR}; {_IP}", "bool", _contains_address),
     ],
     "containsCIDR": [

@@ -207,7 +207,7 @@ def _show(verb: str, precision: int, value: Any) -> str:
     if verb == "f":
         return _special_number(value) or f"{value:,.{precision}f}"
     if verb == "e":
-        return _special_number(value) or _scientific(value, precision)
+        return _special_number(value) or _scientific(value)
     if verb in "xX" and isinstance(value, (str, bytes)):
         shown = (value.encode() if isinstance(value, str) else value).hex()
         return shown.upper() if verb == "X" else shown
@@ -220,10 +220,11 @@ def _special_number(value: float) -> str:
     return "" if not math.isinf(value) else ("∞" if value > 0 else "-∞")
 
 
-def _scientific(value: float, precision: int) -> str:
-    mantissa, _, exponent = f"{value:.{precision}e}".partition("e")
+def _scientific(value: float) -> str:
+    # cel-go passes the precision as a width, so there are always six digits.
+    mantissa, _, exponent = f"{value:.6e}".partition("e")
     sign = "-" if exponent[0] == "-" else ""
-    return f"{mantissa}\u202f×\u202f10{(sign + exponent[1:]).translate(_SUPERSCRIPTS)}"
+    return f"{mantissa}×10{(sign + exponent[1:]).translate(_SUPERSCRIPTS)}"
 
 
 def _text(value: Any) -> str:
