@@ -1,4 +1,7 @@
-"""`python -m bench` runs all scenarios and writes results and a page. `python -m bench SCENARIO [--n N] [--repeat R]` runs one."""
+"""`python -m bench` runs all scenarios and writes results and a page.
+
+`python -m bench SCENARIO [--n N] [--repeat R]` runs one.
+"""
 
 from __future__ import annotations
 

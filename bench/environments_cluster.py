@@ -1,8 +1,9 @@
-"""The cluster and servers of the environments benchmark in their own process, so that its CPU is measured separately.
+"""The cluster and servers of the environments benchmark in their own process, so that its CPU is measured
+separately.
 
-An embedded cluster with Projects, a git server with a branch for each environment, an image registry, simulated builds and a
-server for all hosts: `python -m bench.environments_cluster DIRECTORY N`. For each line on stdin it prints a line of JSON with
-the state of the environments and the requests of the operator.
+An embedded cluster with Projects, a git server with a branch for each environment, an image registry,
+simulated builds and a server for all hosts: `python -m bench.environments_cluster DIRECTORY N`. For each line
+on stdin it prints a line of JSON with the state of the environments and the requests of the operator.
 """
 
 from __future__ import annotations
@@ -125,7 +126,10 @@ def resource(kind: Any, name: str, spec: dict[str, Any], **metadata: str) -> dic
 
 
 async def serve_all_hosts(stack: contextlib.AsyncExitStack) -> str:
-    """Start a server that responds for all hosts over TLS, in place of an ingress controller. Return its address."""
+    """Start a server that responds for all hosts over TLS, in place of an ingress controller.
+
+    Return its address.
+    """
 
     async def answer(request: web.Request) -> web.Response:
         return web.Response(text="hello")
@@ -157,7 +161,10 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class _Environment(msgspec.Struct, frozen=True):
-    """The part of an environment that shows its state. The observer shares the CPU with the operator, so it decodes little."""
+    """The part of an environment that shows its state.
+
+    The observer shares the CPU with the operator, so it decodes little.
+    """
 
     metadata: _Name
     status: _Status = _Status()

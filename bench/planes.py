@@ -1,4 +1,5 @@
-"""Control planes for measurements: API servers without controllers, with the Sample kind and initial objects."""
+"""Control planes for measurements: API servers without controllers, with the Sample kind and initial
+objects."""
 
 from __future__ import annotations
 
@@ -127,8 +128,8 @@ async def account_kubeconfig(bench: MeasuredPlane) -> Path:
 async def saved(store: Store, directory: Path) -> Path:
     """Return the data directory of a store, created on first use.
 
-    A real control plane starts on a copy. Creating thousands of samples for each peer would take longer than most
-    measurements.
+    A real control plane starts on a copy. Creating thousands of samples for each peer would take longer than
+    most measurements.
     """
     path = directory / f"store-{store.name}"
     if not path.exists():

@@ -32,7 +32,10 @@ def go_program(name: str) -> Path | None:
 
 
 def compile_kapsa() -> None:
-    """Compile Kapsa's modules, as an installed package is. Otherwise a checkout could be compiled at each start."""
+    """Compile Kapsa's modules, as an installed package is.
+
+    Otherwise a checkout could be compiled at each start.
+    """
     for folder in (Path(kapsa.__file__).parent, PEERS):
         compileall.compile_dir(folder, quiet=2)
 

@@ -1,4 +1,7 @@
-"""The Kapsa operators of the comparison. Run: `kapsa run kapsa_sample:status` or `kapsa run kapsa_sample:owned`."""
+"""The Kapsa operators of the comparison.
+
+Run: `kapsa run kapsa_sample:status` or `kapsa run kapsa_sample:owned`.
+"""
 
 from __future__ import annotations
 

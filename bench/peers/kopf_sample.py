@@ -1,10 +1,10 @@
 """The kopf peer: the same two operators as the Kapsa and controller-runtime ones next to it.
 
-As kopf's documentation recommends: asynchronous handlers, status through `patch`, children adopted and created with
-an asynchronous client, and watched by event handlers, the lightest kind, so that manual changes are reverted
-as by the other peers. Event posting is off, since the other peers post no events either.
-Run: `kopf run -A kopf_sample.py`; OWNED=watched creates a Deployment and a Service for each resource, OWNED=blind creates
-them without a watch.
+As kopf's documentation recommends: asynchronous handlers, status through `patch`, children adopted and
+created with an asynchronous client, and watched by event handlers, the lightest kind, so that manual changes
+are reverted as by the other peers. Event posting is off, since the other peers post no events either. Run:
+`kopf run -A kopf_sample.py`; OWNED=watched creates a Deployment and a Service for each resource, OWNED=blind
+creates them without a watch.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ WINDOW = 3
 
 
 async def synced(n: int, directory: Path) -> list[Measurement]:
-    """Measure operators with n finished resources, which they only read. The base is the same operator without any.
+    """Measure operators with n finished resources, which they only read.
+
+    The base is the same operator without any.
 
     Peers that share a control plane read the same resources in turn. None of them writes.
     """

@@ -1,7 +1,7 @@
 """Environments: from the start of the operator until n previews are Ready, and then half a minute at rest.
 
-The cluster, the git server and the registry are in another process. The operator is measured, with the git and helm that it
-runs.
+The cluster, the git server and the registry are in another process. The operator is measured, with the git
+and helm that it runs.
 """
 
 from __future__ import annotations

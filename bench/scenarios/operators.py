@@ -33,8 +33,8 @@ SLOW = 8000
 """The size at which kopf takes minutes with children, so that it runs last."""
 SMALL = 500
 OTHER_WAYS = ("controller-runtime, apply", "kopf, blind")
-"""Measured once, at the smallest size: the cost of server-side apply in controller-runtime, and the gain of kopf without a
-watch on the children."""
+"""Measured once, at the smallest size: the cost of server-side apply in controller-runtime, and the gain of
+kopf without a watch on the children."""
 CHANGES = 100
 """The number of single changes, for the time from a write to the reconciled status."""
 BARE = "bare load generator"
@@ -54,7 +54,10 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Sample(msgspec.Struct, frozen=True):
-    """The part of a sample that shows whether it is done. The observer shares the CPU with the peers, so it decodes little."""
+    """The part of a sample that shows whether it is done.
+
+    The observer shares the CPU with the peers, so it decodes little.
+    """
 
     metadata: _Metadata
     spec: _Value
@@ -94,7 +97,8 @@ class SampleObserver:
     async def _follow(self) -> None:
         """Watch the samples, and resume where the server closed the watch.
 
-        It closes watches that are too slow. A new list would take its time from the measured peer, and be closed again.
+        It closes watches that are too slow. A new list would take its time from the measured peer, and be
+        closed again.
         """
         options: WatchOptions = {"namespace": "default", "send_initial_events": True}
         while True:
@@ -267,7 +271,10 @@ async def bare_limit(kind: str, n: int, directory: Path) -> Values:
 
 
 async def requests_by_verb(bench: MeasuredPlane) -> dict[str, float]:
-    """Return the API server's count of requests for samples, deployments and services. The embedded one has none."""
+    """Return the API server's count of requests for samples, deployments and services.
+
+    The embedded one has none.
+    """
     transport = HttpTransport(load_config(kubeconfig=bench.kubeconfig).access)
     response = await transport.request("GET", "/metrics")
     await transport.close()
@@ -283,7 +290,10 @@ async def requests_by_verb(bench: MeasuredPlane) -> dict[str, float]:
 
 
 def real_peers(n: int) -> list[str]:
-    """Return the peers. The limit is measured where it is a target, right after Kapsa, since both are close."""
+    """Return the peers.
+
+    The limit is measured where it is a target, right after Kapsa, since both are close.
+    """
     ours, *others = PEERS
     return [ours, BARE, *others] if n == JUDGED else [*PEERS]
 

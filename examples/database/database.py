@@ -150,7 +150,10 @@ async def keep_claim(db: Database, ctx: Context[Database], claim: dict[str, Any]
 
 
 async def reject_foreign_claim(db: Database, ctx: Context[Database], name: str) -> None:
-    """Reject a claim of another owner. The cache holds only claims with our label, so request it from the server."""
+    """Reject a claim of another owner.
+
+    The cache holds only claims with our label, so request it from the server.
+    """
     with contextlib.suppress(NotFound):
         other = await ctx.client.get(CLAIM, name, namespace=db.namespace)
         if other["metadata"].get("labels", {}).get(OWNER_LABEL) != db.name:
@@ -274,7 +277,10 @@ def password_of(db: Database) -> dict[str, str]:
 
 
 def labels_of(db: Database) -> dict[str, str]:
-    """Return the labels that select the pod of this database. Pods of dumps must not have them: they serve no clients."""
+    """Return the labels that select the pod of this database.
+
+    Pods of dumps must not have them: they serve no clients.
+    """
     return {"app.kubernetes.io/name": "database", "app.kubernetes.io/instance": db.name}
 
 

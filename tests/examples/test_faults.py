@@ -1,4 +1,5 @@
-"""Faults: after crashes, missed events and stale reads, the examples end in the same state as without them."""
+"""Faults: after crashes, missed events and stale reads, the examples end in the same state as without
+them."""
 
 import importlib
 from collections.abc import Sequence

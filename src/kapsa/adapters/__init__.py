@@ -9,6 +9,6 @@
 - `secret_data`, `redaction`, `errors`: credentials in, secrets out, and what went wrong.
 - `testing`: a git server and an image registry on loopback.
 
-Nothing that comes from outside is trusted: addresses, references and paths are checked before use, every read has a limit,
-and no message contains a secret.
+Nothing that comes from outside is trusted: addresses, references and paths are checked before use, every read
+has a limit, and no message contains a secret.
 """

@@ -12,8 +12,8 @@
     └── Unreachable           no usable response: refused, reset, 5xx, 429              retryable
         └── TimedOut          no response in time                                       retryable
 
-`reason` is one word for conditions and programs, the message is for people, and `hint` is the remedy. No error contains a
-secret: the text passes through `kapsa.adapters.redaction` before it is raised.
+`reason` is one word for conditions and programs, the message is for people, and `hint` is the remedy. No
+error contains a secret: the text passes through `kapsa.adapters.redaction` before it is raised.
 """
 # ruff: noqa: N818 - each is named after what happened
 

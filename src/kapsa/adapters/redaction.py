@@ -1,7 +1,7 @@
 """Redaction: text without secrets, safe to log, to show and to keep in a status.
 
-Given secrets are replaced in all their encodings. In addition, anything that looks like a secret is replaced: passwords in
-URLs, Authorization headers, private keys and well-known tokens.
+Given secrets are replaced in all their encodings. In addition, anything that looks like a secret is replaced:
+passwords in URLs, Authorization headers, private keys and well-known tokens.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def printable(text: str) -> str:
-    """Remove characters that control a terminal or forge a log line: escape sequences, control and bidi characters."""
+    """Remove characters that control a terminal or forge a log line: escape sequences, control and bidi
+    characters."""
     text = _ESCAPE_SEQUENCE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _OTHER_CONTROL.sub("", text)
 

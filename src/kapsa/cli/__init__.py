@@ -1,7 +1,8 @@
 """The `kapsa` command.
 
-`kapsa run` hands over to the operator's own program before anything else is imported. The command-line libraries would cost a
-third of a second at start and ten megabytes for as long as the operator runs, which is months.
+`kapsa run` hands over to the operator's own program before anything else is imported. The command-line
+libraries would cost a third of a second at start and ten megabytes for as long as the operator runs, which is
+months.
 """
 
 from __future__ import annotations

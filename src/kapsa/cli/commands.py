@@ -1,4 +1,5 @@
-"""The commands of `kapsa`: one module for each, imported only when it is called, which keeps `kapsa --help` fast."""
+"""The commands of `kapsa`: one module for each, imported only when it is called, which keeps `kapsa --help`
+fast."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ COMMANDS = {
 
 
 class LateGroup(TyperGroup):
-    """A group with the names and help of its commands, which imports a command's module only when it is called.
+    """A group with the names and help of its commands, which imports a command's module only when it is
+    called.
 
     typer vendors click, whose types have no public name: hence `Any`.
     """

@@ -1,7 +1,9 @@
-"""Records of running devclusters: a lock and a small file for each, so that another terminal can find and stop them.
+"""Records of running devclusters: a lock and a small file for each, so that another terminal can find and
+stop them.
 
-The lock decides whether a devcluster is alive: the kernel releases it when its holder exits, however that happens. The file
-next to it only names the holder. A record whose lock is free is stale, and its process is never signalled.
+The lock decides whether a devcluster is alive: the kernel releases it when its holder exits, however that
+happens. The file next to it only names the holder. A record whose lock is free is stale, and its process is
+never signalled.
 """
 
 from __future__ import annotations

@@ -13,7 +13,10 @@ __all__ = ["write"]
 
 
 def write(text: str, path: Path | None, *, check: bool = False) -> None:
-    """Write `text` to a file, or to standard output without one. With `check`, only exit 1 if the file differs."""
+    """Write `text` to a file, or to standard output without one.
+
+    With `check`, only exit 1 if the file differs.
+    """
     if path is None:
         sys.stdout.write(text)
         return

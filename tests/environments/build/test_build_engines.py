@@ -1,4 +1,5 @@
-"""The objects of builds: input from tenants is never code, each container gets only the credentials that it needs."""
+"""The objects of builds: input from tenants is never code, each container gets only the credentials that it
+needs."""
 
 from __future__ import annotations
 

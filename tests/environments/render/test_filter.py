@@ -1,4 +1,5 @@
-"""Objects that a repository may put into its environment's namespace, and objects that are refused by name."""
+"""Objects that a repository may put into its environment's namespace, and objects that are refused by
+name."""
 
 from __future__ import annotations
 

@@ -5,5 +5,6 @@
 - `checkout`: the files of one commit.
 - `address`: URLs, commits and branch names, checked before git sees them.
 - `credentials`: logins from a Secret, passed to git through private files.
-- `_repository_cache`, `_host_limits`, `_failures`: bare repositories on disk, back-off per server, git's error messages.
+- `_repository_cache`, `_host_limits`, `_failures`: bare repositories on disk, back-off per server, git's
+  error messages.
 """

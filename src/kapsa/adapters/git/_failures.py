@@ -1,4 +1,7 @@
-"""Errors from git's messages. git has one exit code for all failures, so its messages in the C locale decide."""
+"""Errors from git's messages.
+
+git has one exit code for all failures, so its messages in the C locale decide.
+"""
 
 from __future__ import annotations
 

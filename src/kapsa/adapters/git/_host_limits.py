@@ -1,7 +1,8 @@
-"""Limits on requests to git servers: a few at a time for each host, and a back-off after a server limits the rate.
+"""Limits on requests to git servers: a few at a time for each host, and a back-off after a server limits the
+rate.
 
-Servers count anonymous requests by address, and others by login. So does the back-off: a tenant that exhausts its token does
-not block another tenant from the same server.
+Servers count anonymous requests by address, and others by login. So does the back-off: a tenant that exhausts
+its token does not block another tenant from the same server.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class HostLimits:
 
     @contextlib.asynccontextmanager
     async def request(self, host: str, credentials: GitCredentials | None) -> AsyncIterator[None]:
-        """Run the block as one request to a host. An `Unreachable` with reason `RATE_LIMITED` in it starts a back-off.
+        """Run the block as one request to a host.
+
+        An `Unreachable` with reason `RATE_LIMITED` in it starts a back-off.
 
         Raises `Unreachable` with `retry_after` during a back-off.
         """

@@ -1,8 +1,10 @@
-"""The cache of repositories: a bare repository for each address and set of credentials, with the commits requested so far.
+"""The cache of repositories: a bare repository for each address and set of credentials, with the commits
+requested so far.
 
-A commit is fetched by its hash, so it does not matter whether a branch, a pull request or, after a force-push, no reference
-leads to it. Content fetched with one set of credentials is never visible to another: both are part of a repository's key.
-The cache can be lost at any time. When it exceeds its limit, the least recently used repositories are removed.
+A commit is fetched by its hash, so it does not matter whether a branch, a pull request or, after a
+force-push, no reference leads to it. Content fetched with one set of credentials is never visible to another:
+both are part of a repository's key. The cache can be lost at any time. When it exceeds its limit, the least
+recently used repositories are removed.
 """
 
 from __future__ import annotations
@@ -149,7 +151,10 @@ class RepositoryCache:
             await self._search(repository, source, commit)
 
     async def _search(self, repository: Path, source: Source, commit: str) -> None:
-        """Look for the commit behind references. The server does not serve it by hash, or does not have it."""
+        """Look for the commit behind references.
+
+        The server does not serve it by hash, or does not have it.
+        """
         await self.follow_hints(repository, source)
         if not await self._has(repository, commit):
             with contextlib.suppress(ExternalNotFound):
@@ -187,7 +192,8 @@ class RepositoryCache:
         return finished.code == 0
 
     def _evict(self, current: Path) -> None:
-        """Remove the least recently used repositories, except this one, until the cache is below its limit."""
+        """Remove the least recently used repositories, except this one, until the cache is below its
+        limit."""
         sizes = {path: _disk_usage(path) for path in self._directory.glob("*.git")}
         total = sum(sizes.values())
         for path in sorted(sizes, key=lambda path: _used_at(path.with_suffix(".lock"))):

@@ -1,7 +1,7 @@
 """Addresses of repositories, names of commits and branches: checked before git sees them.
 
-All of them come from tenants. git reads a leading dash as an option, `ext::` as a command to run, `file://` as a path on this
-machine, and a name with `..` as a range. Such values are rejected here.
+All of them come from tenants. git reads a leading dash as an option, `ext::` as a command to run, `file://`
+as a path on this machine, and a name with `..` as a range. Such values are rejected here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A checkout: the files of one commit in a directory, written so that nothing leads out of it.
 
-git lists the files and their sizes before a byte is written, so that an oversized commit is rejected early. The files are
-written here and not by git: no filter, attribute or hook runs. Symbolic links are created last. Those that lead out of the
-checkout are omitted, and an error names them when their path is read.
+git lists the files and their sizes before a byte is written, so that an oversized commit is rejected early.
+The files are written here and not by git: no filter, attribute or hook runs. Symbolic links are created last.
+Those that lead out of the checkout are omitted, and an error names them when their path is read.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Checkout(msgspec.Struct, frozen=True):
     def directory(self, path: str) -> Path:
         """Return a directory of the commit, from which nothing was omitted.
 
-        Raises `ExternalNotFound` when it does not exist, and `Refused` when it, or a link in it, leaves the checkout.
+        Raises `ExternalNotFound` when it does not exist, and `Refused` when it, or a link in it, leaves the
+        checkout.
         """
         directory = self.resolve(path)
         if not directory.is_dir():

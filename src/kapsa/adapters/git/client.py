@@ -1,7 +1,9 @@
-"""A git client with a hardened configuration: no hooks, submodules or filters, and limits on time, memory and size.
+"""A git client with a hardened configuration: no hooks, submodules or filters, and limits on time, memory and
+size.
 
-`Git` is the only class that runs git. Addresses and references are checked first (`address`), credentials are passed through
-files that only an askpass script reads (`credentials`), and git's error messages become `ExternalError`s without secrets.
+`Git` is the only class that runs git. Addresses and references are checked first (`address`), credentials are
+passed through files that only an askpass script reads (`credentials`), and git's error messages become
+`ExternalError`s without secrets.
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ HARDENED: Mapping[str, str] = {
     "fetch.fsck.missingEmail": "ignore",
     "fetch.fsck.missingNameBeforeEmail": "ignore",
 }  # fmt: skip
-"""The configuration that git runs with, here and in builds. Nothing in a repository, home directory or system overrides it."""
+"""The configuration that git runs with, here and in builds. Nothing in a repository, home directory or system
+overrides it."""
 
 
 class Refs(msgspec.Struct, frozen=True):
@@ -234,7 +237,10 @@ class Git:
         return finished
 
     async def _pinned(self, address: RepositoryAddress) -> dict[str, str]:
-        """Return configuration that pins the host to addresses the guard has checked. A name can resolve differently later."""
+        """Return configuration that pins the host to addresses the guard has checked.
+
+        A name can resolve differently later.
+        """
         if self._address_guard is None or not address.host or _goes_through_proxy(address):
             return {}
         tool = await self._find()

@@ -1,4 +1,5 @@
-"""Repositories: checkouts of exact commits, shared by concurrent readers, and the full hashes of abbreviated commits."""
+"""Repositories: checkouts of exact commits, shared by concurrent readers, and the full hashes of abbreviated
+commits."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class Repositories:
     ) -> AsyncIterator[Checkout]:
         """Check out the files of a commit, which stay until the block ends.
 
-        `branch` and `pull_request` are hints where to look for the commit on servers that do not serve commits by hash.
+        `branch` and `pull_request` are hints where to look for the commit on servers that do not serve
+        commits by hash.
 
         Raises `ExternalError`, which is `retryable` if a later try can succeed.
         """
@@ -94,7 +96,8 @@ class Repositories:
         branch: str | None = None,
         pull_request: int | None = None,
     ) -> str:
-        """Return the full hash of the commit that starts with `abbreviated`, from the references or a branch's history.
+        """Return the full hash of the commit that starts with `abbreviated`, from the references or a
+        branch's history.
 
         Raises `ExternalNotFound` when no commit or several commits match.
         """
@@ -148,7 +151,10 @@ class Repositories:
                 raise
 
     def _own_directory(self) -> Path:
-        """Return the directory for the checkouts of this process. Remove those of processes that have exited."""
+        """Return the directory for the checkouts of this process.
+
+        Remove those of processes that have exited.
+        """
         if self._instance is not None:
             return self._instance
         self._instances.mkdir(parents=True, exist_ok=True)

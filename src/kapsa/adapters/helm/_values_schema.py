@@ -1,4 +1,5 @@
-"""The schemas of a chart's values: whether helm can validate against them without reading other files or servers."""
+"""The schemas of a chart's values: whether helm can validate against them without reading other files or
+servers."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _MOST_SCHEMAS = 100
 def schemas_are_self_contained(chart: Path) -> bool:
     """Return whether all schemas of the chart and its subcharts refer to themselves only.
 
-    helm follows references in a schema to any file and any server. A packed subchart is not inspected, so its schema
-    counts as one that refers elsewhere.
+    helm follows references in a schema to any file and any server. A packed subchart is not inspected, so its
+    schema counts as one that refers elsewhere.
     """
     if any(chart.rglob("*.tgz")):
         return False

@@ -1,7 +1,7 @@
 """Helm charts, rendered by the real helm without a cluster, a network, plugins or a home directory.
 
-`lookup` returns nothing and host names are not resolved: a chart sees its own files and the values that it is given.
-Dependencies must be vendored in `charts/`.
+`lookup` returns nothing and host names are not resolved: a chart sees its own files and the values that it is
+given. Dependencies must be vendored in `charts/`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ async def render_chart(
 ) -> RenderedChart:
     """Render the chart in a directory.
 
-    Raises `RenderFailed` with helm's own message when the chart does not render, and `Refused` when helm would not
-    accept the release name.
+    Raises `RenderFailed` with helm's own message when the chart does not render, and `Refused` when helm
+    would not accept the release name.
     """
     if len(release) > RELEASE_LIMIT or not _RELEASE.fullmatch(release):
         raise Refused(f"{release!r} is not a valid name for a Helm release")

@@ -1,6 +1,7 @@
 """HTTP requests to servers that are not trusted.
 
-- `client`: `HttpClient` sends one request within limits; `GuardedHttpClient` checks each address before it connects.
+- `client`: `HttpClient` sends one request within limits; `GuardedHttpClient` checks each address before it
+  connects.
 - `address_guard`: the check of an address.
 - `prober`: whether a host responds.
 - `_guarded_resolver`: name resolution with the same check.

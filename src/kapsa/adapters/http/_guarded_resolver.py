@@ -1,4 +1,5 @@
-"""Name resolution with a check of each address: a name can resolve to any address, and to another one the next time."""
+"""Name resolution with a check of each address: a name can resolve to any address, and to another one the
+next time."""
 
 from __future__ import annotations
 

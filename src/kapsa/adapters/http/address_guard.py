@@ -1,4 +1,5 @@
-"""Allowed addresses: each IP address is checked right before a connection, since a name can resolve to any address."""
+"""Allowed addresses: each IP address is checked right before a connection, since a name can resolve to any
+address."""
 
 from __future__ import annotations
 
@@ -11,7 +12,10 @@ __all__ = ["AddressGuard", "is_ip", "reject_internal_address"]
 
 
 def reject_internal_address(address: str) -> None:
-    """Reject loopback, link-local and metadata addresses. Private networks are allowed: git servers are often there."""
+    """Reject loopback, link-local and metadata addresses.
+
+    Private networks are allowed: git servers are often there.
+    """
     if not public_address(address):
         raise Refused(f"address {address} is not allowed for a server", reason="AddressRefused")
 

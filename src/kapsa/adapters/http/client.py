@@ -1,7 +1,8 @@
-"""A client for servers that are not trusted: each address is checked before a connection, and each response is limited.
+"""A client for servers that are not trusted: each address is checked before a connection, and each response
+is limited.
 
-Callers take the `HttpClient` protocol, so that a test can respond without sockets. `GuardedHttpClient` is the real one.
-Redirects are not followed: the caller decides where they may lead, and with which headers.
+Callers take the `HttpClient` protocol, so that a test can respond without sockets. `GuardedHttpClient` is the
+real one. Redirects are not followed: the caller decides where they may lead, and with which headers.
 """
 
 from __future__ import annotations

@@ -16,9 +16,12 @@ class HttpProber:
         self._http = http
 
     async def probe(self, url: str, *, address: str = "") -> int:
-        """Return the status code of the response. `address` overrides the address that the host name resolves to.
+        """Return the status code of the response.
 
-        The request to `address` uses TLS for an https URL, with the host name of the URL, unless its port is 80.
+        `address` overrides the address that the host name resolves to.
+
+        The request to `address` uses TLS for an https URL, with the host name of the URL, unless its port is
+        80.
 
         Raises `ExternalError` when there is no response.
         """

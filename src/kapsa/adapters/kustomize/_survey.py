@@ -1,7 +1,7 @@
 """A survey of the kustomizations that one refers to, before kustomize reads any of them.
 
-kustomize fetches remote bases with git and any file over HTTP, and takes a base from any directory of the machine. The
-survey rejects all of that: each base must be in the checkout, and no file may be a URL.
+kustomize fetches remote bases with git and any file over HTTP, and takes a base from any directory of the
+machine. The survey rejects all of that: each base must be in the checkout, and no file may be a URL.
 """
 
 from __future__ import annotations

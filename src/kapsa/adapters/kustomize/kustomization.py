@@ -1,4 +1,5 @@
-"""Kustomizations, built by `kubectl kustomize` without a network, plugins, or files from outside the repository."""
+"""Kustomizations, built by `kubectl kustomize` without a network, plugins, or files from outside the
+repository."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ _MOST_FILES = 500
 def read_manifests(root: Path, path: Path, *, limits: YamlLimits | None = None) -> list[Manifest]:
     """Read the objects in a file, or in the files directly in a directory, of the checkout at `root`.
 
-    Raises `RenderFailed` when a file does not hold objects, and `LimitExceeded` when there are too many or too large ones.
+    Raises `RenderFailed` when a file does not hold objects, and `LimitExceeded` when there are too many or
+    too large ones.
     """
     limits = limits or YamlLimits()
     if path.is_dir():

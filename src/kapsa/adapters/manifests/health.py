@@ -1,6 +1,7 @@
 """Health of objects, computed as kstatus does: current, in progress or failed, and why.
 
-The status of an object decides, and whether it refers to the current spec. See https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md
+The status of an object decides, and whether it refers to the current spec. See
+https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Pod Security Standards, baseline and restricted: violations in a pod spec, by field.
 
-The API server enforces them for pods. A check of the manifests reports a violation at once, where otherwise a Deployment
-would never get a pod.
+The API server enforces them for pods. A check of the manifests reports a violation at once, where otherwise a
+Deployment would never get a pod.
 """
 
 from __future__ import annotations

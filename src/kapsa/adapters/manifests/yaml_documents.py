@@ -1,7 +1,8 @@
 """YAML that is not trusted, read as Kubernetes reads it: several documents, no duplicate keys, within limits.
 
-PyYAML alone reads `2026-01-01` as a date and `1:30` as ninety, takes the last of two equal keys, and expands aliases without
-a limit. Here the nodes of each document are counted with all aliases expanded, before anything is built.
+PyYAML alone reads `2026-01-01` as a date and `1:30` as ninety, takes the last of two equal keys, and expands
+aliases without a limit. Here the nodes of each document are counted with all aliases expanded, before
+anything is built.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ for _tag in ("binary", "timestamp", "set", "omap", "pairs"):
 def load_documents(content: bytes, what: str, limits: YamlLimits | None = None) -> list[Any]:
     """Return the documents of a file. `what` is the name of the file in errors.
 
-    Raises `RenderFailed` when it is not YAML or a key is duplicated, and `LimitExceeded` when it is too large, also with its
-    aliases expanded.
+    Raises `RenderFailed` when it is not YAML or a key is duplicated, and `LimitExceeded` when it is too
+    large, also with its aliases expanded.
     """
     limits = limits or YamlLimits()
     if len(content) > limits.bytes:
@@ -142,7 +143,10 @@ def _objects(document: Any, what: str) -> Iterator[Manifest]:
 
 
 def _check_depth(content: bytes, what: str, deepest: int) -> None:
-    """Check the nesting event by event. libyaml's composer recurses in C, and a deep document would crash the process."""
+    """Check the nesting event by event.
+
+    libyaml's composer recurses in C, and a deep document would crash the process.
+    """
     depth = 0
     for event in yaml.parse(content, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):

@@ -1,7 +1,7 @@
 """Images in any registry: one client for each registry and set of credentials, so that tokens are reused.
 
-`DigestCache` keeps the digests that a registry returned. The image of a commit does not change, so its digest need not be
-requested again. A deleted image is dropped from the cache.
+`DigestCache` keeps the digests that a registry returned. The image of a commit does not change, so its digest
+need not be requested again. A deleted image is dropped from the cache.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A client of the OCI distribution API: the digest of an image, and its deletion.
 
-A 404 means that the image does not exist. A 401 or 403 means that access is denied, and any other error leaves it open. The
-difference decides whether an image is built.
+A 404 means that the image does not exist. A 401 or 403 means that access is denied, and any other error
+leaves it open. The difference decides whether an image is built.
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ class ImageRegistry:
         return digest
 
     async def delete(self, image: ImageReference) -> bool:
-        """Delete an image by its digest, and with it all its tags. Return False if the registry does not have it.
+        """Delete an image by its digest, and with it all its tags.
+
+        Return False if the registry does not have it.
 
         Raises `ExternalError` when the image may still exist.
         """
@@ -153,7 +155,8 @@ class ImageRegistry:
         return response
 
     async def _choose_protocol(self) -> None:
-        """Detect whether the registry serves https or http, if both are allowed and the endpoint does not name one."""
+        """Detect whether the registry serves https or http, if both are allowed and the endpoint does not
+        name one."""
         if self._plain:
             # Concurrent requests detect it independently, with the same result.
             secure, plain = self._base, self._plain[0]
@@ -167,7 +170,10 @@ class ImageRegistry:
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], authorization: str
     ) -> HttpResponse:
-        """Send one request. Redirects are followed, but credentials are sent to the registry's own origin only."""
+        """Send one request.
+
+        Redirects are followed, but credentials are sent to the registry's own origin only.
+        """
         origin = _origin(url)
         for _ in range(_REDIRECTS + 1):
             sent = dict(headers)

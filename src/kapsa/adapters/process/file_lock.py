@@ -1,4 +1,7 @@
-"""Locks between processes, held on an open file or directory. The kernel releases a lock when its holder exits."""
+"""Locks between processes, held on an open file or directory.
+
+The kernel releases a lock when its holder exits.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ def lock(descriptor: int) -> bool:
 
 
 def lock_if_free(path: Path) -> int | None:
-    """Return an open descriptor that holds the lock, or None if another process holds it or the path is missing."""
+    """Return an open descriptor that holds the lock, or None if another process holds it or the path is
+    missing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -34,7 +38,10 @@ def lock_if_free(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def directory_lock(path: Path) -> Iterator[None]:
-    """Hold the lock of an existing directory. Blocks the thread, so use it for a few file operations at most."""
+    """Hold the lock of an existing directory.
+
+    Blocks the thread, so use it for a few file operations at most.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -45,7 +52,10 @@ def directory_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def file_lock(path: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the lock of a file, which is created if it is missing. Call `on_wait` before waiting for another process."""
+    """Hold the lock of a file, which is created if it is missing.
+
+    Call `on_wait` before waiting for another process.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         if not lock(file.fileno()):

@@ -1,10 +1,10 @@
 """A process within limits: git, helm or kubectl on input that is not trusted.
 
-The program gets its own environment, no terminal, and limits on its time, output, memory and files. Its process group is
-killed when a limit is exceeded, when the caller is cancelled, and always at the end.
+The program gets its own environment, no terminal, and limits on its time, output, memory and files. Its
+process group is killed when a limit is exceeded, when the caller is cancelled, and always at the end.
 
-It is started from a thread. That keeps pipes out of the event loop, and virtual time stands still while the program runs, so
-that tests on virtual time can use real programs.
+It is started from a thread. That keeps pipes out of the event loop, and virtual time stands still while the
+program runs, so that tests on virtual time can use real programs.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ _threads = ThreadPoolExecutor(max_workers=_MAX_THREADS, thread_name_prefix="prog
 def private_environment(home: Path, *, network: bool = False) -> dict[str, str]:
     """Return an environment without the variables of this process: its own HOME, the C locale, no kubeconfig.
 
-    With `network`, the proxies and trusted certificates of the machine are passed on. Without it, each proxy is a closed
-    port, so that requests fail.
+    With `network`, the proxies and trusted certificates of the machine are passed on. Without it, each proxy
+    is a closed port, so that requests fail.
     """
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -109,11 +109,12 @@ async def run_program(
 ) -> FinishedProcess:
     """Run a program and wait for its exit, whatever its exit code.
 
-    The output goes to `output_file` if it is given. `measure` returns the bytes that the program has written to disk. It is
-    called regularly from another thread, and the program is killed when the result exceeds `measured_limit`.
+    The output goes to `output_file` if it is given. `measure` returns the bytes that the program has written
+    to disk. It is called regularly from another thread, and the program is killed when the result exceeds
+    `measured_limit`.
 
-    Raises `TimedOut` when the program takes too long, `LimitExceeded` when it exceeds another limit, and `ExternalFailure`
-    when it cannot be started.
+    Raises `TimedOut` when the program takes too long, `LimitExceeded` when it exceeds another limit, and
+    `ExternalFailure` when it cannot be started.
     """
     run = _Run(command, environment, directory, limits, stdin, output_file, measure, measured_limit)
     waiting = asyncio.get_running_loop().run_in_executor(_threads, run.wait)
@@ -259,7 +260,10 @@ _PAGE = resource.getpagesize()
 
 
 def _resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process and its descendants. git does most of its work in child processes."""
+    """Return the resident memory of a process and its descendants.
+
+    git does most of its work in child processes.
+    """
     total, waiting = 0, [pid]
     while waiting:
         process = Path(f"/proc/{waiting.pop()}")

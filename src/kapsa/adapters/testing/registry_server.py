@@ -1,4 +1,5 @@
-"""An image registry on loopback: the OCI distribution API with pull, push, tags, deletion and both kinds of login.
+"""An image registry on loopback: the OCI distribution API with pull, push, tags, deletion and both kinds of
+login.
 
     with RegistryServer() as registry:
         digest = registry.push("team/app", "1.0")                    # an image, as a build pushes it
@@ -6,7 +7,8 @@
         registry.fail(503, times=2, path="/v2/team/app/manifests/")  # fails the next two requests
         await ImageRegistry(registry.endpoint, GuardedHttpClient(address_guard=None), insecure=True).digest(...)
 
-`handle` is the registry without sockets. `registry.http` replaces `GuardedHttpClient` in tests on virtual time.
+`handle` is the registry without sockets. `registry.http` replaces `GuardedHttpClient` in tests on virtual
+time.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ def command(
 ) -> None:
     """Push branches to a git repository, and watch their environments get created, updated and deleted.
 
-    Everything but the containers is real: git, helm, an image registry, the operator, and a control plane in Python.
+    Everything but the containers is real: git, helm, an image registry, the operator, and a control plane in
+    Python.
     """
     if keep and kubeconfig.exists():
         raise typer.BadParameter(f"{kubeconfig} already exists; choose another file with --kubeconfig")

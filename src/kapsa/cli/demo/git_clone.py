@@ -50,7 +50,10 @@ class GitClone:
     async def push(
         self, branch: str, files: Mapping[str, str] | None = None, *, message: str, delete: str = ""
     ) -> str:
-        """Commit files to a branch and push it. Return the commit. The same push can delete another branch."""
+        """Commit files to a branch and push it.
+
+        Return the commit. The same push can delete another branch.
+        """
         for path, content in (files or {}).items():
             (self.directory / path).write_text(content)
         await self.git("add", "--all")

@@ -1,6 +1,7 @@
 """The webhook that reports a push to the operator, signed as GitHub signs it.
 
-The post-receive hook of the demo's repository runs this file by its path: `push_hook.py WEBHOOK REPOSITORY SECRET_FILE`.
+The post-receive hook of the demo's repository runs this file by its path: `push_hook.py WEBHOOK REPOSITORY
+SECRET_FILE`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""BuildKit, rootless: the default engine for Dockerfiles. It needs no privileges, no shared daemon and no root.
+"""BuildKit, rootless: the default engine for Dockerfiles.
 
-Its sandbox uses system calls that the default seccomp and AppArmor profiles forbid, so the namespace of builds cannot enforce
-the baseline Pod Security standard.
+It needs no privileges, no shared daemon and no root.
+
+Its sandbox uses system calls that the default seccomp and AppArmor profiles forbid, so the namespace of
+builds cannot enforce the baseline Pod Security standard.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ _DEFAULT = Build()
 
 
 def build_digest(build: Build | None) -> str:
-    """Return a short digest of the build settings; empty for the default settings and for projects without builds.
+    """Return a short digest of the build settings; empty for the default settings and for projects without
+    builds.
 
     The resources of a build are not part of it: they do not change the image.
     """
@@ -33,7 +34,8 @@ def build_digest(build: Build | None) -> str:
 def image_tag(project: Project, commit: str) -> str:
     """Return the tag of a commit's image: the commit, and the digest of its build settings.
 
-    An image that a pipeline pushed with the commit as its tag is used. One that was built with other settings is not.
+    An image that a pipeline pushed with the commit as its tag is used. One that was built with other settings
+    is not.
     """
     digest = build_digest(project.spec.build)
     return f"{check_commit(commit)}-{digest}" if digest else check_commit(commit)

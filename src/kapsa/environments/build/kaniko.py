@@ -1,4 +1,7 @@
-"""Kaniko: builds Dockerfiles without special privileges, as root in its container. No longer maintained upstream."""
+"""Kaniko: builds Dockerfiles without special privileges, as root in its container.
+
+No longer maintained upstream.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""kpack: builds images with buildpacks. The spec of an Image describes the build, and its status reports the progress."""
+"""kpack: builds images with buildpacks.
+
+The spec of an Image describes the build, and its status reports the progress.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,15 @@ _WAITING = ("BuilderNotReady", "SourceNotReady", "ResolverNotReady")
 
 
 def builder_name(setting: str) -> str:
-    """Return the ClusterBuilder for a builder image: `paketobuildpacks-builder-base` for `paketobuildpacks/builder:base`."""
+    """Return the ClusterBuilder for a builder image: `paketobuildpacks-builder-base` for
+    `paketobuildpacks/builder:base`."""
     return sanitize(setting)
 
 
 def kpack_objects(request: BuildRequest, settings: Settings) -> list[dict[str, Any]]:
-    """Return the objects of a kpack build, the Image last. Each commit has its own Image, and so its own status.
+    """Return the objects of a kpack build, the Image last.
+
+    Each commit has its own Image, and so its own status.
 
     Raises `Refused` when a field of the project is not valid.
     """

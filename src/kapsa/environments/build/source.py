@@ -1,6 +1,8 @@
-"""The source of a build: a container that fetches one commit, with the same hardened git configuration as the operator.
+"""The source of a build: a container that fetches one commit, with the same hardened git configuration as the
+operator.
 
-Repository, commit and paths come from tenants. They are passed to the script as variables and are never part of its text.
+Repository, commit and paths come from tenants. They are passed to the script as variables and are never part
+of its text.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ for path in "$CONTEXT" ${DOCKERFILE:+"$CONTEXT/$DOCKERFILE"}; do
   esac
 done
 """
-"""The script of the container. Context and Dockerfile must be inside the commit: a link could lead to the credentials."""
+"""The script of the container. Context and Dockerfile must be inside the commit: a link could lead to the
+credentials."""
 
 
 def fetch_container(request: BuildRequest, image: str) -> dict[str, Any]:

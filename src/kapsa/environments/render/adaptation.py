@@ -1,7 +1,8 @@
-"""Changes to the objects of a repository so that they can run in an environment: no tokens, pull secrets, Jobs that stay.
+"""Changes to the objects of a repository so that they can run in an environment: no tokens, pull secrets,
+Jobs that stay.
 
-Nearly every chart has these defaults, and rejecting them would reject what `helm create` generates. A warning reports each
-change.
+Nearly every chart has these defaults, and rejecting them would reject what `helm create` generates. A warning
+reports each change.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def adapt(objects: Sequence[Manifest], injected: Injected) -> list[str]:
 
 
 def _remove_token(manifest: Manifest) -> Iterator[str]:
-    """Disable service account tokens, which are mounted by default. Environments do not use the API server."""
+    """Disable service account tokens, which are mounted by default.
+
+    Environments do not use the API server.
+    """
     if manifest.get("kind") == "ServiceAccount":
         if manifest.get("automountServiceAccountToken"):
             yield f"the token of {display_name(manifest)} is not mounted"
@@ -47,7 +51,10 @@ def _keep_finished_job(manifest: Manifest) -> Iterator[str]:
 
 
 def _add_pull_secret(manifest: Manifest, secret: str) -> None:
-    """Add the pull secret to pods. Those with their own service account or secrets could not pull the project's images."""
+    """Add the pull secret to pods.
+
+    Those with their own service account or secrets could not pull the project's images.
+    """
     spec = pod_spec(manifest)
     if spec is None:
         return

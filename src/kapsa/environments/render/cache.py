@@ -47,7 +47,9 @@ class RenderCache:
         return hashlib.sha256(_encode(parts)).hexdigest()
 
     async def get(self, key: str, make: Callable[[], Awaitable[Rendered]]) -> Rendered:
-        """Return the result for a key, rendering it with `make` if it is not cached. Concurrent callers share one rendering.
+        """Return the result for a key, rendering it with `make` if it is not cached.
+
+        Concurrent callers share one rendering.
 
         Raises the errors of `make`, and again for a while those that are refusals or timeouts.
         """

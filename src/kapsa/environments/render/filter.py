@@ -1,7 +1,7 @@
 """The filter: rejects objects that a repository may not put into its environment's namespace, each by name.
 
-Nothing is silently dropped or repaired: half an application is worse than none. Only the namespace is set, and fields that
-the API server owns (status, managedFields) are removed.
+Nothing is silently dropped or repaired: half an application is worse than none. Only the namespace is set,
+and fields that the API server owns (status, managedFields) are removed.
 """
 
 from __future__ import annotations

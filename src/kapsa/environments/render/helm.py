@@ -48,7 +48,8 @@ async def render_environment_chart(
 
 
 def values_of(injected: Injected, *, env_as_map: bool = False) -> dict[str, Any]:
-    """Return the values that an environment sets: image, host and variables, named as most charts name them."""
+    """Return the values that an environment sets: image, host and variables, named as most charts name
+    them."""
     values: dict[str, Any] = {}
     if injected.image is not None:
         values["image"] = {"repository": injected.image.repository, "tag": _tag(injected)}
@@ -103,7 +104,10 @@ def _unused(objects: Sequence[Manifest], injected: Injected) -> Iterator[str]:
 
 
 def _tag(injected: Injected) -> str:
-    """Return the tag to render with. Without a tag, one made from the digest stands in until the image is pinned."""
+    """Return the tag to render with.
+
+    Without a tag, one made from the digest stands in until the image is pinned.
+    """
     image = injected.image
     assert image is not None
     return image.tag or image.digest.replace(":", "-")[:19] or "latest"

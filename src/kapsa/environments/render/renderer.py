@@ -1,4 +1,5 @@
-"""The objects of a repository: a chart, a kustomization or plain manifests, with an environment's parts injected.
+"""The objects of a repository: a chart, a kustomization or plain manifests, with an environment's parts
+injected.
 
 The objects are not filtered yet.
 """
@@ -52,8 +53,8 @@ class Renderer:
     async def render(self, checkout: Checkout, deployment: Deployment, injected: Injected) -> Rendered:
         """Render the objects of a repository for an environment.
 
-        Raises `RenderFailed` when the repository's files do not render, and another `ExternalError` when a limit is
-        exceeded or a path leaves the repository.
+        Raises `RenderFailed` when the repository's files do not render, and another `ExternalError` when a
+        limit is exceeded or a path leaves the repository.
         """
         async with self._slots:
             try:
