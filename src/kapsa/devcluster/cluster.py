@@ -87,7 +87,7 @@ class DevCluster:
         - `tls`: whether the embedded engine serves HTTPS; the kubeconfig then contains its certificate authority.
         - `port`: the port to listen on; by default any free one.
         - `controllers`: whether controllers run: Deployments create pods, garbage is collected.
-        - `policy`: the authorization policy of the embedded engine; by default all requests are allowed.
+        - `policy`: a function that authorizes requests to the embedded engine, instead of its RBAC rules.
         - `seed`: makes UIDs and generated names of the embedded engine repeatable.
         - `nodes`: the number of nodes at the start.
         - `binaries`: executables of the real engine; by default they are looked up, or built.
@@ -254,6 +254,7 @@ class DevCluster:
                 await front.start()
             except OSError as error:
                 raise PortBusy.because(self._port, error) from error
+            self._server.advertise(*front.address)
             self._listen_at(front.url, identity.authority if identity else b"")
 
     async def _start_real(self) -> None:

@@ -45,6 +45,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
     accept: str = "application/json"
     headers: Mapping[str, str] = {}
+    """A value with line feeds is sent as one header for each line."""
     until: str = ""
     """Repeat the request until the response contains this text or is an error: some changes take a moment."""
 
@@ -132,6 +133,11 @@ class Marks:
         if kind == "APIResourceList":
             # The real server lists custom resources in Go's random map order.
             masked["resources"].sort(key=lambda resource: resource["name"])
+        if kind == "SelfSubjectRulesReview":
+            # The real server lists bindings in Go's random map order.
+            for rules in masked["status"].values():
+                if isinstance(rules, list):
+                    rules.sort(key=json.dumps)
         return _with_ordered_causes(masked) if kind == "Status" else masked
 
 
@@ -177,7 +183,9 @@ class Engine:
             # On the real engine, a new kind has no path, or is busy, for a moment.
             no_path = status == 404 and isinstance(document, str)
             busy = call.until and (no_path or status == 429)
-            if not busy and (status != 200 or call.until in json.dumps(document, separators=(",", ":"))):
+            if not busy and (
+                status not in (200, 201) or call.until in json.dumps(document, separators=(",", ":"))
+            ):
                 break
             await asyncio.sleep(0.05)
         _hold(document, held)
@@ -189,7 +197,7 @@ class Engine:
             call.method,
             self._url(call, held),
             data=_payload(call, held),
-            headers=_headers(call),
+            headers=_headers(call, held),
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=30),
         ) as response:
@@ -203,7 +211,7 @@ class Engine:
         opened = Call(method="GET", path=watch.path, query=watch.query, accept=watch.accept)
         events: list[Any] = []
         async with self._session.get(
-            self._url(opened, held), headers=_headers(opened), timeout=aiohttp.ClientTimeout(total=30)
+            self._url(opened, held), headers=_headers(opened, held), timeout=aiohttp.ClientTimeout(total=30)
         ) as response:
             if response.status != 200:
                 return {
@@ -269,11 +277,11 @@ def _payload(call: Call, held: Mapping[str, str]) -> BytesIO | None:
     return BytesIO(_fill(text, held).encode())
 
 
-def _headers(call: Call) -> dict[str, str]:
+def _headers(call: Call, held: Mapping[str, str]) -> list[tuple[str, str]]:
     headers = {"Accept": call.accept, "User-Agent": "conformance/1", **call.headers}
     if call.body is not None and call.content_type:
         headers["Content-Type"] = call.content_type
-    return headers
+    return [(name, value) for name, values in headers.items() for value in _fill(values, held).split("\n")]
 
 
 def _parse(raw: bytes, content_type: str) -> Any:

@@ -12,6 +12,8 @@ tests call it directly. A folder imports only folders below it:
     replies         negotiation, encoding, tables
     verbs           create, update, patch, delete, list and watch; the only way into the store
     admission       namespace lifecycle, built-in plugins, webhooks
+    authentication  the user of a request: by token, certificate, impersonation
+    authorization   RBAC: decisions, rules, escalation checks
     backend         the state of one server: store, registry, clock, admission chain
     strategies      defaults and validation of each kind
     apply           server-side apply, field managers, patches

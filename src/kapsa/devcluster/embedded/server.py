@@ -7,8 +7,18 @@ import structlog
 from kapsa.devcluster.embedded.admission.namespace_lifecycle import NamespaceLifecycle
 from kapsa.devcluster.embedded.admission.plugins import DefaultStorageClass, ServiceAccounts
 from kapsa.devcluster.embedded.admission.webhooks import WebhookAdmission
+from kapsa.devcluster.embedded.authentication.authenticator import Authenticator
+from kapsa.devcluster.embedded.authorization.attributes import attributes_of
+from kapsa.devcluster.embedded.authorization.authorizer import (
+    Authorizer,
+    PolicyAuthorizer,
+    RbacAuthorizer,
+    check,
+)
+from kapsa.devcluster.embedded.authorization.creation import CreationCheck
+from kapsa.devcluster.embedded.authorization.escalation import EscalationCheck
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.bootstrap import bootstrap
+from kapsa.devcluster.embedded.bootstrap import advertise, bootstrap
 from kapsa.devcluster.embedded.codec.go_yaml import TOO_DEEP
 from kapsa.devcluster.embedded.custom.resources import CustomResources
 from kapsa.devcluster.embedded.documents.router import Documents
@@ -19,7 +29,7 @@ from kapsa.devcluster.faults.plan import FaultPlan
 from kapsa.devcluster.wire import routes
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.authorization import AccessPolicy
-from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request
+from kapsa.devcluster.wire.exchange import ADMIN, ConnectionDroppedError, Reply, Request
 from kapsa.devcluster.wire.routes import ResourceRoute
 from kapsa.devcluster.wire.status_errors import PlainError, StatusError
 
@@ -62,13 +72,25 @@ class Server:
         """Admission webhooks and the routes of their calls."""
         plugins = (ServiceAccounts(self.backend), DefaultStorageClass(self.backend))
         self.backend.admission.extend((*plugins, self.webhooks))
+        rbac = RbacAuthorizer(self.backend.store)
+        self._authorizer: Authorizer = rbac if policy is None else PolicyAuthorizer(policy)
+        # Before validating webhooks, as in the real server.
+        self.backend.admission.insert(-1, CreationCheck(self._authorizer))
+        if policy is None:
+            self.backend.admission.append(EscalationCheck(rbac))
+        self._checks_paths = policy is None
+        self._authenticator = Authenticator(self._authorizer)
         self.client = InProcessClient(self.backend)
         """Reads and writes for controllers and tests in this process, with Python objects."""
         bootstrap(self.backend)
         self.custom_resources = CustomResources(self.backend, self.webhooks.client)
-        self.endpoints = ResourceEndpoints(self.backend, policy)
+        self.endpoints = ResourceEndpoints(self.backend, self._authorizer)
         """The paths of resources."""
         self._documents = Documents(self.backend.registry)
+
+    def advertise(self, host: str, port: int) -> None:
+        """Make the Service `kubernetes` point to the address that the server listens on."""
+        advertise(self.backend, host, port)
 
     async def handle(self, request: Request) -> Reply:
         """Serve one request; whatever a client sends, the reply reports what is wrong with it.
@@ -89,7 +111,10 @@ class Server:
 
     async def _dispatch(self, request: Request) -> Reply:
         route = routes.parse(request.path)
+        request = self._authenticator.authenticate(request, route)
         if route is None:
+            if self._checks_paths and not self._authorizer.trusts(request.user or ADMIN):
+                check(self._authorizer, attributes_of(request, None))
             return self._documents.answer(request)
         verb = routes.verb_of(request, route)
         if self.faults is None:

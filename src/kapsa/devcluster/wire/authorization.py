@@ -39,4 +39,4 @@ class AccessAttributes:
 
 
 AccessPolicy = Callable[[AccessAttributes], bool]
-"""Returns whether a request is allowed. A devcluster without a policy allows all."""
+"""Returns whether a request for a resource is allowed. A devcluster without a policy decides by RBAC."""

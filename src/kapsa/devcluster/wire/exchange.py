@@ -6,7 +6,18 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
-__all__ = ["ADMIN", "ConnectionDroppedError", "Reply", "Request", "RequestUser"]
+__all__ = [
+    "ADMIN",
+    "ANONYMOUS",
+    "HEADER_SEPARATOR",
+    "ConnectionDroppedError",
+    "Reply",
+    "Request",
+    "RequestUser",
+]
+
+HEADER_SEPARATOR = "\n"
+"""Separates the values of a repeated `Impersonate-` header. A group's name may contain a comma, but no line feed."""
 
 
 class RequestUser(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +31,9 @@ class RequestUser(msgspec.Struct, frozen=True, kw_only=True):
 
 ADMIN = RequestUser(username="kubernetes-admin", groups=("system:masters", "system:authenticated"))
 """The user of the devcluster's kubeconfig, and of a request without a user."""
+
+ANONYMOUS = RequestUser(username="system:anonymous", groups=("system:unauthenticated",))
+"""The user of a request without credentials, where they are required."""
 
 
 class Request(msgspec.Struct, kw_only=True):

@@ -13,6 +13,8 @@ from http import HTTPStatus
 
 import msgspec
 
+from kapsa.devcluster.wire.exchange import HEADER_SEPARATOR
+
 __all__ = ["Body", "Head", "WireError", "chunk", "parse_head", "response_head"]
 
 MAXIMUM_HEAD = 1024 * 1024
@@ -95,7 +97,10 @@ def _headers(data: bytes) -> Mapping[str, str]:
         if name in headers:
             if name == "content-length" and headers[name] != value:
                 raise WireError(400, "the content-length headers differ")
-            value = value if name == "content-length" else f"{headers[name]}, {value}"
+            if name != "content-length":
+                # The name of a group may contain a comma, but never a line feed.
+                between = HEADER_SEPARATOR if name.startswith("impersonate-") else ", "
+                value = f"{headers[name]}{between}{value}"
         headers[name] = value
     if not _HOST.fullmatch(headers.get("host", "")):
         raise WireError(400, "malformed Host header")

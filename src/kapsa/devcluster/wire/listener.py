@@ -68,6 +68,11 @@ class HttpFront:
         scheme = "https" if self._tls else "http"
         return f"{scheme}://{self._host}:{self._port}"
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the listener."""
+        return self._host, self._port
+
     async def start(self) -> None:
         """Start to listen; `url` is valid afterwards."""
         loop = asyncio.get_running_loop()

@@ -31,6 +31,7 @@ __all__ = [
     "resource_not_found",
     "too_large",
     "too_many_requests",
+    "unauthorized",
     "unsupported_media_type",
 ]
 
@@ -197,12 +198,8 @@ def conflict(
     return StatusError(409, "Conflict", message, details=_details(resource, name, kind))
 
 
-def forbidden(
-    resource: Named, name: str, why: str, *, causes: Sequence[ErrorCause] = (), subresource: str = ""
-) -> StatusError:
+def forbidden(resource: Named, name: str, why: str, *, causes: Sequence[ErrorCause] = ()) -> StatusError:
     what = qualified(resource)
-    if subresource:
-        what = what.replace(resource.resource, f"{resource.resource}/{subresource}", 1)
     message = f"{what} {quote(name)} is forbidden: {why}" if name else f"{what} is forbidden: {why}"
     details = _details(resource, name)
     if causes:
@@ -210,14 +207,21 @@ def forbidden(
     return StatusError(403, "Forbidden", message, details=details)
 
 
-def not_authorized(denied: AccessAttributes) -> StatusError:
-    """Return the error for a request that the policy denies."""
-    resource = f"{denied.resource}/{denied.subresource}" if denied.subresource else denied.resource
-    where = f'in the namespace "{denied.namespace}"' if denied.namespace else "at the cluster scope"
-    why = f'User "{denied.user.username}" cannot {denied.verb} resource "{resource}" in API group "{denied.group}" {where}'
-    return forbidden(
-        _Resource(denied.group, denied.resource), denied.name, why, subresource=denied.subresource
-    )
+def not_authorized(denied: AccessAttributes, reason: str = "") -> StatusError:
+    """Return the error for a request that is denied; the reason is what the authorizer adds to it."""
+    user = f"User {quote(denied.user.username)} cannot {denied.verb}"
+    if denied.path:
+        why = f"{user} path {quote(denied.path)}"
+    else:
+        resource = f"{denied.resource}/{denied.subresource}" if denied.subresource else denied.resource
+        where = f"in the namespace {quote(denied.namespace)}" if denied.namespace else "at the cluster scope"
+        why = f"{user} resource {quote(resource)} in API group {quote(denied.group)} {where}"
+    why = why.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    if reason:
+        why = f"{why}: {reason}"
+    if denied.path:
+        return StatusError(403, "Forbidden", f"forbidden: {why}", details={})
+    return forbidden(_Resource(denied.group, denied.resource), denied.name, why)
 
 
 class _Resource(msgspec.Struct, frozen=True):
@@ -251,6 +255,11 @@ def bad_request(message: str) -> StatusError:
 
 def expired(message: str) -> StatusError:
     return StatusError(410, "Expired", message)
+
+
+def unauthorized() -> StatusError:
+    """Return the error for credentials that are not valid."""
+    return StatusError(401, "Unauthorized", "Unauthorized")
 
 
 def method_not_allowed() -> StatusError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from tests.behaviour.conformance.exchange import Call, Case, Watch
 
 JSON_PATCH = "application/json-patch+json"
@@ -63,6 +65,17 @@ def apply(path: str, body: Any, manager: str = "alpha", force: bool = False, que
     parameters += ["force=true"] if force else []
     parameters += [query] if query else []
     return patch(path, body, APPLY_PATCH, "&".join(parameters))
+
+
+def as_user(call: Call, user: str, *groups: str, uid: str = "", **extra: str) -> Call:
+    """Return the call as the administrator sends it in the name of another user."""
+    headers = {"Impersonate-User": user}
+    if groups:
+        headers["Impersonate-Group"] = "\n".join(groups)
+    if uid:
+        headers["Impersonate-Uid"] = uid
+    headers |= {f"Impersonate-Extra-{key}": value for key, value in extra.items()}
+    return msgspec.structs.replace(call, headers={**call.headers, **headers})
 
 
 def named(spec: Any) -> dict[str, Any]:

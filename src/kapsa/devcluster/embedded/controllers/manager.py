@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.controllers.housekeeping.controllers import HOUSEKEEPING_CONTROLLERS
 from kapsa.devcluster.embedded.controllers.housekeeping.garbage_collector import GarbageCollector
 from kapsa.devcluster.embedded.controllers.housekeeping.namespaces import NamespaceController
+from kapsa.devcluster.embedded.controllers.housekeeping.role_aggregation import RoleAggregationController
 from kapsa.devcluster.embedded.controllers.housekeeping.service_accounts import ServiceAccountController
 from kapsa.devcluster.embedded.controllers.housekeeping.volumes import DEFAULT_CLASS, PROVISIONER
 from kapsa.devcluster.embedded.controllers.machinery.events import Recorder
 from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
-from kapsa.devcluster.embedded.controllers.machinery.kinds import NODE, POD, STORAGE_CLASS, Kind, Object
+from kapsa.devcluster.embedded.controllers.machinery.kinds import (
+    LEASE,
+    NODE,
+    POD,
+    STORAGE_CLASS,
+    Kind,
+    Object,
+)
 from kapsa.devcluster.embedded.controllers.machinery.owner_controller import OwnerController
 from kapsa.devcluster.embedded.controllers.machinery.queue import KeyQueue
+from kapsa.devcluster.embedded.controllers.machinery.timestamps import render_micro
 from kapsa.devcluster.embedded.controllers.machinery.view import View
 from kapsa.devcluster.embedded.controllers.nodes.kubelet import Kubelet
 from kapsa.devcluster.embedded.controllers.nodes.logs import read_log
@@ -59,6 +69,7 @@ class Controllers:
         self._accounts = ServiceAccountController(
             backend, self._view, self._executor("service-account-controller"), certificate
         )
+        self._roles = RoleAggregationController(backend)
         self._scheduler = Scheduler(
             backend,
             self._view,
@@ -105,6 +116,7 @@ class Controllers:
             self._collector.queue,
             self._namespaces.queue,
             self._accounts.queue,
+            self._roles.queue,
             self._scheduler.queue,
             self._kubelet.queue,
             self._node_controller.queue,
@@ -114,6 +126,7 @@ class Controllers:
     async def start(self) -> None:
         """Create the nodes and a storage class, and start all controllers."""
         self._started = True
+        self._roles.start()
         self._backend.store.listeners.append(self._follow)
         self._collector.start()
         self._namespaces.start()
@@ -142,9 +155,19 @@ class Controllers:
         for number in range(1, self._nodes + 1):
             node = new_node(number)
             self._store(NODE, {**node, "status": report(node, silent_since=None, now=now).status})
+            self._store(LEASE, self._lease(node["metadata"]["name"], now))
         metadata = {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}}
         storage = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
         self._store(STORAGE_CLASS, {"metadata": metadata, "provisioner": PROVISIONER, **storage})
+
+    def _lease(self, node: str, now: datetime) -> Object:
+        """Return the Lease of a node. It goes with its node."""
+        stored = self._backend.store.collection("", "nodes").get(node)
+        owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": stored.uid if stored else ""}
+        return {
+            "metadata": {"name": node, "namespace": "kube-node-lease", "ownerReferences": [owner]},
+            "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": render_micro(now)},
+        }
 
     def _store(self, kind: Kind, obj: Object) -> None:
         info = self._backend.registry.get(kind.group, kind.version, kind.resource)
@@ -154,6 +177,7 @@ class Controllers:
         self._collector.follow(collection, change)
         self._namespaces.follow(collection, change)
         self._accounts.follow(collection, change)
+        self._roles.follow(collection, change)
         listeners = self._listeners.get(collection.key)
         if listeners is None and not self._view.is_indexed(collection.key):
             return

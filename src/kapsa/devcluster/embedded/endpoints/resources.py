@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kapsa.devcluster.embedded.authorization.attributes import attributes_of
+from kapsa.devcluster.embedded.authorization.authorizer import Authorizer, check
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.endpoints import reviews, subresources
 from kapsa.devcluster.embedded.endpoints.resource_request import ResourceRequest
@@ -23,7 +25,6 @@ from kapsa.devcluster.embedded.verbs import deletion, pages, writes
 from kapsa.devcluster.embedded.verbs.selection import selection
 from kapsa.devcluster.embedded.verbs.watch import WatchStream, too_old, watch_revision
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.authorization import AccessAttributes, AccessPolicy
 from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request
 from kapsa.devcluster.wire.query import parse_query
 from kapsa.devcluster.wire.routes import ResourceRoute
@@ -56,9 +57,9 @@ _RETURN_DELETED = frozenset(
 class ResourceEndpoints:
     """Serves every path under `/api` and `/apis` that names a resource."""
 
-    def __init__(self, backend: Backend, policy: AccessPolicy | None = None) -> None:
+    def __init__(self, backend: Backend, authorizer: Authorizer) -> None:
         self._backend = backend
-        self._policy = policy
+        self._authorizer = authorizer
         self.read_log: LogReader | None = None
         """Reads the logs of pods, if controllers simulate the nodes."""
 
@@ -68,7 +69,8 @@ class ResourceEndpoints:
         """Serve one request. Raises StatusError or PlainError when it is rejected."""
         registry = self._backend.registry
         info = registry.find(route.group, route.version, route.resource)
-        self._authorize(request, route, verb)
+        if not self._authorizer.trusts(request.user or ADMIN):
+            check(self._authorizer, attributes_of(request, route))
         if info is None:
             if registry.has_group_version(route.group, route.version) or registry.is_builtin(route.group):
                 raise errors.resource_not_found()
@@ -79,22 +81,6 @@ class ResourceEndpoints:
         except errors.StatusError as error:
             error.headers |= warning_header(resource_request.warnings)
             raise
-
-    def _authorize(self, request: Request, route: ResourceRoute, verb: str) -> None:
-        if self._policy is None:
-            return
-        attributes = AccessAttributes(
-            user=request.user or ADMIN,
-            verb=verb,
-            group=route.group,
-            version=route.version,
-            resource=route.resource,
-            subresource=route.subresource,
-            namespace=route.namespace,
-            name=route.name,
-        )
-        if not self._policy(attributes):
-            raise errors.not_authorized(attributes)
 
     async def _route(self, request: ResourceRequest, verb: str) -> Reply:
         route, info = request.route, request.info
@@ -110,7 +96,7 @@ class ResourceEndpoints:
         if info.namespaced and not route.namespace and (route.name or verb == "create"):
             raise errors.method_not_allowed() if verb == "create" else errors.resource_not_found()
         if (info.group, info.resource) in reviews.REVIEWS:
-            return _review(request, verb, self._policy)
+            return _review(request, verb, self._authorizer)
         if verb not in info.verbs or (
             verb in ("create", "update", "patch") and bool(route.name) is (verb == "create")
         ):
@@ -229,13 +215,13 @@ def _success(info: ResourceInfo, stored: Stored) -> Object:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def _review(request: ResourceRequest, verb: str, policy: AccessPolicy | None) -> Reply:
+def _review(request: ResourceRequest, verb: str, authorizer: Authorizer) -> Reply:
     if verb != "create" or request.route.name:
         raise errors.method_not_allowed()
     manager = write_parameters(request.request, WriteMethod.CREATE).manager
     reviewed = reviews.review(
         request.backend,
-        policy,
+        authorizer,
         request.info,
         request.user,
         request.body(),

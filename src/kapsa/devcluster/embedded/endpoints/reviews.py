@@ -8,22 +8,23 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.apply.field_manager import track_update
+from kapsa.devcluster.embedded.authorization.authorizer import Authorizer
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.authorization import AccessAttributes, AccessPolicy
+from kapsa.devcluster.wire.authorization import AccessAttributes
 from kapsa.devcluster.wire.exchange import RequestUser
 from kapsa.schemas import field_errors
 
 __all__ = ["REVIEWS", "review"]
 
 Object = dict[str, Any]
-Review = Callable[[AccessPolicy | None, RequestUser, Object, str], Object]
+Review = Callable[[Authorizer, RequestUser, Object, str], Object]
 
 
 def review(
     backend: Backend,
-    policy: AccessPolicy | None,
+    authorizer: Authorizer,
     info: ResourceInfo,
     user: RequestUser,
     obj: Object,
@@ -31,7 +32,7 @@ def review(
     manager: str,
 ) -> Object:
     """Return a review with its status. Raises StatusError 400 or 422 for an invalid one."""
-    status = REVIEWS[info.group, info.resource](policy, user, obj, namespace)
+    status = REVIEWS[info.group, info.resource](authorizer, user, obj, namespace)
     if info.resource == "selfsubjectrulesreviews":
         # Unlike the other reviews, this one does not return its spec.
         return {
@@ -44,33 +45,35 @@ def review(
     tracked = track_update(
         None, obj, manager=manager, schema=info.schema, api_version=info.api_version, now=backend.now()
     )
+    if namespace:
+        tracked["metadata"] = {**tracked["metadata"], "namespace": namespace}
     if info.resource == "selfsubjectreviews":
         tracked["metadata"] = {**tracked["metadata"], "creationTimestamp": backend.now()}
     return {**tracked, "kind": info.kind, "apiVersion": info.api_version, "status": status}
 
 
-def _self_access(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _self_access(authorizer: Authorizer, user: RequestUser, obj: Object, namespace: str) -> Object:
     spec = obj.get("spec") or {}
     _check_attributes(spec)
-    return _allowed(policy, user, spec)
+    return _allowed(authorizer, user, spec)
 
 
-def _access(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _access(authorizer: Authorizer, user: RequestUser, obj: Object, namespace: str) -> Object:
     spec = obj.get("spec") or {}
     _check_attributes(spec)
     if not spec.get("user") and not spec.get("groups"):
         raise _rejected(
             field_errors.invalid("spec.user", "", "at least one of user or group must be specified")
         )
-    return _allowed(policy, _subject(spec), spec)
+    return _allowed(authorizer, _subject(spec), spec)
 
 
-def _local_access(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _local_access(authorizer: Authorizer, user: RequestUser, obj: Object, namespace: str) -> Object:
     requested = ((obj.get("spec") or {}).get("resourceAttributes") or {}).get("namespace", "")
     if requested != namespace:
         detail = "must match metadata.namespace"
         raise _rejected(field_errors.invalid("spec.resourceAttributes.namespace", requested, detail))
-    return _access(policy, user, obj, namespace)
+    return _access(authorizer, user, obj, namespace)
 
 
 def _subject(spec: Object) -> RequestUser:
@@ -105,7 +108,7 @@ def _rejected(problem: field_errors.FieldError) -> errors.StatusError:
     return errors.invalid(_NoKind(), "", [problem])
 
 
-def _allowed(policy: AccessPolicy | None, user: RequestUser, spec: Object) -> Object:
+def _allowed(authorizer: Authorizer, user: RequestUser, spec: Object) -> Object:
     resource = spec.get("resourceAttributes")
     if resource is not None:
         attributes = AccessAttributes(
@@ -121,21 +124,21 @@ def _allowed(policy: AccessPolicy | None, user: RequestUser, spec: Object) -> Ob
     else:
         path = spec["nonResourceAttributes"]
         attributes = AccessAttributes(user=user, verb=path.get("verb", ""), path=path.get("path", ""))
-    return {"allowed": policy is None or policy(attributes)}
+    decision = authorizer.decide(attributes)
+    return (
+        {"allowed": decision.allowed, "reason": decision.reason}
+        if decision.reason
+        else {"allowed": decision.allowed}
+    )
 
 
-def _rules(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _rules(authorizer: Authorizer, user: RequestUser, obj: Object, namespace: str) -> Object:
     if not (obj.get("spec") or {}).get("namespace"):
         raise errors.bad_request("no namespace on request")
-    if policy is None:
-        everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
-        paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
-        return {"resourceRules": everything, "nonResourceRules": paths, "incomplete": False}
-    message = "the devcluster's policy is a function, which cannot be listed as rules"
-    return {"resourceRules": [], "nonResourceRules": [], "incomplete": True, "evaluationError": message}
+    return authorizer.rules_review(user, obj["spec"]["namespace"])
 
 
-def _self_subject(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _self_subject(authorizer: Authorizer, user: RequestUser, obj: Object, namespace: str) -> Object:
     info: Object = {"username": user.username, "groups": list(user.groups)}
     if user.uid:
         info["uid"] = user.uid
@@ -144,7 +147,7 @@ def _self_subject(policy: AccessPolicy | None, user: RequestUser, obj: Object, n
     return {"userInfo": info}
 
 
-def _token(policy: AccessPolicy | None, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _token(authorizer: Authorizer, user: RequestUser, obj: Object, namespace: str) -> Object:
     if not (obj.get("spec") or {}).get("token"):
         raise errors.bad_request("token is required for TokenReview in authentication")
     # The devcluster issues no tokens, so none is valid.

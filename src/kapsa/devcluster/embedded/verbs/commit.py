@@ -6,10 +6,11 @@ from typing import Any
 
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.stored_form import stored_form, with_revision
+from kapsa.devcluster.embedded.kinds.bootstrap_objects import BootstrapObject, Template
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Stored
 
-__all__ = ["commit", "commit_stored", "furnish", "remove", "rewrite"]
+__all__ = ["commit", "commit_stored", "commit_template", "furnish", "remove", "rewrite"]
 
 Object = dict[str, Any]
 
@@ -33,6 +34,15 @@ def commit_stored(backend: Backend, info: ResourceInfo, stored: Stored) -> Store
 def rewrite(backend: Backend, info: ResourceInfo, obj: Object, revision: int) -> None:
     """Replace the bytes of a stored object at its revision, without a change or an event."""
     backend.collection(info).rewrite(stored_form(info, obj, revision))
+
+
+def commit_template(backend: Backend, obj: BootstrapObject, template: Template, uid: str = "") -> None:
+    """Store an object of the bootstrap data under the next revision, by default with a new UID."""
+    revision = backend.store.next_revision
+    uid = uid or backend.new_uid()
+    body = b"%b%b%b%d%b" % (template.start, uid.encode(), template.middle, revision, template.end)
+    stored = Stored(obj.key, obj.namespace, obj.name, uid, revision, obj.labels, body)
+    backend.store.collection(obj.group, obj.resource).put(stored)
 
 
 def remove(backend: Backend, info: ResourceInfo, live: Stored) -> Stored:

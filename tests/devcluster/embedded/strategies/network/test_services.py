@@ -87,11 +87,11 @@ async def test_an_external_name_service_has_no_addresses(api: ApiServer) -> None
 
 async def test_a_cluster_ip_is_immutable(api: ApiServer) -> None:
     stored = await api.create("services", "web", spec=ports(80))
-    stored["spec"]["clusterIP"] = "10.0.0.200"
+    stored["spec"]["clusterIP"] = "10.96.0.200"
     with pytest.raises(StatusError) as rejected:
         await api.update("services", stored)
     assert rejected.value.message == (
-        'Service "web" is invalid: spec.clusterIPs[0]: Invalid value: ["10.0.0.200"]: may not change once set'
+        'Service "web" is invalid: spec.clusterIPs[0]: Invalid value: ["10.96.0.200"]: may not change once set'
     )
 
 

@@ -18,3 +18,8 @@ def parse(text: str) -> datetime:
 def seconds_since(text: str, now: datetime) -> float:
     """Return the age of a timestamp in whole seconds, the resolution it was written with."""
     return (now.replace(microsecond=0) - parse(text)).total_seconds()
+
+
+def render_micro(moment: datetime) -> str:
+    """Render a `metav1.MicroTime`, UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

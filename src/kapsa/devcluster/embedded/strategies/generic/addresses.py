@@ -21,7 +21,7 @@ class Addresses:
     The store's changes call `hold` and `release`, so a dry run or a failed write allocates nothing.
     """
 
-    def __init__(self, network: str = "10.0.0.0/16") -> None:
+    def __init__(self, network: str = "10.96.0.0/16") -> None:
         self.network = IPv4Network(network)
         self._holders: dict[str, tuple[frozenset[str], frozenset[int]]] = {}
         self._ips: set[str] = set()

@@ -72,7 +72,7 @@ class ServiceStrategy(BuiltInStrategy):
         super().prepare_for_update(obj, old)
         self._keep_addresses(obj, old)
         self._drop_fields_of_old_type(obj, old)
-        if not validate_service(obj):
+        if not validate_service(obj) and not self.immutable(obj, old):
             self._allocate(obj, old)
 
     def validate(self, obj: Object) -> list[FieldError]:

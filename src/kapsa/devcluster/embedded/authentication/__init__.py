@@ -1,0 +1,1 @@
+"""Authentication: the user of a request, by token, certificate or impersonation."""

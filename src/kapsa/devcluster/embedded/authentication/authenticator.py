@@ -1,0 +1,38 @@
+"""The user of each request: of its token or certificate, then the one that it impersonates."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kapsa.devcluster.embedded.authentication.impersonation import PREFIX, Impersonation, impersonated_user
+from kapsa.devcluster.embedded.authorization.attributes import attributes_of
+from kapsa.devcluster.embedded.authorization.authorizer import Authorizer
+from kapsa.devcluster.wire.exchange import ADMIN, Request, RequestUser
+from kapsa.devcluster.wire.routes import ResourceRoute
+
+__all__ = ["Authenticator"]
+
+
+class Authenticator:
+    """Finds out who sends a request."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._impersonation = Impersonation(authorizer)
+
+    def authenticate(self, request: Request, route: ResourceRoute | None) -> Request:
+        """Return the request with its user. Raises StatusError 401 or 403 for credentials that are not valid."""
+        user = self._sender(request)
+        for header in request.headers:
+            if header.startswith(PREFIX):
+                user = self._impersonated(request, route, user or ADMIN)
+                break
+        return request if request.user is user else msgspec.structs.replace(request, user=user)
+
+    def _sender(self, request: Request) -> RequestUser | None:
+        return request.user
+
+    def _impersonated(self, request: Request, route: ResourceRoute | None, user: RequestUser) -> RequestUser:
+        target = impersonated_user(request.headers)
+        if target is None:
+            return user
+        return self._impersonation.impersonate(target, attributes_of(request, route, user))
