@@ -6,11 +6,11 @@ installation     the manifests that install the operator
 operator         the composition root; `kapsa environments run`
 controllers      one for each kind · admission checks the same rules in a webhook
 steps            the ten steps of an Environment, and its teardown
-objects          the objects in an environment's namespace · visit is the state of one run of the steps
+namespace_objects  the objects in an environment's namespace · step_run is the state of one run of the steps
 render, build    from a commit to objects, and to an image
 sources          repositories, polling, previews, trust
 images           registries and retention
-domains          hosts, pools, routes
+hosts            hosts, their pools, routes to them
 tenancy          namespaces, ownership, network
 ports            what is needed from outside the cluster, as protocols
 metrics · settings · names

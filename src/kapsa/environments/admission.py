@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from kapsa.adapters.errors import ExternalError, Refused
 from kapsa.adapters.git.address import RepositoryAddress, check_branch
-from kapsa.environments.domains.choice import HostRequest, active_pools, built_in_pool, choose, shared_domains
-from kapsa.environments.domains.routes import check_ingress
+from kapsa.environments.hosts.choice import HostRequest, active_pools, built_in_pool, choose, shared_domains
+from kapsa.environments.hosts.routes import check_ingress
 from kapsa.environments.names import namespace_name
-from kapsa.environments.objects.preview_objects import namespace_of
+from kapsa.environments.namespace_objects.preview_objects import namespace_of
 from kapsa.environments.resources import DomainPool, Environment, PreviewEnvironment, Project, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.namespaces import NAMESPACE, ForeignNamespaceError, refuse_foreign

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from kapsa.adapters.helm.chart import RELEASE_LIMIT
+from kapsa.adapters.helm.renderer import RELEASE_LIMIT
 
 __all__ = [
     "APPROVED_COMMIT",

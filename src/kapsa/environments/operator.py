@@ -26,7 +26,7 @@ from kapsa.environments.controllers.environment import EnvironmentController
 from kapsa.environments.controllers.preview_environment import PreviewEnvironmentController
 from kapsa.environments.controllers.project import ProjectController
 from kapsa.environments.controllers.registry import RegistryController
-from kapsa.environments.domains.pools import DomainPools
+from kapsa.environments.hosts.pools import DomainPools
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import OPERATOR
 from kapsa.environments.ports import Builds, CommitResolver, ManifestRenderer, Prober, RefLister

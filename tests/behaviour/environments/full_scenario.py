@@ -10,8 +10,8 @@ import msgspec
 
 from kapsa.adapters.http.client import HttpResponse
 from kapsa.environments.build.engines import BuildEngines
-from kapsa.environments.domains.routes import CERTIFICATE, HTTP_ROUTE
-from kapsa.environments.objects.children import KPACK_IMAGE
+from kapsa.environments.hosts.routes import CERTIFICATE, HTTP_ROUTE
+from kapsa.environments.namespace_objects.children import KPACK_IMAGE
 from kapsa.environments.operator import ExternalSystems, make_operator
 from kapsa.environments.render.filter import ALLOWED_KINDS
 from kapsa.environments.resources import Environment, PreviewEnvironment, Project, Registry

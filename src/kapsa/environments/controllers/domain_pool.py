@@ -1,6 +1,6 @@
 """DomainPools: their counts and conditions, lost hosts, and the deletion of a pool.
 
-`kapsa.environments.domains.pools` allocates and releases hosts. This controller releases the hosts of
+`kapsa.environments.hosts.pools` allocates and releases hosts. This controller releases the hosts of
 environments that cannot do it themselves, because their finalizer was removed by hand. A pool is the only
 record of its allocations: a pool that is deleted stays, and allocates no more hosts, until the last host is
 released.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kapsa.environments.domains.choice import domain_counts, shared_domains
+from kapsa.environments.hosts.choice import domain_counts, shared_domains
 from kapsa.environments.resources import Allocation, DomainPool, Environment
 from kapsa.runtime import (
     Cache,

@@ -8,19 +8,31 @@ from datetime import datetime
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
 from kapsa.adapters.oci.registries import DigestCache, Images
-from kapsa.environments.domains.routes import CERTIFICATE, HTTP_ROUTE
+from kapsa.environments.hosts.routes import CERTIFICATE, HTTP_ROUTE
 from kapsa.environments.images.retention import ImageRetention
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import FINALIZER, OWNER_UID
-from kapsa.environments.objects.builds import COMMIT_INDEX, EnvironmentBuilds, commits_of, waiting_for
-from kapsa.environments.objects.children import JOB, KPACK_IMAGE, POLICY_KINDS, RENDERED_KINDS, RESOURCE_QUOTA
-from kapsa.environments.objects.copies import CONFIG_MAP, SECRET, Copies
+from kapsa.environments.namespace_objects.builds import (
+    COMMIT_INDEX,
+    EnvironmentBuilds,
+    commits_of,
+    waiting_for,
+)
+from kapsa.environments.namespace_objects.children import (
+    JOB,
+    KPACK_IMAGE,
+    POLICY_KINDS,
+    RENDERED_KINDS,
+    RESOURCE_QUOTA,
+)
+from kapsa.environments.namespace_objects.copies import CONFIG_MAP, SECRET, Copies
 from kapsa.environments.ports import Builds, CommitResolver, Domains, ManifestRenderer, Prober
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.listings import Listings
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.sources.trust import is_trusted, needs_refs
+from kapsa.environments.step_run import StepRun
 from kapsa.environments.steps.apply import SUSPENDED, ApplyStep
 from kapsa.environments.steps.build import BuildStep
 from kapsa.environments.steps.host import HostStep
@@ -40,7 +52,6 @@ from kapsa.environments.tenancy.ownership import (
     project_key,
     project_missing,
 )
-from kapsa.environments.visit import Visit
 from kapsa.runtime import (
     Context,
     Controller,
@@ -209,14 +220,14 @@ class EnvironmentController(Controller[Environment]):
 
     async def _visit(
         self, environment: Environment, project: Project, commit: str, ctx: Context[Environment]
-    ) -> Visit:
+    ) -> StepRun:
         refs = None
         if needs_refs(environment, project, commit):
             refs = (await self._listings.containing(commit, ctx, project)).refs
         registry = None
         if project.spec.registry is not None and project.spec.registry.name is not None:
             registry = ctx.get(Registry, project.spec.registry.name, namespace="", track=True)
-        return Visit(
+        return StepRun(
             environment=environment,
             project=project,
             ctx=ctx,

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kapsa.environments.metrics import PreviewMetrics
-from kapsa.environments.objects.preview_objects import MANAGED_LABELS, PreviewObjects, namespace_of
+from kapsa.environments.namespace_objects.preview_objects import MANAGED_LABELS, PreviewObjects, namespace_of
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.namespaces import (

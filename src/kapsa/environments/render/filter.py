@@ -16,7 +16,7 @@ from kapsa.adapters.errors import Refused
 from kapsa.adapters.manifests.manifest import Manifest, display_name
 from kapsa.adapters.manifests.pod_security import Level, pod_violations
 from kapsa.adapters.manifests.pod_templates import pod_metadata, pod_spec
-from kapsa.environments.domains.routing_rules import routing_refusals
+from kapsa.environments.hosts.routing_rules import routing_refusals
 
 __all__ = ["ALLOWED_KINDS", "FilterRules", "ObjectsRefused", "Refusal", "filter_objects"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kapsa.adapters.helm.chart import default_values, render_chart
+from kapsa.adapters.helm.renderer import default_values, render_chart
 from kapsa.adapters.manifests.manifest import Manifest
 from kapsa.adapters.manifests.pod_templates import containers, entries, pod_spec
 from kapsa.adapters.process.limited_process import ProcessLimits

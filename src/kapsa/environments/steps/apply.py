@@ -10,14 +10,14 @@ from typing import ClassVar
 import msgspec
 
 from kapsa.adapters.manifests.health import ObjectHealth, object_health
-from kapsa.environments.objects.apply_set import members, membership, parent
-from kapsa.environments.objects.children import RENDERED_KINDS, kind_string, marked, shown
-from kapsa.environments.objects.copies import copied_secrets
-from kapsa.environments.objects.pods import first_problem
+from kapsa.environments.namespace_objects.apply_set import members, membership, parent
+from kapsa.environments.namespace_objects.children import RENDERED_KINDS, kind_string, marked, shown
+from kapsa.environments.namespace_objects.copies import copied_secrets
+from kapsa.environments.namespace_objects.pods import first_problem
 from kapsa.environments.resources import Rollout
 from kapsa.environments.resources.environment import Phase
+from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting, is_refusal
-from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import ApiError, Invalid
 
 __all__ = ["SUSPENDED", "ApplyStep"]
@@ -42,7 +42,7 @@ class ApplyStep:
     condition: ClassVar[str] = "DeploymentReady"
     phase: ClassVar[Phase] = "Deploying"
 
-    async def run(self, visit: Visit) -> Outcome:
+    async def run(self, visit: StepRun) -> Outcome:
         desired = [marked(visit, each, membership(visit)) for each in sorted(visit.objects, key=_rank)]
         present = members(visit)
         _start_rollout(visit)
@@ -62,7 +62,7 @@ class ApplyStep:
         visit.ctx.status.image = visit.image
         return await self._assess(visit, applied)
 
-    async def _replace_job(self, visit: Visit, job: Manifest) -> Outcome:
+    async def _replace_job(self, visit: StepRun, job: Manifest) -> Outcome:
         """Delete a Job that cannot be changed; its deletion triggers the run that creates the new one."""
         await visit.ctx.delete(kind_string(job), job["metadata"]["name"], namespace=visit.namespace)
         return Waiting(
@@ -71,7 +71,7 @@ class ApplyStep:
             after=5.0,
         )
 
-    async def _prune(self, visit: Visit, desired: Sequence[Manifest], present: Sequence[Manifest]) -> None:
+    async def _prune(self, visit: StepRun, desired: Sequence[Manifest], present: Sequence[Manifest]) -> None:
         """Delete the members of the ApplySet that are no longer rendered."""
         kept = {_identity(each) for each in desired}
         for each in present:
@@ -80,7 +80,7 @@ class ApplyStep:
                 await visit.ctx.delete(kind, name, namespace=visit.namespace)
                 visit.ctx.event("Normal", "Pruned", f"deleted {shown(each)}, which is no longer rendered")
 
-    async def _assess(self, visit: Visit, applied: Sequence[Manifest]) -> Outcome:
+    async def _assess(self, visit: StepRun, applied: Sequence[Manifest]) -> Outcome:
         assessed = [(each, object_health(each)) for each in applied]
         for each, verdict in assessed:
             if verdict.state == "Failed":
@@ -112,7 +112,7 @@ def _describe(waiting: Sequence[tuple[Manifest, ObjectHealth]]) -> str:
     return "; ".join(f"{shown(each)}: {verdict.message}" for each, verdict in waiting[:3])
 
 
-def _start_rollout(visit: Visit) -> None:
+def _start_rollout(visit: StepRun) -> None:
     """Start a new rollout, with a new deadline, when the set of objects has changed."""
     digest = hashlib.sha256(_encode(list(visit.objects))).hexdigest()[:16]
     rollout = visit.ctx.status.rollout
@@ -120,14 +120,14 @@ def _start_rollout(visit: Visit) -> None:
         visit.ctx.status.rollout = Rollout(digest=digest, started_at=visit.ctx.now().replace(microsecond=0))
 
 
-def _time_left(visit: Visit) -> float:
+def _time_left(visit: StepRun) -> float:
     rollout = visit.ctx.status.rollout
     assert rollout is not None  # set before anything was applied
     deadline = rollout.started_at + timedelta(seconds=visit.settings.rollout_timeout)
     return (deadline - visit.ctx.now()).total_seconds()
 
 
-async def _unhealthy(visit: Visit, manifest: Manifest, why: ObjectHealth) -> StepFailure:
+async def _unhealthy(visit: StepRun, manifest: Manifest, why: ObjectHealth) -> StepFailure:
     problem = await first_problem(visit.ctx.client, manifest, secrets=await copied_secrets(visit))
     message = f"{shown(manifest)}: {why.message or why.reason}"
     quota = _OVER_QUOTA in why.message

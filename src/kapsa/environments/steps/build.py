@@ -19,14 +19,14 @@ from kapsa.environments.build.identity import build_name, image_tag
 from kapsa.environments.images.registry_access import access_to
 from kapsa.environments.images.retention import remember_image
 from kapsa.environments.names import APPROVED_COMMIT, MANAGED_BY, OPERATOR, OWNER_UID
-from kapsa.environments.objects.builds import EnvironmentBuilds, engine_of
-from kapsa.environments.objects.children import JOB, KPACK_IMAGE, shown
+from kapsa.environments.namespace_objects.builds import EnvironmentBuilds, engine_of
+from kapsa.environments.namespace_objects.children import JOB, KPACK_IMAGE, shown
 from kapsa.environments.ports import BuildProgress, BuildRequest, Builds
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.repository_access import RepositoryAccess
+from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting
 from kapsa.environments.tenancy.namespaces import NAMESPACE
-from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import AlreadyExists, ClientError, Forbidden, Invalid, UnknownKind
 
 __all__ = ["BuildStep"]
@@ -50,7 +50,7 @@ class BuildStep:
         self._owned = owned
         self._starting: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
-    async def run(self, visit: Visit) -> Outcome:
+    async def run(self, visit: StepRun) -> Outcome:
         registry = visit.project.spec.registry
         if registry is None:
             return self._without_registry(visit)
@@ -77,7 +77,7 @@ class BuildStep:
             return Done(visit.image, reason="ImageReady")
         return await self._build(visit, image, name)
 
-    def _without_registry(self, visit: Visit) -> Outcome:
+    def _without_registry(self, visit: StepRun) -> Outcome:
         if visit.project.spec.deployment.type == "image":
             return StepFailure(
                 reason="NoImage",
@@ -89,7 +89,7 @@ class BuildStep:
 
     # -- the build -------------------------------------------------------------------------------------------
 
-    async def _build(self, visit: Visit, image: ImageReference, name: str) -> Outcome:
+    async def _build(self, visit: StepRun, image: ImageReference, name: str) -> Outcome:
         build = visit.project.spec.build
         if build is None or build.strategy == "none":
             return Waiting(
@@ -110,7 +110,7 @@ class BuildStep:
                 return await self._start(visit, await self._objects(visit, image, name))
         return await self._assess(visit, running, image)
 
-    async def _objects(self, visit: Visit, image: ImageReference, name: str) -> list[Manifest]:
+    async def _objects(self, visit: StepRun, image: ImageReference, name: str) -> list[Manifest]:
         access = await _access(visit)
         request = BuildRequest(
             name=name,
@@ -124,7 +124,7 @@ class BuildStep:
         )
         return [self._owned.marked(visit, name, each) for each in self._builds.objects(request)]
 
-    async def _start(self, visit: Visit, objects: list[Manifest]) -> Outcome:
+    async def _start(self, visit: StepRun, objects: list[Manifest]) -> Outcome:
         await _ensure_namespace(visit)
         for each in objects:
             try:
@@ -150,7 +150,7 @@ class BuildStep:
             message=f"{shown(objects[-1])} is building commit {visit.commit[:12]}", reason="Building"
         )
 
-    async def _assess(self, visit: Visit, build: Manifest, image: ImageReference) -> Outcome:
+    async def _assess(self, visit: StepRun, build: Manifest, image: ImageReference) -> Outcome:
         progress = self._builds.progress(build)
         if progress.state == "running":
             return _building(visit, build, progress)
@@ -175,7 +175,7 @@ class BuildStep:
         )
 
 
-def _find(visit: Visit, name: str) -> Manifest | None:
+def _find(visit: StepRun, name: str) -> Manifest | None:
     """Return the build of this name, from any environment."""
     for kind in (JOB, KPACK_IMAGE):
         build = visit.ctx.get(kind, name, namespace=visit.settings.build_namespace)
@@ -184,12 +184,12 @@ def _find(visit: Visit, name: str) -> Manifest | None:
     return None
 
 
-def _building(visit: Visit, build: Manifest, progress: BuildProgress) -> Waiting:
+def _building(visit: StepRun, build: Manifest, progress: BuildProgress) -> Waiting:
     words = f"{shown(build)} is building commit {visit.commit[:12]} {progress.message}".rstrip()
     return Waiting(message=words, reason="Building")
 
 
-def _image(visit: Visit) -> ImageReference:
+def _image(visit: StepRun) -> ImageReference:
     """Return the image of this commit, in the project's Registry if it names one.
 
     Raises Refused if the repository is in another registry, which would receive the credentials of this one.
@@ -204,7 +204,7 @@ def _image(visit: Visit) -> ImageReference:
     return image.with_tag(image_tag(visit.project, visit.commit))
 
 
-async def _access(visit: Visit) -> RegistryAccess:
+async def _access(visit: StepRun) -> RegistryAccess:
     """Return the access to the registry, and subscribe to the Secret with its credentials.
 
     Raises AuthFailed if the Registry names a Secret that does not exist or holds no credentials.
@@ -216,7 +216,7 @@ async def _access(visit: Visit) -> RegistryAccess:
     return await access_to(registry, visit.ctx.client)
 
 
-async def _ensure_namespace(visit: Visit) -> None:
+async def _ensure_namespace(visit: StepRun) -> None:
     name = visit.settings.build_namespace
     if visit.ctx.get(NAMESPACE, name, namespace="") is not None:
         return
@@ -231,13 +231,13 @@ async def _ensure_namespace(visit: Visit) -> None:
         return
 
 
-def _is_reported(visit: Visit, reason: str) -> bool:
+def _is_reported(visit: StepRun, reason: str) -> bool:
     """Return whether the status already has this reason for this commit."""
     failure = visit.environment.status.failure
     return failure is not None and failure.reason == reason and visit.commit[:12] in failure.message
 
 
-async def _log_tail(visit: Visit, build: Manifest) -> str:
+async def _log_tail(visit: StepRun, build: Manifest) -> str:
     """Return the end of the log of the pod that failed last."""
     namespace, client = visit.settings.build_namespace, visit.ctx.client
     selector = {"batch.kubernetes.io/job-name": build["metadata"]["name"]}
@@ -265,6 +265,6 @@ async def _log_tail(visit: Visit, build: Manifest) -> str:
     return ""
 
 
-async def _secret_texts(visit: Visit) -> tuple[str, ...]:
+async def _secret_texts(visit: StepRun) -> tuple[str, ...]:
     credentials = (await _access(visit)).get("credentials")
     return credentials.secrets if credentials is not None else ()

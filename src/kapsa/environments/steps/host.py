@@ -7,8 +7,8 @@ from typing import ClassVar
 from kapsa.environments.ports import Domains
 from kapsa.environments.resources import DomainPool
 from kapsa.environments.resources.environment import Phase
+from kapsa.environments.step_run import StepRun
 from kapsa.environments.steps.step import Done, Outcome
-from kapsa.environments.visit import Visit
 
 __all__ = ["HostStep"]
 
@@ -23,7 +23,7 @@ class HostStep:
     def __init__(self, domains: Domains) -> None:
         self._domains = domains
 
-    async def run(self, visit: Visit) -> Outcome:
+    async def run(self, visit: StepRun) -> Outcome:
         environment, pool = visit.environment, visit.project.spec.domain.domain_pool_ref
         if pool is not None:
             visit.ctx.track(DomainPool, pool.name, namespace="")

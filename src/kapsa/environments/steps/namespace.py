@@ -15,13 +15,13 @@ from kapsa.environments.names import (
     namespace_name,
 )
 from kapsa.environments.resources.environment import Phase
+from kapsa.environments.step_run import StepRun
 from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting
 from kapsa.environments.tenancy.namespaces import (
     ForeignNamespaceError,
     NamespaceChangingError,
     claim,
 )
-from kapsa.environments.visit import Visit
 
 __all__ = ["NamespaceStep", "identity_labels"]
 
@@ -33,7 +33,7 @@ class NamespaceStep:
     condition: ClassVar[str] = "NamespaceReady"
     phase: ClassVar[Phase] = "Pending"
 
-    async def run(self, visit: Visit) -> Outcome:
+    async def run(self, visit: StepRun) -> Outcome:
         environment, project = visit.environment, visit.project
         name = namespace_name(project.namespace, project.name, environment.name)
         level = visit.settings.pod_security
@@ -61,7 +61,7 @@ class NamespaceStep:
         return Done(f"namespace {name} is ready", reason="NamespaceReady")
 
 
-def identity_labels(visit: Visit) -> dict[str, str]:
+def identity_labels(visit: StepRun) -> dict[str, str]:
     """Return the labels for people and selectors. Ownership is decided by the UID alone.
 
     Ownership is decided by the UID alone.

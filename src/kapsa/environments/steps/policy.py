@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from kapsa.environments.names import MANAGED_BY, OPERATOR
-from kapsa.environments.objects.children import RESOURCE_QUOTA, marked
+from kapsa.environments.namespace_objects.children import RESOURCE_QUOTA, marked
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.settings import Settings
+from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.secrets import pull_secret_name
 from kapsa.environments.steps.step import Done, Outcome
 from kapsa.environments.tenancy.network import SOLVER_PORT, ingress_controller, internet
-from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import Quantity
 
 __all__ = ["LIMIT_RANGE", "QUOTA", "PolicyStep"]
@@ -36,7 +36,7 @@ class PolicyStep:
     condition: ClassVar[str] = "NamespaceReady"
     phase: ClassVar[Phase] = "Pending"
 
-    async def run(self, visit: Visit) -> Outcome:
+    async def run(self, visit: StepRun) -> Outcome:
         quota = resource_quota(visit)
         if quota is None:
             await visit.ctx.delete(RESOURCE_QUOTA, QUOTA, namespace=visit.namespace)
@@ -46,7 +46,7 @@ class PolicyStep:
         return Done("quota, limits and network policies are in place", reason="PolicyInPlace")
 
 
-def resource_quota(visit: Visit) -> Manifest | None:
+def resource_quota(visit: StepRun) -> Manifest | None:
     """Return the limit on all pods together; None if the project sets none."""
     quota = visit.project.spec.resources.default_quota
     if quota is None:
@@ -60,7 +60,7 @@ def resource_quota(visit: Visit) -> Manifest | None:
     return _object("v1", "ResourceQuota", QUOTA, {"hard": hard}) if hard else None
 
 
-def limit_range(visit: Visit) -> Manifest:
+def limit_range(visit: StepRun) -> Manifest:
     """Return the default resources of containers, without which a quota would not admit them."""
     resources = visit.project.spec.resources
     limits = {}
@@ -112,7 +112,7 @@ def network_policies(settings: Settings) -> list[Manifest]:
     ]
 
 
-def service_account(visit: Visit) -> Manifest:
+def service_account(visit: StepRun) -> Manifest:
     """Return the default account of pods: its token is not mounted, and it can pull the project's images."""
     pull_secret = pull_secret_name(visit)
     return {

@@ -6,15 +6,15 @@ import copy
 from collections.abc import Iterable
 from typing import ClassVar
 
-from kapsa.environments.objects.children import RENDERED_KINDS, kind_string, shown
-from kapsa.environments.objects.copies import COPIED_FROM
-from kapsa.environments.objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
+from kapsa.environments.namespace_objects.children import RENDERED_KINDS, kind_string, shown
+from kapsa.environments.namespace_objects.copies import COPIED_FROM
+from kapsa.environments.namespace_objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
 from kapsa.environments.ports import ManifestRenderer, RenderRequest
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.repository_access import RepositoryAccess
+from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.secrets import env_from, pull_secret_name
 from kapsa.environments.steps.step import Done, Outcome, StepFailure
-from kapsa.environments.visit import Manifest, Visit
 
 __all__ = ["RenderStep", "suspend"]
 
@@ -32,7 +32,7 @@ class RenderStep:
         self._renderer = renderer
         self._access = access
 
-    async def run(self, visit: Visit) -> Outcome:
+    async def run(self, visit: StepRun) -> Outcome:
         request = RenderRequest(
             environment=visit.environment,
             project=visit.project,
@@ -56,7 +56,7 @@ class RenderStep:
         return Done(f"rendered {len(rendered)} objects from commit {visit.commit[:12]}")
 
 
-def _refusal(visit: Visit, rendered: Iterable[Manifest]) -> StepFailure | None:
+def _refusal(visit: StepRun, rendered: Iterable[Manifest]) -> StepFailure | None:
     """Return the failure for an object whose kind is not allowed or whose name is reserved or repeated."""
     seen: set[tuple[str, str]] = set()
     for each in rendered:
@@ -80,7 +80,7 @@ def _refusal(visit: Visit, rendered: Iterable[Manifest]) -> StepFailure | None:
     return None
 
 
-def _is_reserved(visit: Visit, kind: str, name: str) -> bool:
+def _is_reserved(visit: StepRun, kind: str, name: str) -> bool:
     if (kind, name) in RESERVED:
         return True
     live = visit.ctx.get(kind, name, namespace=visit.namespace)

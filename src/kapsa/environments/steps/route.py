@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from kapsa.adapters.errors import Refused
-from kapsa.environments.domains.routes import HTTP_ROUTE, INGRESS, HostRoute, check_ingress
+from kapsa.environments.hosts.routes import HTTP_ROUTE, INGRESS, HostRoute, check_ingress
 from kapsa.environments.names import MANAGED_BY, OPERATOR
-from kapsa.environments.objects.children import marked, shown
-from kapsa.environments.objects.copies import SECRET, Copies, Copy, MissingSourceError
-from kapsa.environments.objects.reserved_names import ROUTE, TLS_SECRET, WILDCARD_SECRET
+from kapsa.environments.namespace_objects.children import marked, shown
+from kapsa.environments.namespace_objects.copies import SECRET, Copies, Copy, MissingSourceError
+from kapsa.environments.namespace_objects.reserved_names import ROUTE, TLS_SECRET, WILDCARD_SECRET
 from kapsa.environments.resources import ServiceTarget
 from kapsa.environments.resources.environment import Phase
+from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.step import Done, Outcome, StepFailure
-from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import BadRequest, Forbidden, Invalid, UnknownKind
 
 __all__ = ["RouteStep", "rendered_route"]
@@ -30,7 +30,7 @@ class RouteStep:
     def __init__(self, copies: Copies) -> None:
         self._copies = copies
 
-    async def run(self, visit: Visit) -> Outcome:
+    async def run(self, visit: StepRun) -> Outcome:
         if visit.host is None:
             await self._remove(visit)
             _set_urls(visit, [])
@@ -49,7 +49,7 @@ class RouteStep:
             return target
         return await self._write(visit, *target)
 
-    async def _write(self, visit: Visit, service: str, port: int) -> Outcome:
+    async def _write(self, visit: StepRun, service: str, port: int) -> Outcome:
         try:
             secret, issuer = await self._certificate(visit)
         except MissingSourceError as error:
@@ -89,7 +89,7 @@ class RouteStep:
         _set_urls(visit, [route.url])
         return _accepted(made) or Done(f"{route.host} routes to Service {service}", reason="RouteReady")
 
-    async def _certificate(self, visit: Visit) -> tuple[str, tuple[str, str] | None]:
+    async def _certificate(self, visit: StepRun) -> tuple[str, tuple[str, str] | None]:
         """Return the Secret of the certificate and its issuer; empty for the default certificate."""
         tls = visit.environment.spec.ingress.tls
         is_ingress = visit.settings.route_kind == "Ingress"
@@ -117,18 +117,18 @@ class RouteStep:
             return "", None
         return tls.secret_name or (TLS_SECRET if visit.issuer else ""), visit.issuer
 
-    async def _remove(self, visit: Visit, *, other_than: str = "") -> None:
+    async def _remove(self, visit: StepRun, *, other_than: str = "") -> None:
         for kind in (INGRESS, HTTP_ROUTE):
             if kind.rpartition("/")[2] != other_than:
                 await visit.ctx.delete(kind, ROUTE, namespace=visit.namespace)
 
 
-def _set_urls(visit: Visit, urls: list[str]) -> None:
+def _set_urls(visit: StepRun, urls: list[str]) -> None:
     visit.ctx.status.urls = urls
     visit.ctx.status.url = urls[0] if urls else None
 
 
-def rendered_route(visit: Visit) -> Manifest | None:
+def rendered_route(visit: StepRun) -> Manifest | None:
     """Return the project's own Ingress for the host, if it renders one."""
     for each in visit.objects:
         if each["kind"] == "Ingress" and any(
@@ -142,7 +142,7 @@ def _covers_tls(ingress: Manifest, host: str) -> bool:
     return any(host in (each.get("hosts") or ()) for each in ingress["spec"].get("tls") or ())
 
 
-def _target(visit: Visit) -> tuple[str, int] | StepFailure:
+def _target(visit: StepRun) -> tuple[str, int] | StepFailure:
     """Return the Service and the port that receive the requests."""
     target = visit.project.spec.deployment.service or ServiceTarget()
     services = [

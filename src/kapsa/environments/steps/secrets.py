@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from kapsa.adapters.oci.credentials import RegistryCredentials, docker_config
-from kapsa.environments.objects.copies import CONFIG_MAP, SECRET, Copies, Copy, MissingSourceError
-from kapsa.environments.objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
+from kapsa.environments.namespace_objects.copies import CONFIG_MAP, SECRET, Copies, Copy, MissingSourceError
+from kapsa.environments.namespace_objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
 from kapsa.environments.resources import Registry
 from kapsa.environments.resources.environment import Phase
+from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.step import Done, Outcome, StepFailure
-from kapsa.environments.visit import Manifest, Visit
 
 __all__ = ["SecretsStep", "env_from", "pull_secret_name"]
 
@@ -35,7 +35,7 @@ class SecretsStep:
     def __init__(self, copies: Copies) -> None:
         self._copies = copies
 
-    async def run(self, visit: Visit) -> Outcome:
+    async def run(self, visit: StepRun) -> Outcome:
         copies = _desired_copies(visit)
         if (refusal := _refusal(copies)) is not None:
             return refusal
@@ -58,7 +58,7 @@ class SecretsStep:
         return Done(f"namespace {visit.namespace} is ready", reason="NamespaceReady")
 
 
-def env_from(visit: Visit) -> list[Manifest]:
+def env_from(visit: StepRun) -> list[Manifest]:
     """Return the `envFrom` entries of containers: the Secrets and ConfigMaps that the environment names."""
     config = visit.environment.spec.config
     secrets = config.secret_refs if visit.trusted else ()
@@ -68,7 +68,7 @@ def env_from(visit: Visit) -> list[Manifest]:
     ]
 
 
-def pull_secret_name(visit: Visit) -> str:
+def pull_secret_name(visit: StepRun) -> str:
     """Return the name of the Secret for pulling images; empty if there is none."""
     registry = visit.registry
     if registry is None:
@@ -97,7 +97,7 @@ def _refusal(copies: Sequence[Copy]) -> StepFailure | None:
     return None
 
 
-def _desired_copies(visit: Visit) -> list[Copy]:
+def _desired_copies(visit: StepRun) -> list[Copy]:
     environment, project = visit.environment, visit.project
     copies = [
         Copy(kind=CONFIG_MAP, namespace=environment.namespace, name=each.name, origin="environment")

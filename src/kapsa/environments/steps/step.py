@@ -17,7 +17,7 @@ from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.redaction import printable, redact
 from kapsa.environments.resources import Environment, Failure
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.visit import Visit
+from kapsa.environments.step_run import StepRun
 from kapsa.runtime import ApiError, BadRequest, Context, Forbidden, Invalid, TooLarge
 
 __all__ = [
@@ -87,12 +87,12 @@ class Step(Protocol):
     phase: ClassVar[Phase]
     """The phase of an environment that stops at this step."""
 
-    async def run(self, visit: Visit) -> Outcome:
+    async def run(self, visit: StepRun) -> Outcome:
         """Do what is left to do."""
         ...
 
 
-async def advance(steps: Sequence[Step], visit: Visit) -> Waiting | StepFailure | None:
+async def advance(steps: Sequence[Step], visit: StepRun) -> Waiting | StepFailure | None:
     """Run the steps up to the first that is not done, and report the progress in the status.
 
     Returns the outcome that stopped the run; None if all steps are done.
@@ -115,7 +115,7 @@ async def advance(steps: Sequence[Step], visit: Visit) -> Waiting | StepFailure 
     return None
 
 
-async def _timed(step: Step, visit: Visit) -> Outcome:
+async def _timed(step: Step, visit: StepRun) -> Outcome:
     started = time.perf_counter()
     result = "error"
     try:
@@ -126,7 +126,7 @@ async def _timed(step: Step, visit: Visit) -> Outcome:
     return outcome
 
 
-async def _run(step: Step, visit: Visit) -> Outcome:
+async def _run(step: Step, visit: StepRun) -> Outcome:
     try:
         return await step.run(visit)
     except ExternalError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kapsa.environments.images.retention import ImageRetention
 from kapsa.environments.names import OWNER_UID
-from kapsa.environments.objects.builds import EnvironmentBuilds
+from kapsa.environments.namespace_objects.builds import EnvironmentBuilds
 from kapsa.environments.ports import Domains
 from kapsa.environments.resources import Environment
 from kapsa.environments.settings import Settings

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kapsa.adapters.manifests.health import object_health
-from kapsa.environments.domains.routes import CERTIFICATE, INGRESS, ISSUER_ANNOTATIONS
-from kapsa.environments.objects.copies import SECRET
-from kapsa.environments.objects.reserved_names import ROUTE, WILDCARD_SECRET
+from kapsa.environments.hosts.routes import CERTIFICATE, INGRESS, ISSUER_ANNOTATIONS
+from kapsa.environments.namespace_objects.copies import SECRET
+from kapsa.environments.namespace_objects.reserved_names import ROUTE, WILDCARD_SECRET
 from kapsa.environments.resources.environment import Phase
+from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.route import rendered_route
 from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting
-from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import UnknownKind, kind_of
 
 __all__ = ["TlsStep"]
@@ -24,7 +24,7 @@ class TlsStep:
     condition: ClassVar[str] = "TLSReady"
     phase: ClassVar[Phase] = "Deploying"
 
-    async def run(self, visit: Visit) -> Outcome:
+    async def run(self, visit: StepRun) -> Outcome:
         requested = visit.host is not None and visit.environment.spec.ingress.tls.enabled
         ingress = rendered_route(visit) or visit.ctx.get(INGRESS, ROUTE, namespace=visit.namespace)
         if not requested or ingress is None or not ingress["spec"].get("tls"):
@@ -39,7 +39,7 @@ class TlsStep:
             return await self._issued(visit, secret)
         return _given(visit, secret)
 
-    async def _issued(self, visit: Visit, name: str) -> Outcome:
+    async def _issued(self, visit: StepRun, name: str) -> Outcome:
         certificate = visit.ctx.get(CERTIFICATE, name, namespace=visit.namespace, track=True)
         if certificate is None:
             if not await _is_served(visit):
@@ -67,7 +67,7 @@ def _names_issuer(ingress: Manifest) -> bool:
     return any(name in ISSUER_ANNOTATIONS for name in ingress["metadata"].get("annotations") or ())
 
 
-def _given(visit: Visit, name: str) -> Outcome:
+def _given(visit: StepRun, name: str) -> Outcome:
     """Return the outcome for a Secret that the operator does not fill."""
     if visit.ctx.get(SECRET, name, namespace=visit.namespace, track=True) is None:
         return StepFailure(
@@ -80,7 +80,7 @@ def _given(visit: Visit, name: str) -> Outcome:
     return Done(f"Secret {name} holds the certificate", reason="CertificateGiven")
 
 
-async def _is_served(visit: Visit) -> bool:
+async def _is_served(visit: StepRun) -> bool:
     try:
         await visit.ctx.client.discovery.resource(kind_of(CERTIFICATE))
     except UnknownKind:

@@ -7,8 +7,8 @@ from typing import ClassVar
 from kapsa.adapters.errors import ExternalError
 from kapsa.environments.ports import Prober
 from kapsa.environments.resources.environment import Phase
+from kapsa.environments.step_run import StepRun
 from kapsa.environments.steps.step import Done, Outcome, Waiting
-from kapsa.environments.visit import Visit
 
 __all__ = ["VerifyStep"]
 
@@ -25,7 +25,7 @@ class VerifyStep:
     def __init__(self, prober: Prober) -> None:
         self._prober = prober
 
-    async def run(self, visit: Visit) -> Outcome:
+    async def run(self, visit: StepRun) -> Outcome:
         url = visit.ctx.status.url
         if not visit.settings.verify_routes or url is None:
             return Done(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from kapsa.adapters.errors import Refused
-from kapsa.environments.domains.routing_rules import annotation_refusal, path_refusal
+from kapsa.environments.hosts.routing_rules import annotation_refusal, path_refusal
 from kapsa.environments.resources.environment import EnvironmentIngress
 
 __all__ = ["CERTIFICATE", "HTTP_ROUTE", "INGRESS", "ISSUER_ANNOTATIONS", "HostRoute", "check_ingress"]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kapsa.adapters.errors import ExternalError, ExternalFailure
-from kapsa.environments.domains.choice import (
+from kapsa.environments.hosts.choice import (
     BUILT_IN,
     Choice,
     HostRequest,

@@ -12,12 +12,12 @@ from typing import Any
 
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import LABEL_LIMIT, MANAGED_BY, OPERATOR, OWNER, OWNER_UID
-from kapsa.environments.objects.children import BUILD_KINDS, JOB, KPACK_IMAGE
+from kapsa.environments.namespace_objects.children import BUILD_KINDS, JOB, KPACK_IMAGE
 from kapsa.environments.ports import Builds
 from kapsa.environments.resources import Environment
 from kapsa.environments.settings import Settings
+from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.tenancy.namespaces import owners
-from kapsa.environments.visit import Manifest, Visit
 from kapsa.runtime import Cache, Context, StoredObject
 
 __all__ = [
@@ -72,7 +72,7 @@ class EnvironmentBuilds:
         self._namespace = settings.build_namespace
         self._metrics = metrics
 
-    def marked(self, visit: Visit, build: str, manifest: Manifest) -> Manifest:
+    def marked(self, visit: StepRun, build: str, manifest: Manifest) -> Manifest:
         """Return an object of a build with the marks of its owner."""
         metadata: dict[str, Any] = dict(manifest["metadata"])
         metadata["namespace"] = self._namespace

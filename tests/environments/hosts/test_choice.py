@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kapsa.adapters.errors import ExternalError
-from kapsa.environments.domains.choice import BUILT_IN, DEFAULT_POOL, HostRequest, choose, shared_domains
+from kapsa.environments.hosts.choice import BUILT_IN, DEFAULT_POOL, HostRequest, choose, shared_domains
 from kapsa.environments.resources import DomainPool, Environment, Project
 
 

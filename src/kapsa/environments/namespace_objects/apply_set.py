@@ -13,8 +13,8 @@ import hashlib
 from collections.abc import Iterable
 
 from kapsa.environments.names import MANAGED_BY, OPERATOR
-from kapsa.environments.objects.children import RENDERED_KINDS, kind_string, marked
-from kapsa.environments.visit import Manifest, Visit
+from kapsa.environments.namespace_objects.children import RENDERED_KINDS, kind_string, marked
+from kapsa.environments.step_run import Manifest, StepRun
 
 __all__ = ["PARENT", "PART_OF", "members", "membership", "parent"]
 
@@ -26,12 +26,12 @@ _TOOLING = "applyset.kubernetes.io/tooling"
 _GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
 
 
-def membership(visit: Visit) -> dict[str, str]:
+def membership(visit: StepRun) -> dict[str, str]:
     """Return the label of all members."""
     return {PART_OF: _identity(visit.namespace)}
 
 
-def members(visit: Visit) -> list[Manifest]:
+def members(visit: StepRun) -> list[Manifest]:
     """Return the members in the cluster, in the order in which they can be deleted."""
     return [
         {
@@ -44,7 +44,7 @@ def members(visit: Visit) -> list[Manifest]:
     ]
 
 
-def parent(visit: Visit, objects: Iterable[Manifest]) -> Manifest:
+def parent(visit: StepRun, objects: Iterable[Manifest]) -> Manifest:
     """Return the parent of an ApplySet with these objects.
 
     It must list their kinds before the first one is created.

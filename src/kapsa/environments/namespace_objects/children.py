@@ -7,7 +7,7 @@ from typing import Any
 
 from kapsa.environments.names import OWNER, OWNER_UID
 from kapsa.environments.render.filter import ALLOWED_KINDS
-from kapsa.environments.visit import Manifest, Visit
+from kapsa.environments.step_run import Manifest, StepRun
 
 __all__ = [
     "BUILD_KINDS",
@@ -38,7 +38,7 @@ BUILD_KINDS = (JOB, KPACK_IMAGE, "v1/Secret", "v1/ServiceAccount")
 """The kinds of a build's objects in the build namespace."""
 
 
-def marked(visit: Visit, manifest: Manifest, labels: Mapping[str, str] | None = None) -> Manifest:
+def marked(visit: StepRun, manifest: Manifest, labels: Mapping[str, str] | None = None) -> Manifest:
     """Return the object with the marks of its owner, in the environment's namespace."""
     metadata: dict[str, Any] = dict(manifest.get("metadata") or {})
     metadata["namespace"] = visit.namespace

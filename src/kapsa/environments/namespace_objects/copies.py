@@ -15,8 +15,8 @@ import msgspec
 
 from kapsa.adapters.secret_data import decoded_secret
 from kapsa.environments.names import MANAGED_BY, OPERATOR
-from kapsa.environments.objects.children import marked
-from kapsa.environments.visit import Manifest, Visit
+from kapsa.environments.namespace_objects.children import marked
+from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.runtime import ClientError, Invalid, NotFound
 
 __all__ = [
@@ -81,7 +81,7 @@ class Copies:
     def __init__(self) -> None:
         self._made: dict[tuple[str, str, str], tuple[_State, _State]] = {}
 
-    async def keep(self, visit: Visit, copies: Sequence[Copy], origins: Iterable[Origin]) -> None:
+    async def keep(self, visit: StepRun, copies: Sequence[Copy], origins: Iterable[Origin]) -> None:
         """Make these copies, and delete any others of these origins.
 
         Raises MissingSourceError if a source does not exist; copies that are no longer needed are deleted all
@@ -96,7 +96,7 @@ class Copies:
         for key in [key for key in self._made if key[0] == uid]:
             del self._made[key]
 
-    async def _prune(self, visit: Visit, copies: Sequence[Copy], origins: set[Origin]) -> None:
+    async def _prune(self, visit: StepRun, copies: Sequence[Copy], origins: set[Origin]) -> None:
         kept = {(copy.kind, copy.target_name) for copy in copies}
         for kind in (SECRET, CONFIG_MAP):
             for existing in visit.ctx.list(kind, namespace=visit.namespace, labels=COPIED_FROM):
@@ -105,7 +105,7 @@ class Copies:
                 if origin in origins and (kind, metadata["name"]) not in kept:
                     await visit.ctx.delete(kind, metadata["name"], namespace=visit.namespace)
 
-    async def _copy(self, visit: Visit, copy: Copy) -> None:
+    async def _copy(self, visit: StepRun, copy: Copy) -> None:
         ctx = visit.ctx
         key = (visit.environment.metadata.uid, copy.kind, copy.target_name)
         source = _state(ctx.get(copy.kind, copy.name, namespace=copy.namespace, track=True))
@@ -123,7 +123,7 @@ class Copies:
         if read is not None and written is not None:
             self._made[key] = (read, written)
 
-    async def _apply(self, visit: Visit, copy: Copy, source: Manifest) -> Manifest:
+    async def _apply(self, visit: StepRun, copy: Copy, source: Manifest) -> Manifest:
         labels = {MANAGED_BY: OPERATOR, COPIED_FROM: copy.origin}
         manifest = {
             "apiVersion": "v1",
@@ -142,7 +142,7 @@ class Copies:
             return await visit.ctx.apply(desired, owner=False)
 
 
-async def copied_secrets(visit: Visit) -> list[str]:
+async def copied_secrets(visit: StepRun) -> list[str]:
     """Return the values in the copied Secrets of the namespace, to redact them from logs and messages."""
     texts: set[str] = set()
     for copied in visit.ctx.list(SECRET, namespace=visit.namespace, labels=COPIED_FROM):

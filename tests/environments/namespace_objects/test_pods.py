@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kapsa.environments.objects.pods import PodProblem, first_problem
+from kapsa.environments.namespace_objects.pods import PodProblem, first_problem
 from kapsa.runtime import Client, ResourceList
 
 NAMESPACE = "team-app-one"

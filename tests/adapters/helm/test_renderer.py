@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kapsa.adapters.errors import Refused, RenderFailed
-from kapsa.adapters.helm.chart import RenderedChart, render_chart
+from kapsa.adapters.helm.renderer import RenderedChart, render_chart
 from kapsa.adapters.process.limited_process import ProcessLimits
 from tests.adapters.checkouts import RecordingServer, WriteCheckout
 

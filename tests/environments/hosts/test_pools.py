@@ -11,8 +11,8 @@ from kapsa.adapters.errors import ExternalError
 from kapsa.devcluster import FaultPlan
 from kapsa.devcluster.faults import Answer, Delay, Drop, FaultRule
 from kapsa.environments.controllers.domain_pool import DomainPoolController
-from kapsa.environments.domains.choice import BUILT_IN
-from kapsa.environments.domains.pools import DomainPools
+from kapsa.environments.hosts.choice import BUILT_IN
+from kapsa.environments.hosts.pools import DomainPools
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.resources import KINDS, DomainPool, Environment, Project
 from kapsa.environments.settings import Settings

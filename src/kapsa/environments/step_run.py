@@ -13,12 +13,12 @@ from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.namespaces import ClaimedNamespace
 from kapsa.runtime import Context
 
-__all__ = ["Manifest", "Visit"]
+__all__ = ["Manifest", "StepRun"]
 
 Manifest: TypeAlias = dict[str, Any]
 
 
-class Visit(msgspec.Struct, kw_only=True):
+class StepRun(msgspec.Struct, kw_only=True):
     """One run of the steps for one environment, with the results that earlier steps hand to later ones."""
 
     environment: Environment

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kapsa.environments.domains.routes import INGRESS
-from kapsa.environments.objects.apply_set import PARENT
-from kapsa.environments.objects.copies import CONFIG_MAP, SECRET
+from kapsa.environments.hosts.routes import INGRESS
+from kapsa.environments.namespace_objects.apply_set import PARENT
+from kapsa.environments.namespace_objects.copies import CONFIG_MAP, SECRET
 
 __all__ = ["KEPT_BY_OPERATOR", "RESERVED", "ROUTE", "TLS_SECRET", "WILDCARD_SECRET"]
 
