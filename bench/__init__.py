@@ -1,5 +1,4 @@
-"""Benchmarks that compare Kapsa with its peers in one run: `python -m bench`, or `python -m bench SCENARIO
---n N`.
+"""Benchmarks that compare Kapsa with its peers in one run: `python -m bench [SCENARIO --n N]`.
 
 - `__main__`, `plan`, `console`: the command, the order of a complete run, and its output.
 - `scenarios`: the work that is measured.

@@ -1,5 +1,4 @@
-"""The cluster and servers of the environments benchmark in their own process, so that its CPU is measured
-separately.
+"""The cluster and servers of the environments benchmark, in their own process to measure CPU separately.
 
 An embedded cluster with Projects, a git server with a branch for each environment, an image registry,
 simulated builds and a server for all hosts: `python -m bench.environments_cluster DIRECTORY N`. For each line

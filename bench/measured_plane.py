@@ -42,8 +42,7 @@ class MeasuredPlane(msgspec.Struct):
         return [usage(pid) for pid in self.pids]
 
     async def create_samples(self, n: int) -> None:
-        """Create sample-0, sample-1, and so on, with the load generator, or more slowly without Go to build
-        it."""
+        """Create sample-0, sample-1, and so on, with the load generator, or more slowly without Go."""
         if self.load_binary is not None:
             await self.load("create", n)
             return

@@ -10,8 +10,7 @@ import msgspec
 from bench.scenarios import Extra, Scenario, Work
 
 LARGE = 8000
-"""From this size on a repetition takes minutes. Such cells come last in their round, the others largest
-first."""
+"""Cells of this size take minutes. They come last in their round, the others largest first."""
 
 GRACE_SECONDS = 60.0
 """Seconds by which the last step may exceed the budget."""
@@ -41,8 +40,7 @@ class Step(NamedTuple):
 
 
 def whole_run(scenarios: Iterable[Scenario], repeat: int, sizes: Sequence[int] | None = None) -> list[Step]:
-    """Return the steps of a complete run, round by round, so that a slow minute of the machine affects all
-    peers.
+    """Return the steps of a complete run, in rounds, so that a slow minute of the machine affects all peers.
 
     The least important steps come last. `sizes` replaces the sizes of all scenarios, for a trial run.
     """
@@ -75,8 +73,7 @@ class Budget:
         return self._seconds + GRACE_SECONDS - elapsed
 
     def allows(self, step: Step, elapsed: float) -> bool:
-        """Return whether the step would end in time, by its last duration, or a minute if it has not run
-        yet."""
+        """Return whether the step would end in time, by its last duration, or a minute by default."""
         return elapsed + self._took.get(step.cell, 60.0) <= self._seconds
 
 

@@ -1,5 +1,4 @@
-"""Control planes for measurements: API servers without controllers, with the Sample kind and initial
-objects."""
+"""Control planes for measurements: API servers without controllers, with initial objects."""
 
 from __future__ import annotations
 

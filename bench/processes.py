@@ -36,8 +36,7 @@ def usage(pid: int) -> Usage:
 
 
 def stolen_seconds() -> float:
-    """Return the CPU seconds that the host of a virtual machine gave to others so far; 0 on a physical
-    machine."""
+    """Return the CPU seconds that the host of a virtual machine gave to others so far."""
     return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / TICKS
 
 

@@ -30,8 +30,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The sizes of a complete run."""
     run: Work
     alone: int = 0
-    """The size for a run of this scenario alone, which takes less than two minutes; the largest of `sizes` if
-    0."""
+    """The size for a run of this scenario alone, under two minutes; the largest of `sizes` if 0."""
     once: dict[int, Extra] = {}
     """Work that is measured only once in a complete run, by size: it explains the numbers."""
     late: dict[int, Extra] = {}

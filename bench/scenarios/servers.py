@@ -1,5 +1,4 @@
-"""The embedded API server compared with kube-apiserver and etcd: requests per CPU second, with the same
-client."""
+"""The embedded API server compared with kube-apiserver and etcd, with the same client."""
 
 from __future__ import annotations
 

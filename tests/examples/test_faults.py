@@ -1,5 +1,4 @@
-"""Faults: after crashes, missed events and stale reads, the examples end in the same state as without
-them."""
+"""Faults: after crashes, missed events and stale reads, the examples end in the same state."""
 
 import importlib
 from collections.abc import Sequence

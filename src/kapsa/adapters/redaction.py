@@ -54,8 +54,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def printable(text: str) -> str:
-    """Remove characters that control a terminal or forge a log line: escape sequences, control and bidi
-    characters."""
+    """Remove escape sequences, control and bidi characters, which could forge a log line."""
     text = _ESCAPE_SEQUENCE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _OTHER_CONTROL.sub("", text)
 

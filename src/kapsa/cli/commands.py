@@ -1,5 +1,4 @@
-"""The commands of `kapsa`: one module for each, imported only when it is called, which keeps `kapsa --help`
-fast."""
+"""The commands of `kapsa`: one module for each, imported only when it is called."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ COMMANDS = {
 
 
 class LateGroup(TyperGroup):
-    """A group with the names and help of its commands, which imports a command's module only when it is
-    called.
+    """A group that imports a command's module only when it is called, which keeps `--help` fast.
 
     typer vendors click, whose types have no public name: hence `Any`.
     """

@@ -1,5 +1,4 @@
-"""Records of running devclusters: a lock and a small file for each, so that another terminal can find and
-stop them.
+"""Records of running devclusters: a lock and a file for each, so that another terminal can stop them.
 
 The lock decides whether a devcluster is alive: the kernel releases it when its holder exits, however that
 happens. The file next to it only names the holder. A record whose lock is free is stale, and its process is

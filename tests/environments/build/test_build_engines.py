@@ -1,5 +1,4 @@
-"""The objects of builds: input from tenants is never code, each container gets only the credentials that it
-needs."""
+"""The objects of builds: input from tenants is never code, and credentials are kept apart."""
 
 from __future__ import annotations
 

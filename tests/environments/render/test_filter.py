@@ -1,5 +1,4 @@
-"""Objects that a repository may put into its environment's namespace, and objects that are refused by
-name."""
+"""Objects that a repository may put into its environment's namespace, and refused ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Limits on requests to git servers: a few at a time for each host, and a back-off after a server limits the
-rate.
+"""Limits on requests to git servers: a few at a time for each host, and a back-off when rate-limited.
 
 Servers count anonymous requests by address, and others by login. So does the back-off: a tenant that exhausts
 its token does not block another tenant from the same server.

@@ -1,5 +1,4 @@
-"""The cache of repositories: a bare repository for each address and set of credentials, with the commits
-requested so far.
+"""The cache of repositories: a bare repository for each address and set of credentials.
 
 A commit is fetched by its hash, so it does not matter whether a branch, a pull request or, after a
 force-push, no reference leads to it. Content fetched with one set of credentials is never visible to another:
@@ -192,8 +191,7 @@ class RepositoryCache:
         return finished.code == 0
 
     def _evict(self, current: Path) -> None:
-        """Remove the least recently used repositories, except this one, until the cache is below its
-        limit."""
+        """Remove the least recently used repositories, except this one, until the cache fits."""
         sizes = {path: _disk_usage(path) for path in self._directory.glob("*.git")}
         total = sum(sizes.values())
         for path in sorted(sizes, key=lambda path: _used_at(path.with_suffix(".lock"))):

@@ -1,5 +1,4 @@
-"""A git client with a hardened configuration: no hooks, submodules or filters, and limits on time, memory and
-size.
+"""A git client with a hardened configuration: no hooks, submodules or filters, and limits on everything.
 
 `Git` is the only class that runs git. Addresses and references are checked first (`address`), credentials are
 passed through files that only an askpass script reads (`credentials`), and git's error messages become

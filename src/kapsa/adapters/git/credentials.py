@@ -1,5 +1,4 @@
-"""Credentials for a git server: read from a Secret, and passed to git without argv, URL or environment
-variables."""
+"""Credentials for a git server: read from a Secret, and passed to git through private files."""
 
 from __future__ import annotations
 
@@ -21,21 +20,18 @@ _BAD_SECRET = "The Secret needs username and password, or token, or ssh-privatek
 
 
 class GitCredentials(msgspec.Struct, frozen=True, kw_only=True):
-    """A user name and password (or token) for https, or a private key and the server's public keys for
-    ssh."""
+    """A user name and password (or token) for https, or a private key and known hosts for ssh."""
 
     username: str = ""
     password: str = ""
     ssh_key: str = ""
     known_hosts: str = ""
     authority: str = ""
-    """PEM certificates of the authority that signed the server's certificate; the system's authorities if
-    empty."""
+    """PEM certificates of the server's authority; the system's authorities if empty."""
 
     @classmethod
     def from_secret(cls, secret: Mapping[str, Any]) -> GitCredentials:
-        """Read a Secret of type `kubernetes.io/basic-auth` or `kubernetes.io/ssh-auth`, or an opaque one with
-        `token`.
+        """Read a Secret of type `basic-auth` or `ssh-auth`, or an opaque one with `token`.
 
         Raises `AuthFailed` when the Secret has no credentials.
         """

@@ -1,5 +1,4 @@
-"""Repositories: checkouts of exact commits, shared by concurrent readers, and the full hashes of abbreviated
-commits."""
+"""Repositories: checkouts of exact commits, and the full hashes of abbreviated ones."""
 
 from __future__ import annotations
 
@@ -96,8 +95,7 @@ class Repositories:
         branch: str | None = None,
         pull_request: int | None = None,
     ) -> str:
-        """Return the full hash of the commit that starts with `abbreviated`, from the references or a
-        branch's history.
+        """Return the full hash of the only commit that starts with `abbreviated`.
 
         Raises `ExternalNotFound` when no commit or several commits match.
         """

@@ -1,5 +1,4 @@
-"""The schemas of a chart's values: whether helm can validate against them without reading other files or
-servers."""
+"""The schemas of a chart's values: whether they refer to other files or servers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Name resolution with a check of each address: a name can resolve to any address, and to another one the
-next time."""
+"""Name resolution with a check of each address, since a name can resolve to any address."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Allowed addresses: each IP address is checked right before a connection, since a name can resolve to any
-address."""
+"""Allowed addresses: each IP address is checked right before a connection."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A client for servers that are not trusted: each address is checked before a connection, and each response
-is limited.
+"""A client for servers that are not trusted: addresses are checked, and responses are limited.
 
 Callers take the `HttpClient` protocol, so that a test can respond without sockets. `GuardedHttpClient` is the
 real one. Redirects are not followed: the caller decides where they may lead, and with which headers.

@@ -1,5 +1,4 @@
-"""Kustomizations, built by `kubectl kustomize` without a network, plugins, or files from outside the
-repository."""
+"""Kustomizations, built by `kubectl kustomize` without a network, plugins or files from elsewhere."""
 
 from __future__ import annotations
 

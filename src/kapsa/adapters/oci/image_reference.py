@@ -51,8 +51,7 @@ class ImageReference(msgspec.Struct, frozen=True):
 
     @classmethod
     def within(cls, endpoint: str, repository: str) -> ImageReference:
-        """Return a repository in the registry at an endpoint, such as `https://registry.example.com/team` and
-        `app`.
+        """Return a repository in the registry at an endpoint, such as `https://example.com/team` and `app`.
 
         Raises `Refused` when the repository names another registry, which would then get this one's
         credentials.

@@ -155,8 +155,7 @@ class ImageRegistry:
         return response
 
     async def _choose_protocol(self) -> None:
-        """Detect whether the registry serves https or http, if both are allowed and the endpoint does not
-        name one."""
+        """Detect whether the registry serves https or http, if the endpoint allows both."""
         if self._plain:
             # Concurrent requests detect it independently, with the same result.
             secure, plain = self._base, self._plain[0]

@@ -24,8 +24,7 @@ def lock(descriptor: int) -> bool:
 
 
 def lock_if_free(path: Path) -> int | None:
-    """Return an open descriptor that holds the lock, or None if another process holds it or the path is
-    missing."""
+    """Return an open descriptor that holds the lock, or None if it is taken or the path is missing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,5 +1,4 @@
-"""An image registry on loopback: the OCI distribution API with pull, push, tags, deletion and both kinds of
-login.
+"""An image registry on loopback: the OCI distribution API, with failures on demand.
 
     with RegistryServer() as registry:
         digest = registry.push("team/app", "1.0")                    # an image, as a build pushes it

@@ -18,8 +18,7 @@ _DEFAULT = Build()
 
 
 def build_digest(build: Build | None) -> str:
-    """Return a short digest of the build settings; empty for the default settings and for projects without
-    builds.
+    """Return a short digest of the build settings; empty for the default settings or no build.
 
     The resources of a build are not part of it: they do not change the image.
     """

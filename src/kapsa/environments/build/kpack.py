@@ -25,8 +25,7 @@ _WAITING = ("BuilderNotReady", "SourceNotReady", "ResolverNotReady")
 
 
 def builder_name(setting: str) -> str:
-    """Return the ClusterBuilder for a builder image: `paketobuildpacks-builder-base` for
-    `paketobuildpacks/builder:base`."""
+    """Return the ClusterBuilder for an image: `paketo-builder-base` for `paketo/builder:base`."""
     return sanitize(setting)
 
 

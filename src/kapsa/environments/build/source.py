@@ -1,5 +1,4 @@
-"""The source of a build: a container that fetches one commit, with the same hardened git configuration as the
-operator.
+"""The source of a build: a container that fetches one commit with the operator's hardened git settings.
 
 Repository, commit and paths come from tenants. They are passed to the script as variables and are never part
 of its text.
@@ -58,8 +57,7 @@ for path in "$CONTEXT" ${DOCKERFILE:+"$CONTEXT/$DOCKERFILE"}; do
   esac
 done
 """
-"""The script of the container. Context and Dockerfile must be inside the commit: a link could lead to the
-credentials."""
+"""The container's script. Context and Dockerfile must be in the commit, not links to the credentials."""
 
 
 def fetch_container(request: BuildRequest, image: str) -> dict[str, Any]:

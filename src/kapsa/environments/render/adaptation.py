@@ -1,5 +1,4 @@
-"""Changes to the objects of a repository so that they can run in an environment: no tokens, pull secrets,
-Jobs that stay.
+"""Changes to the objects of a repository so that they can run in an environment.
 
 Nearly every chart has these defaults, and rejecting them would reject what `helm create` generates. A warning
 reports each change.

@@ -48,8 +48,7 @@ async def render_environment_chart(
 
 
 def values_of(injected: Injected, *, env_as_map: bool = False) -> dict[str, Any]:
-    """Return the values that an environment sets: image, host and variables, named as most charts name
-    them."""
+    """Return the values that an environment sets: image, host and variables, by their common names."""
     values: dict[str, Any] = {}
     if injected.image is not None:
         values["image"] = {"repository": injected.image.repository, "tag": _tag(injected)}

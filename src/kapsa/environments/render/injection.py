@@ -74,8 +74,7 @@ def _set_image(
 
 
 def _similarity(container: dict[str, Any], image: ImageReference) -> int:
-    """Return how similar a container's image is to the image, from 0 (another image) to 3 (the same
-    repository)."""
+    """Return the similarity of a container's image, from 0 (another image) to 3 (the same repository)."""
     used = _image_of(container)
     if used is None:
         return 0

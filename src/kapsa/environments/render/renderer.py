@@ -1,5 +1,4 @@
-"""The objects of a repository: a chart, a kustomization or plain manifests, with an environment's parts
-injected.
+"""The objects of a repository: a chart, a kustomization or plain manifests, with injected parts.
 
 The objects are not filtered yet.
 """
