@@ -88,16 +88,17 @@ def validate_schema(schema: Raw, path: str, *, status_enabled: bool) -> list[Fie
         errors += _root_with_status(schema, path)
     if schema.get("nullable"):
         errors.append(field_errors.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    structural = validate_structural(schema, path)
-    errors += structural or _defaults(schema, path, root=True)
+    structural = validate_structural(schema, path) or _defaults(schema, path, root=True)
+    errors += structural
     walk = _Walk()
     walk.node(schema, path, _Surroundings(), root=True)
-    if errors or walk.errors or not walk.rules:
-        return [*errors, *walk.errors]
-    # Rules are compiled against the types of the schema, so it must be valid first.
+    errors += walk.errors
+    # Rules are compiled against the types of the schema, so it must be structural first.
+    if structural or not walk.rules:
+        return errors
     from kapsa.schemas.cel.rule_compilation import validate_rules
 
-    return validate_rules(walk.rules, schema, path)
+    return [*errors, *validate_rules(walk.rules, schema, path)]
 
 
 def unrecognized_formats(schema: Any) -> list[str]:
@@ -149,11 +150,13 @@ class _Walk:
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
         self.rules: list[RuleNode] = []
+        """The nodes with rules that have no errors, neither themselves nor below."""
 
     def node(self, schema: Any, path: str, surroundings: _Surroundings, *, root: bool = False) -> None:
         if not isinstance(schema, dict):
             return
         errors = self.errors
+        before = len(errors)
         errors += _standard(schema, path, surroundings)
         if schema.get("uniqueItems"):
             text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
@@ -177,7 +180,7 @@ class _Walk:
         errors += _list_keys(schema, path)
         if schema.get("x-kubernetes-validations"):
             errors += _rule_texts(schema, path)
-            if surroundings.with_rules:
+            if surroundings.with_rules and len(errors) == before:
                 self.rules.append(
                     RuleNode(schema, path, surroundings.uncorrelatable, surroundings.cardinality)
                 )

@@ -28,6 +28,7 @@ _CALL_LIMIT = 1_000_000
 _OBJECT_LIMIT = 10_000_000
 """The most that all rules of an object may cost together."""
 _NO_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+_FIELD_PART = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]")
 _ABSENT: Any = object()
 
 
@@ -228,7 +229,7 @@ def _violation(
     schema: Schema, compiled: CompiledRule, value: Any, path: str, variables: dict[str, Any]
 ) -> FieldError:
     rule = compiled.rule
-    where = _field(path, rule.field_path) or "<nil>"
+    where = _field(schema, path, rule.field_path) or "<nil>"
     detail = _message(compiled, variables) or rule.message.strip() or f"failed rule: {compiled.text}"
     if rule.reason == field_errors.FORBIDDEN:
         return field_errors.forbidden(where, detail)
@@ -240,12 +241,15 @@ def _violation(
     return field_errors.invalid(where, shown, detail)
 
 
-def _field(path: str, field_path: str) -> str:
-    """Return the path of the field that a rule is about: `.a['b']` below `path`."""
-    below = re.sub(r"\['([^']*)'\]", r"[\1]", field_path)
-    if not path:
-        return below.removeprefix(".")
-    return f"{path}{below}"
+def _field(schema: Schema, path: str, field_path: str) -> str:
+    """Return the path of the field that a rule is about: `.a['b']` below `path`; keys of maps are in brackets."""
+    node: Schema | None = schema
+    for name, key in _FIELD_PART.findall(field_path):
+        part = name or key
+        named = node is None or part in node.properties or node.additional is None
+        path = f"{path}.{part}" if named else f"{path}[{part}]"
+        node = None if node is None else node.child(part)
+    return path.removeprefix(".")
 
 
 def _message(compiled: CompiledRule, variables: dict[str, Any]) -> str:

@@ -134,6 +134,8 @@ def _part(name: str, text: str) -> int:
         raise CelEvaluationError(f"{name.capitalize()} number must not contain leading zeroes {quote(text)}")
     if not text:
         raise CelEvaluationError('strconv.ParseUint: parsing "": invalid syntax')
+    if int(text) >= 1 << 64:
+        raise CelEvaluationError(f"strconv.ParseUint: parsing {quote(text)}: value out of range")
     return int(text)
 
 
