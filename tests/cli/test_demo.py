@@ -190,18 +190,6 @@ def test_a_missing_git_is_reported_in_one_line(directory: Path, env: dict[str, s
     assert re.match(r"kapsa: git [0-9.]+ or newer is needed \(not found on PATH\)", done.stderr)
 
 
-def test_missing_packages_of_the_devcluster_are_reported_in_one_line(
-    directory: Path, env: dict[str, str]
-) -> None:
-    hidden = "import sys; sys.modules['cel_expr_python'] = None; from kapsa.cli import main; main()"
-    command = [sys.executable, "-c", hidden, "demo"]
-    done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "kapsa: the embedded devcluster needs cel_expr_python; install it with: pip install 'kapsa[devcluster]'\n"
-    )
-
-
 def test_an_existing_kubeconfig_is_not_overwritten(directory: Path, env: dict[str, str]) -> None:
     (directory / "demo.kubeconfig").write_text("mine")
     done = subprocess.run(

@@ -48,18 +48,19 @@ def validate(
     *,
     before: Sequence[FieldError] = (),
     after: Sequence[FieldError] = (),
+    warnings: list[str] | None = None,
 ) -> list[FieldError]:
     """Return all errors in `obj`; `old` is the stored object of an update.
 
     The caller's own errors go `before` and `after` those of the facets. Any of them can keep the rules from
-    being checked.
+    being checked. Rules that an unchanged value breaks are added to `warnings`.
     """
     if schema is None:
         return [*before, *after]
     previous = _ABSENT if old is None else old
     errors: _Errors = {}
     _check(schema, obj, "", errors, previous)
-    return _finish(schema, obj, old, [*before, *errors.values(), *after])
+    return _finish(schema, obj, old, [*before, *errors.values(), *after], warnings)
 
 
 def validate_status(
@@ -69,6 +70,7 @@ def validate_status(
     *,
     before: Sequence[FieldError] = (),
     after: Sequence[FieldError] = (),
+    warnings: list[str] | None = None,
 ) -> list[FieldError]:
     """Return the errors of an update through the status subresource; only facets of `status` are checked."""
     if schema is None:
@@ -79,7 +81,7 @@ def validate_status(
         facets: _Errors = {}
         _check(status, obj["status"], "", facets, old.get("status"))
         errors = [_under("status", error) for error in facets.values()]
-    return _finish(schema, obj, old, [*before, *errors, *after])
+    return _finish(schema, obj, old, [*before, *errors, *after], warnings)
 
 
 def validate_at(schema: Schema, value: Any, path: str) -> list[FieldError]:
@@ -90,7 +92,11 @@ def validate_at(schema: Schema, value: Any, path: str) -> list[FieldError]:
 
 
 def _finish(
-    schema: Schema, obj: dict[str, Any], old: dict[str, Any] | None, errors: list[FieldError]
+    schema: Schema,
+    obj: dict[str, Any],
+    old: dict[str, Any] | None,
+    errors: list[FieldError],
+    warnings: list[str] | None,
 ) -> list[FieldError]:
     errors += validate_embedded(schema, obj)
     if old is None or not validate_lists(schema, old):
@@ -99,10 +105,10 @@ def _finish(
         if any(error.reason in _BLOCKING for error in errors):
             errors.append(field_errors.invalid("<nil>", None, _UNCHECKED))
         else:
-            # The CEL binding is large; it is loaded with the first rule that runs.
+            # Loading CEL takes a moment, so it is loaded with the first rule that runs.
             from kapsa.schemas.cel.rules import check_rules
 
-            errors += check_rules(schema, obj, old)
+            errors += check_rules(schema, obj, old, warnings)
     return errors
 
 

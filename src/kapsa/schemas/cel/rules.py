@@ -99,13 +99,23 @@ def compile_rule(rule: ValidationRule, declared: DeclaredType) -> CompiledRule:
     return CompiledRule(rule, program, message, uses_old_self(program), estimate(program.root, declared))
 
 
-def check_rules(schema: Schema, obj: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
-    """Return the errors that the rules report; an update does not fail on values that it leaves unchanged."""
+def check_rules(
+    schema: Schema, obj: dict[str, Any], old: dict[str, Any] | None, warnings: list[str] | None = None
+) -> list[FieldError]:
+    """Return the errors that the rules report.
+
+    An update does not fail on values that it leaves unchanged; the rules that they break become `warnings`.
+    """
     before = _ABSENT if old is None else old
+    check = _Check(_Budget(metered=False))
     try:
-        return _Check(_Budget(metered=False)).run(schema, obj, before)
+        errors = check.run(schema, obj, before)
     except _MeteringNeededError:
-        return _Check(_Budget(metered=True)).run(schema, obj, before)
+        check = _Check(_Budget(metered=True))
+        errors = check.run(schema, obj, before)
+    if warnings is not None:
+        warnings += check.warnings
+    return errors
 
 
 class _Check:
@@ -114,6 +124,7 @@ class _Check:
     def __init__(self, budget: _Budget) -> None:
         self._budget = budget
         self._errors: list[FieldError] = []
+        self.warnings: list[str] = []
 
     def run(self, schema: Schema, obj: dict[str, Any], old: Any) -> list[FieldError]:
         with suppress(_BudgetExceededError):
@@ -169,8 +180,13 @@ class _Check:
             if compiled.transition and not given and not rule.optional_old_self:
                 continue
             variables = optional if rule.optional_old_self else plain
-            if not self._holds(compiled, variables, schema, here) and (compiled.transition or not unchanged):
-                self._errors.append(_violation(schema, compiled, value, path, plain))
+            if self._holds(compiled, variables, schema, here):
+                continue
+            violation = _violation(schema, compiled, value, path, plain)
+            if compiled.transition or not unchanged:
+                self._errors.append(violation)
+            else:
+                self.warnings.append(str(violation))
 
     def _holds(self, compiled: CompiledRule, variables: dict[str, Any], schema: Schema, here: str) -> bool:
         """Return whether a rule holds; one that fails to evaluate is reported, and so not reported again."""

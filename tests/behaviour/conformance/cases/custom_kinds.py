@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.behaviour.conformance.cases.definitions import definition
-from tests.behaviour.conformance.cases.requests import CRDS, case, delete, get, post
+from tests.behaviour.conformance.cases.requests import CRDS, case, delete, get, merge, post
 from tests.behaviour.conformance.exchange import Case, Watch
 
 RINGS = "/apis/{ns}.kapsa.dev/v1/namespaces/{ns}/rings"
@@ -23,7 +23,35 @@ def schema(spec: Any) -> dict[str, Any]:
     return {"schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}
 
 
+def ratcheting() -> Case:
+    """Return the case of an object that breaks a rule which its kind gets later."""
+
+    def body(spec: dict[str, Any]) -> dict[str, Any]:
+        return definition(
+            "rings", "Ring", group="{ns}.kapsa.dev", **schema({"type": "object", "properties": spec})
+        )
+
+    text, number = {"type": "string", "maxLength": 9}, {"type": "integer"}
+    ruled = {**text, "x-kubernetes-validations": [{"rule": "self != 'x'", "message": "x is not allowed"}]}
+    ring = {"apiVersion": "{ns}.kapsa.dev/v1", "kind": "Ring", "metadata": {"name": "one"}}
+    path, one = f"{CRDS}/rings.{{ns}}.kapsa.dev", f"{RINGS}/one"
+    later = body({"a": ruled, "b": {**number, "default": 7}, "c": number})
+    return case(
+        "a rule that an unchanged value breaks is a warning",
+        post(CRDS, body({"a": text, "c": number})),
+        get(RINGS, until="RingList"),
+        post(RINGS, {**ring, "spec": {"a": "x", "c": 1}}),
+        merge(path, {"spec": later["spec"]}),
+        get(one, until='"b":7'),
+        merge(one, {"spec": {"c": 2}}),
+        merge(one, {"spec": {"a": "y"}}),
+        merge(one, {"spec": {"a": "x"}}),
+        delete(path),
+    )
+
+
 CASES = [
+    ratcheting(),
     crd("a definition is accepted", "rings", "Ring"),
     crd(
         "a definition with rules is accepted",

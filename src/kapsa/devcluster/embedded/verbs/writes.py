@@ -225,6 +225,7 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
         old,
         before=metadata.validate_change(info, obj, old),
         after=own,
+        warnings=write.warnings,
     )
     if problems:
         raise errors.invalid(info.stored_as, write.name, problems)
