@@ -180,7 +180,7 @@ class _Builder:
         return lambda frame: compute(*[argument(frame) for argument in arguments])
 
     def conditional(self, node: Call) -> Evaluate:
-        test, yes, no = (self.build(arg) for arg in node.args)
+        test, yes, no = self.build(node.args[0]), self._branch(node.args[1]), self._branch(node.args[2])
 
         def run(frame: Frame) -> Any:
             chosen = test(frame)
@@ -191,6 +191,19 @@ class _Builder:
             raise CelEvaluationError(NO_OVERLOAD)
 
         return run
+
+    def _branch(self, node: Node) -> Evaluate:
+        """Return the function of a branch of a conditional; cel-go does not charge for a variable there."""
+        run = self.build(node)
+        if not self._metered or not _is_variable(node):
+            return run
+
+        def refunded(frame: Frame) -> Any:
+            value = run(frame)
+            frame[METER].cost -= 1
+            return value
+
+        return refunded
 
     def logic(self, node: Call) -> Evaluate:
         left, right = (self.build(arg) for arg in node.args)
@@ -325,6 +338,13 @@ _SPECIAL: dict[str, Callable[[_Builder, Call], Evaluate]] = {
 
 def _constant(value: Any) -> Evaluate:
     return lambda frame: value
+
+
+def _is_variable(node: Node) -> bool:
+    """Return whether a node is a variable, or a field of one."""
+    while isinstance(node, Select) and not node.test:
+        node = node.operand
+    return isinstance(node, Identifier)
 
 
 def _declared_name(type_: Type, field: str) -> str:
@@ -505,7 +525,7 @@ def _collection(
             for frame[first], frame[second] in pairs:
                 kept = True if keep is None else keep(frame)
                 if metered:
-                    frame[METER].charge(LIST_COST + 2 if kept else 1)
+                    frame[METER].charge(LIST_COST + 2 if kept else 0)
                 if kept is True:
                     values.append(item(frame))
                 elif kept is not False:
