@@ -9,6 +9,7 @@ from typing import Any
 from kapsa.schemas.cel.checker import check
 from kapsa.schemas.cel.costs.meter import CostExceededError, Meter
 from kapsa.schemas.cel.interpreter import METER, Evaluate, build
+from kapsa.schemas.cel.language.parser import TOO_DEEP
 from kapsa.schemas.cel.language.syntax import CelCompileError, Node
 from kapsa.schemas.cel.language.types import Type, parse_type
 from kapsa.schemas.cel.library.signatures import Functions
@@ -42,7 +43,7 @@ class Program:
         Raises CelEvaluationError if the expression fails, for example because a key is missing.
         """
         if self._plain is None:
-            self._plain = build(self.root)
+            self._plain = _built(self.root, metered=False)
         return _run(self._plain, dict(variables))
 
     def evaluate_metered(self, variables: Mapping[str, Any], limit: int) -> tuple[Any, int]:
@@ -51,10 +52,17 @@ class Program:
         Raises CelEvaluationError if the expression fails, and CostExceededError if it costs more than `limit`.
         """
         if self._metered is None:
-            self._metered = build(self.root, metered=True)
+            self._metered = _built(self.root, metered=True)
         meter = Meter(limit)
         value = _run(self._metered, {**variables, METER: meter})
         return value, meter.cost
+
+
+def _built(root: Node, *, metered: bool) -> Evaluate:
+    try:
+        return build(root, metered=metered)
+    except RecursionError:
+        raise CelEvaluationError("expression is nested too deeply") from None
 
 
 def _run(evaluate: Evaluate, frame: dict[str, Any]) -> Any:
@@ -74,7 +82,10 @@ def compile_typed(
 
     Raises CelCompileError if the syntax is invalid or the types do not match.
     """
-    return Program(check(expression, variables, functions))
+    try:
+        return Program(check(expression, variables, functions))
+    except RecursionError:
+        raise CelCompileError(TOO_DEEP) from None
 
 
 @lru_cache(maxsize=2048)

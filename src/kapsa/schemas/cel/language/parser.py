@@ -6,6 +6,7 @@ from kapsa.schemas.cel.language.macros import MACROS, MacroError
 from kapsa.schemas.cel.language.syntax import (
     RESERVED,
     Call,
+    CelCompileError,
     Identifier,
     ListLiteral,
     Literal,
@@ -21,9 +22,11 @@ from kapsa.schemas.cel.language.syntax import (
     unquote_bytes,
 )
 
-__all__ = ["MAX_DEPTH", "parse"]
+__all__ = ["TOO_DEEP", "parse"]
 
 MAX_DEPTH = 250
+TOO_DEEP = f"ERROR: <input>:-1:0: expression recursion limit exceeded: {MAX_DEPTH}"
+"""The error of an expression that is nested too deeply. Python's stack may be at its end before the limit."""
 _MAX_LENGTH = 100_000
 _RELATIONS = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
 _PRODUCTS = frozenset({"*", "/", "%"})
@@ -161,8 +164,7 @@ class _Parser:
     def _expression(self) -> Node:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            self._problems.report(0, f"expression recursion limit exceeded: {MAX_DEPTH}")
-            raise _SyntaxStopError
+            raise CelCompileError(TOO_DEEP)
         self._start()
         condition = self._chain("||")
         if (question := self._accept("?")) is not None:
