@@ -2,7 +2,7 @@
 #   make demo       the main job, end to end, on the embedded devcluster
 #   make test       the tests in about five minutes: Python and the package registry are enough; long sweeps run a sample
 #   make test-full  the same tests with every sweep complete
-#   make check      format, lint, types, layers, documentation examples
+#   make check      format, lint, types, layers, names and prose, documentation examples
 #   make test-real  every test that meets a control plane, and the conformance suite, on the real one (needs Go, builds it once)
 #   make bench      comparisons with peers, written to bench/results/
 
@@ -39,6 +39,7 @@ check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python tools/english.py
 	@$(BIN)/python -m pytest -q tests/docs
 
 format: setup
