@@ -8,7 +8,7 @@ from kapsa.schemas.cel.language import types
 from kapsa.schemas.cel.language.parser import parse
 from kapsa.schemas.cel.language.syntax import (
     RESERVED,
-    Call,
+    CallNode,
     Comprehension,
     Identifier,
     ListLiteral,
@@ -116,7 +116,7 @@ class _Checker:
                 self._identifier(node)
             case Select():
                 self._select(node)
-            case Call():
+            case CallNode():
                 self._call(node)
             case ListLiteral():
                 self._list(node)
@@ -203,7 +203,7 @@ class _Checker:
         type_: Type = declared.fields[name].type.type(f"{target.name}.{name}")
         return type_
 
-    def _call(self, node: Call) -> None:
+    def _call(self, node: CallNode) -> None:
         if node.function == "_?._":
             field = node.args[1]
             field.type = types.STRING
@@ -227,7 +227,7 @@ class _Checker:
         node.function = node.function.removeprefix(".")
         self._resolve(node, declared)
 
-    def _resolve(self, node: Call, declared: Sequence[Overload]) -> None:
+    def _resolve(self, node: CallNode, declared: Sequence[Overload]) -> None:
         operands = node.children()
         if node.function in ("_&&_", "_||_"):
             self._logic(node, declared)
@@ -252,7 +252,7 @@ class _Checker:
             self._problems.report(node.offset, text)
         node.type = result or ERROR
 
-    def _logic(self, node: Call, declared: Sequence[Overload]) -> None:
+    def _logic(self, node: CallNode, declared: Sequence[Overload]) -> None:
         node.type, node.overloads = BOOL, list(declared)
         for arg in node.args:
             if not self._assign(arg.type, BOOL):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kapsa.schemas.cel.values import Duration, MapList, SetList, Timestamp
+from kapsa.schemas.cel.values import CelDuration, MapList, SetList, Timestamp
 from kapsa.schemas.schema import Schema
 
 __all__ = ["value_of"]
@@ -99,7 +99,7 @@ def _date(value: Any) -> Any:
 
 def _duration(value: Any) -> Any:
     try:
-        return Duration.parse(value)
+        return CelDuration.parse(value)
     except ValueError:
         return _duration_in_words(value)
     except (TypeError, AttributeError):
@@ -119,7 +119,7 @@ def _duration_in_words(text: str) -> Any:
         else:
             factor = 60 * 10**9 if unit == "m" else _WORD_UNITS.get(unit[0], 0)
         total += int(number) * factor
-    return Duration(total)
+    return CelDuration(total)
 
 
 def _bytes(value: Any) -> Any:

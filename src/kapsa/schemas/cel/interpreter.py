@@ -12,7 +12,7 @@ from typing import Any
 from kapsa.schemas import go_regexp
 from kapsa.schemas.cel.costs.meter import LIST_COST, MAP_COST, call_cost
 from kapsa.schemas.cel.language.syntax import (
-    Call,
+    CallNode,
     Comprehension,
     Identifier,
     ListLiteral,
@@ -27,8 +27,8 @@ from kapsa.schemas.cel.library.signatures import Overload
 from kapsa.schemas.cel.values import (
     NO_OVERLOAD,
     NONE,
+    CelDuration,
     CelEvaluationError,
-    Duration,
     Optional,
     Timestamp,
     TypeValue,
@@ -78,7 +78,7 @@ _CLASSES: dict[str, type | tuple[type, ...]] = {
     "list": list,
     "map": dict,
     "timestamp": Timestamp,
-    "duration": Duration,
+    "duration": CelDuration,
     "type": TypeValue,
     "null": type(None),
 }
@@ -101,7 +101,7 @@ class _Builder:
                 return self._identifier(node)
             case Select():
                 return self._select(node)
-            case Call():
+            case CallNode():
                 return self._call(node)
             case ListLiteral():
                 return self._list(node)
@@ -163,7 +163,7 @@ class _Builder:
 
         return self._charged(read)
 
-    def _call(self, node: Call) -> Evaluate:
+    def _call(self, node: CallNode) -> Evaluate:
         special = _SPECIAL.get(node.function)
         if special is not None and not (node.function == "_[_]" and not _has_optional(node)):
             return special(self, node)
@@ -179,7 +179,7 @@ class _Builder:
             return lambda frame: compute(first(frame), second(frame))
         return lambda frame: compute(*[argument(frame) for argument in arguments])
 
-    def conditional(self, node: Call) -> Evaluate:
+    def conditional(self, node: CallNode) -> Evaluate:
         test, yes, no = self.build(node.args[0]), self._branch(node.args[1]), self._branch(node.args[2])
 
         def run(frame: Frame) -> Any:
@@ -205,7 +205,7 @@ class _Builder:
 
         return refunded
 
-    def logic(self, node: Call) -> Evaluate:
+    def logic(self, node: CallNode) -> Evaluate:
         left, right = (self.build(arg) for arg in node.args)
         decisive = node.function == "_||_"
 
@@ -228,7 +228,7 @@ class _Builder:
 
         return run
 
-    def not_strictly_false(self, node: Call) -> Evaluate:
+    def not_strictly_false(self, node: CallNode) -> Evaluate:
         operand = self.build(node.args[0])
 
         def run(frame: Frame) -> bool:
@@ -239,18 +239,18 @@ class _Builder:
 
         return self._charged(run)
 
-    def optional_select(self, node: Call) -> Evaluate:
+    def optional_select(self, node: CallNode) -> Evaluate:
         operand = self.build(node.args[0])
         field = node.args[1]
         assert isinstance(field, Literal)
         key = _declared_name(node.args[0].type, field.value)
         return self._charged(lambda frame: _optional_member(operand(frame), key))
 
-    def optional_index(self, node: Call) -> Evaluate:
+    def optional_index(self, node: CallNode) -> Evaluate:
         operand, index = (self.build(arg) for arg in node.args)
         return self._charged(lambda frame: _optional_item(operand(frame), index(frame)))
 
-    def or_optional(self, node: Call) -> Evaluate:
+    def or_optional(self, node: CallNode) -> Evaluate:
         assert node.target is not None
         left, right = self.build(node.target), self.build(node.args[0])
         unwrap = node.function == "orValue"
@@ -323,7 +323,7 @@ class _Builder:
         )
 
 
-_SPECIAL: dict[str, Callable[[_Builder, Call], Evaluate]] = {
+_SPECIAL: dict[str, Callable[[_Builder, CallNode], Evaluate]] = {
     "_?_:_": _Builder.conditional,
     "_&&_": _Builder.logic,
     "_||_": _Builder.logic,
@@ -400,11 +400,11 @@ def _optional_item(value: Any, index: Any) -> Optional:
     return NONE if member is _ABSENT else Optional(member)
 
 
-def _has_optional(node: Call) -> bool:
+def _has_optional(node: CallNode) -> bool:
     return node.args[0].type.is_optional
 
 
-def _matcher(node: Call) -> Callable[..., Any] | None:
+def _matcher(node: CallNode) -> Callable[..., Any] | None:
     """Return the function for `matches` with a literal pattern, which is compiled once."""
     pattern = node.children()[-1] if node.function == "matches" else None
     if not isinstance(pattern, Literal):
@@ -413,7 +413,7 @@ def _matcher(node: Call) -> Callable[..., Any] | None:
     return lambda text, _: search(text) is not None
 
 
-def _function(node: Call) -> Callable[..., Any]:
+def _function(node: CallNode) -> Callable[..., Any]:
     overloads: list[Overload] = node.overloads
     if node.function in _DYNAMIC:
         return overloads[0].compute
@@ -452,7 +452,7 @@ def _accepts(param: Type, value: Any) -> bool:
     return True
 
 
-def _metered_call(node: Call, compute: Callable[..., Any], arguments: Sequence[Evaluate]) -> Evaluate:
+def _metered_call(node: CallNode, compute: Callable[..., Any], arguments: Sequence[Evaluate]) -> Evaluate:
     overload = node.overloads[0].id if len(node.overloads) == 1 else ""
 
     def run(frame: Frame) -> Any:
@@ -499,12 +499,12 @@ def _binding(name: str, value: Evaluate, result: Evaluate) -> Evaluate:
 
 def _collected(node: Comprehension) -> tuple[Node | None, Node] | None:
     """Return the filter and the item of a fold that appends to a list, None for other folds."""
-    if not isinstance(node.initial, ListLiteral) or not isinstance(node.step, Call):
+    if not isinstance(node.initial, ListLiteral) or not isinstance(node.step, CallNode):
         return None
     step, keep = node.step, None
     if step.function == "_?_:_":
         keep, inner = step.args[0], step.args[1]
-        if not isinstance(inner, Call):
+        if not isinstance(inner, CallNode):
             return None
         step = inner
     added = step.args[1] if step.function == "_+_" else None

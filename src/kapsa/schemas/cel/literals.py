@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kapsa.schemas import go_regexp
-from kapsa.schemas.cel.language.syntax import Call, ListLiteral, Literal, MapLiteral, Node, Problems
+from kapsa.schemas.cel.language.syntax import CallNode, ListLiteral, Literal, MapLiteral, Node, Problems
 from kapsa.schemas.cel.language.types import Type, unwrap_optional
 from kapsa.schemas.cel.library.text import CLAUSES, FormatError, each_clause
-from kapsa.schemas.cel.values import CelEvaluationError, Duration, Timestamp
+from kapsa.schemas.cel.values import CelDuration, CelEvaluationError, Timestamp
 
 __all__ = ["check_literals", "failing_constant"]
 
@@ -20,7 +20,7 @@ def check_literals(root: Node, problems: Problems) -> None:
     pending: list[tuple[Node, bool]] = [(root, False)]
     while pending:
         node, formatted = pending.pop()
-        if isinstance(node, Call):
+        if isinstance(node, CallNode):
             formatted = formatted or node.function == "format"
             _call(node, problems)
         elif not formatted and isinstance(node, ListLiteral):
@@ -39,7 +39,7 @@ def failing_constant(root: Node) -> str:
     while pending:
         node = pending.pop(0)
         pending = [*node.children(), *pending]
-        if not isinstance(node, Call):
+        if not isinstance(node, CallNode):
             continue
         argument = node.args[0] if node.args else None
         if not isinstance(argument, Literal):
@@ -54,7 +54,7 @@ def failing_constant(root: Node) -> str:
     return ""
 
 
-def _call(node: Call, problems: Problems) -> None:
+def _call(node: CallNode, problems: Problems) -> None:
     if node.function == "format" and node.target is not None:
         _format(node, problems)
         return
@@ -68,7 +68,7 @@ def _call(node: Call, problems: Problems) -> None:
         if node.function == "matches":
             go_regexp.compile_pattern(value)
         else:
-            (Duration if node.function == "duration" else Timestamp).parse(value)
+            (CelDuration if node.function == "duration" else Timestamp).parse(value)
     except ValueError:
         problems.report(argument.offset, f"invalid {node.function} argument")
 
@@ -115,7 +115,7 @@ class _BadArgumentError(FormatError):
         self.node = node
 
 
-def _format(node: Call, problems: Problems) -> None:
+def _format(node: CallNode, problems: Problems) -> None:
     template, values = node.target, node.args[0] if node.args else None
     if not isinstance(template, Literal) or not isinstance(values, ListLiteral):
         return

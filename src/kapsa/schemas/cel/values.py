@@ -18,8 +18,8 @@ from kapsa.schemas.cel.language.syntax import UInt
 
 __all__ = [
     "NO_OVERLOAD",
+    "CelDuration",
     "CelEvaluationError",
-    "Duration",
     "MapList",
     "Opaque",
     "Optional",
@@ -52,14 +52,14 @@ class CelEvaluationError(ValueError):
     """An expression that failed on a value; the text is that of cel-go, kube-apiserver's evaluator."""
 
 
-class Duration(msgspec.Struct, frozen=True, order=True):
+class CelDuration(msgspec.Struct, frozen=True, order=True):
     """A length of time in nanoseconds."""
 
     nanoseconds: int
     type_name: ClassVar[str] = "google.protobuf.Duration"
 
     @classmethod
-    def parse(cls, text: str) -> Duration:
+    def parse(cls, text: str) -> CelDuration:
         """Parse Go's notation, such as `1h30m`. Raises ValueError if it is not a duration."""
         body = text[1:] if text[:1] in ("-", "+") else text
         if body == "0":
@@ -251,7 +251,7 @@ def compare(one: Any, other: Any) -> int:
     if kind in _NUMBERS and other_kind in _NUMBERS:
         if math.isnan(one) or math.isnan(other):
             raise CelEvaluationError("NaN values cannot be ordered")
-    elif kind is not other_kind or not (kind in _PLAIN or kind in (Duration, Timestamp)):
+    elif kind is not other_kind or not (kind in _PLAIN or kind in (CelDuration, Timestamp)):
         raise CelEvaluationError(NO_OVERLOAD)
     return int(one > other) - int(one < other)
 
@@ -268,7 +268,7 @@ def size_of(value: Any) -> int:
 
 def is_zero(value: Any) -> bool:
     """Return whether a value is the zero value of its type."""
-    if isinstance(value, Duration):
+    if isinstance(value, CelDuration):
         return value.nanoseconds == 0
     if isinstance(value, Optional):
         return not value.given or is_zero(value.value)

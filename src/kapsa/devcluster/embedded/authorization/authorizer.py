@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from kapsa.devcluster.embedded.authorization.rbac_index import RbacIndex, RoleReference
-from kapsa.devcluster.embedded.authorization.rules import PolicyRule
+from kapsa.devcluster.embedded.authorization.rules import RoleRule
 from kapsa.devcluster.embedded.storage.store import ObjectStore
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.authorization import AccessAttributes, AccessPolicy
@@ -114,10 +114,10 @@ class RbacAuthorizer:
                     return Decision(True, f"RBAC: allowed by {binding.describe(user)}")
         return Decision(False, f"RBAC: {_aggregate(missing)}") if missing else DENIED
 
-    def rules_for(self, user: RequestUser, namespace: str) -> tuple[list[PolicyRule], str]:
+    def rules_for(self, user: RequestUser, namespace: str) -> tuple[list[RoleRule], str]:
         """Return all rules of a user in a namespace, and what is wrong with their bindings."""
         self._index.refresh()
-        rules: list[PolicyRule] = []
+        rules: list[RoleRule] = []
         missing: list[RoleReference] = []
         for binding in self._index.bindings_of(user, namespace):
             bound = self._index.rules_of(binding.role)
@@ -127,7 +127,7 @@ class RbacAuthorizer:
                 rules.extend(bound)
         return rules, _aggregate(missing)
 
-    def rules_of(self, role: RoleReference) -> tuple[PolicyRule, ...] | None:
+    def rules_of(self, role: RoleReference) -> tuple[RoleRule, ...] | None:
         """Return the rules of a role, or None if it does not exist."""
         self._index.refresh()
         return self._index.rules_of(role)
@@ -155,7 +155,7 @@ class _Role(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-def _resource_rule(rule: PolicyRule) -> dict[str, Any]:
+def _resource_rule(rule: RoleRule) -> dict[str, Any]:
     listed: dict[str, Any] = {"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources}
     if rule.names:
         listed["resourceNames"] = rule.names

@@ -8,7 +8,7 @@ from kapsa.devcluster.embedded.authorization.authorizer import MASTERS, RbacAuth
 from kapsa.devcluster.embedded.authorization.rbac_index import GROUP, RoleReference
 from kapsa.devcluster.embedded.authorization.rules import (
     EVERYTHING,
-    PolicyRule,
+    RoleRule,
     describe_missing,
     parse_rules,
     quoted,
@@ -90,7 +90,7 @@ class EscalationCheck:
         )
         return self._authorizer.decide(asked).allowed
 
-    def _confirm(self, write: WriteRequest, obj: Object, granted: tuple[PolicyRule, ...]) -> None:
+    def _confirm(self, write: WriteRequest, obj: Object, granted: tuple[RoleRule, ...]) -> None:
         owned, problem = self._authorizer.rules_for(write.user, write.namespace)
         missing = uncovered(owned, granted)
         if not missing:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.authorization.rules import PolicyRule, parse_rules
+from kapsa.devcluster.embedded.authorization.rules import RoleRule, parse_rules
 from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.storage.store import Collection, CompactedError, ObjectStore, Stored
 from kapsa.devcluster.wire.exchange import RequestUser
@@ -54,8 +54,8 @@ class RbacIndex:
     """Roles by name, and bindings by namespace and subject."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self._roles: dict[str, tuple[PolicyRule, ...]] = {}
-        self._cluster_roles: dict[str, tuple[PolicyRule, ...]] = {}
+        self._roles: dict[str, tuple[RoleRule, ...]] = {}
+        self._cluster_roles: dict[str, tuple[RoleRule, ...]] = {}
         self._bindings: dict[str, Binding] = {}
         self._cluster_bindings: dict[str, Binding] = {}
         self._subjects: dict[tuple[str, Subject], dict[str, Binding]] = {}
@@ -75,7 +75,7 @@ class RbacIndex:
                 changed = True
         return changed
 
-    def rules_of(self, role: RoleReference) -> tuple[PolicyRule, ...] | None:
+    def rules_of(self, role: RoleReference) -> tuple[RoleRule, ...] | None:
         """Return the rules of a role, or None if it does not exist."""
         if role.kind == "ClusterRole":
             return self._cluster_roles.get(role.name)
@@ -151,7 +151,7 @@ class _Source:
         self.position = collection.end
 
 
-def _put_rules(roles: dict[str, tuple[PolicyRule, ...]], key: str, stored: Stored | None) -> None:
+def _put_rules(roles: dict[str, tuple[RoleRule, ...]], key: str, stored: Stored | None) -> None:
     if stored is None:
         roles.pop(key, None)
     else:

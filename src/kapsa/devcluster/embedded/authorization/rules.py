@@ -10,12 +10,12 @@ import msgspec
 from kapsa.devcluster.wire.authorization import AccessAttributes
 from kapsa.schemas.go_format import quote
 
-__all__ = ["EVERYTHING", "PolicyRule", "describe_missing", "parse_rules", "uncovered"]
+__all__ = ["EVERYTHING", "RoleRule", "describe_missing", "parse_rules", "uncovered"]
 
 Names = tuple[str, ...]
 
 
-class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
+class RoleRule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule of a Role or ClusterRole."""
 
     verbs: Names = ()
@@ -45,13 +45,13 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
             return resource in resources
         return f"{resource}/{subresource}" in resources or f"*/{subresource}" in resources
 
-    def atoms(self) -> Iterator[PolicyRule]:
+    def atoms(self) -> Iterator[RoleRule]:
         """Yield the rule as equivalent rules with one verb and one resource, name or path each."""
         for group in self.groups:
             for resource in self.resources:
                 for verb in self.verbs:
                     for name in self.names or ("",):
-                        yield PolicyRule(
+                        yield RoleRule(
                             verbs=(verb,),
                             groups=(group,),
                             resources=(resource,),
@@ -59,9 +59,9 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
                         )
         for path in self.paths:
             for verb in self.verbs:
-                yield PolicyRule(verbs=(verb,), paths=(path,))
+                yield RoleRule(verbs=(verb,), paths=(path,))
 
-    def covers(self, atom: PolicyRule) -> bool:
+    def covers(self, atom: RoleRule) -> bool:
         """Return whether the rule allows all that a rule of `atoms` allows."""
         if atom.paths:
             if not any(_path_covers(path, atom.paths[0]) for path in self.paths):
@@ -91,16 +91,16 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EVERYTHING = (
-    PolicyRule(verbs=("*",), groups=("*",), resources=("*",)),
-    PolicyRule(verbs=("*",), paths=("*",)),
+    RoleRule(verbs=("*",), groups=("*",), resources=("*",)),
+    RoleRule(verbs=("*",), paths=("*",)),
 )
 """The rules of a cluster administrator."""
 
 
-def parse_rules(rules: Sequence[dict[str, Any]] | None) -> tuple[PolicyRule, ...]:
+def parse_rules(rules: Sequence[dict[str, Any]] | None) -> tuple[RoleRule, ...]:
     """Return the rules of a stored Role or ClusterRole."""
     return tuple(
-        PolicyRule(
+        RoleRule(
             verbs=tuple(rule.get("verbs") or ()),
             groups=tuple(rule.get("apiGroups") or ()),
             resources=tuple(rule.get("resources") or ()),
@@ -111,15 +111,15 @@ def parse_rules(rules: Sequence[dict[str, Any]] | None) -> tuple[PolicyRule, ...
     )
 
 
-def uncovered(owned: Sequence[PolicyRule], granted: Iterable[PolicyRule]) -> list[PolicyRule]:
+def uncovered(owned: Sequence[RoleRule], granted: Iterable[RoleRule]) -> list[RoleRule]:
     """Return the atoms of the granted rules that none of the owned rules covers."""
     return [atom for rule in granted for atom in rule.atoms() if not any(own.covers(atom) for own in owned)]
 
 
-def describe_missing(atoms: Iterable[PolicyRule]) -> str:
+def describe_missing(atoms: Iterable[RoleRule]) -> str:
     """Return atoms as the real server lists them: sorted, with the verbs of one resource in one line."""
     lines: list[str] = []
-    verbs: dict[PolicyRule, list[str]] = {}
+    verbs: dict[RoleRule, list[str]] = {}
     for atom in atoms:
         if atom.paths:
             lines.append(atom.describe())

@@ -27,7 +27,7 @@ from kapsa.schemas.cel.costs.estimates import (
 from kapsa.schemas.cel.declared_types import DeclaredType
 from kapsa.schemas.cel.language.macros import ACCUMULATOR
 from kapsa.schemas.cel.language.syntax import (
-    Call,
+    CallNode,
     Comprehension,
     Identifier,
     ListLiteral,
@@ -82,7 +82,7 @@ class _Estimator:
                 return ONE
             case Select():
                 return self._select(node)
-            case Call():
+            case CallNode():
                 return self._call(node)
             case ListLiteral():
                 return self._list(node)
@@ -242,7 +242,7 @@ class _Estimator:
 
     # -- calls ----------------------------------------------------------------------------------------------
 
-    def _call(self, node: Call) -> Range:
+    def _call(self, node: CallNode) -> Range:
         if node.function == "dyn":
             cost = self.cost(node.args[0])
             self._copy_sizes(node, node.args[0])
@@ -273,7 +273,7 @@ class _Estimator:
         return total.plus(called)
 
     def _overload(
-        self, node: Call, overload: str, target: Operand | None, args: list[Operand], costs: list[Range]
+        self, node: CallNode, overload: str, target: Operand | None, args: list[Operand], costs: list[Range]
     ) -> CallEstimate:
         total = FREE
         for cost in costs:
@@ -288,7 +288,7 @@ class _Estimator:
         own = self._text_call(overload, target, args) or self._operator(node, overload, args)
         return CallEstimate(total.plus(ONE)) if own is None else CallEstimate(own.cost.plus(total), own.size)
 
-    def _conditional(self, node: Call, args: list[Operand], costs: list[Range]) -> CallEstimate:
+    def _conditional(self, node: CallNode, args: list[Operand], costs: list[Range]) -> CallEstimate:
         entries = self._entry_sizes(args[1].node)
         union = None if entries is None else entries.union(self._entry_sizes(args[2].node))
         if union is not None:
@@ -318,7 +318,7 @@ class _Estimator:
             return CallEstimate(text.multiplied(part))
         return None
 
-    def _operator(self, node: Call, overload: str, args: list[Operand]) -> CallEstimate | None:
+    def _operator(self, node: CallNode, overload: str, args: list[Operand]) -> CallEstimate | None:
         if overload == "in_list":
             return CallEstimate(args[1].bounds)
         if overload in ("add_string", "add_bytes", "add_list"):

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 
 from kapsa.schemas.cel.language.syntax import (
-    Call,
+    CallNode,
     Comprehension,
     Identifier,
     ListLiteral,
@@ -72,7 +72,7 @@ def _quantifier(kind: str) -> Expand:
             return Identifier(offset, ACCUMULATOR)
 
         def call(function: str, *operands: Node) -> Node:
-            return Call(offset, function, list(operands))
+            return CallNode(offset, function, list(operands))
 
         result = accumulated()
         if kind == "all":
@@ -114,13 +114,13 @@ def _collect(
     """Fold into a list or map; `parts` are an optional filter and the step's expression."""
     step = parts[-1]
     if len(parts) == 2:
-        step = Call(offset, "_?_:_", [parts[0], step, Identifier(offset, ACCUMULATOR)])
+        step = CallNode(offset, "_?_:_", [parts[0], step, Identifier(offset, ACCUMULATOR)])
     result = Identifier(offset, ACCUMULATOR)
     return _fold(offset, target, *names, initial, Literal(offset, True), step, result)
 
 
 def _append(offset: int, item: Node) -> Node:
-    return Call(offset, "_+_", [Identifier(offset, ACCUMULATOR), ListLiteral(offset, [item])])
+    return CallNode(offset, "_+_", [Identifier(offset, ACCUMULATOR), ListLiteral(offset, [item])])
 
 
 def _map(offset: int, target: Node | None, args: list[Node]) -> Node:
@@ -144,14 +144,14 @@ def _transform_list(offset: int, target: Node | None, args: list[Node]) -> Node:
 def _transform_map(offset: int, target: Node | None, args: list[Node]) -> Node:
     names = _variables(args[0], args[1])
     inserted = [Identifier(offset, ACCUMULATOR), Identifier(offset, names[0]), args[-1]]
-    parts = [*args[2:-1], Call(offset, "cel.@mapInsert", inserted)]
+    parts = [*args[2:-1], CallNode(offset, "cel.@mapInsert", inserted)]
     return _collect(offset, target, names, MapLiteral(offset, []), parts)
 
 
 def _transform_map_entry(offset: int, target: Node | None, args: list[Node]) -> Node:
     names = _variables(args[0], args[1])
     inserted = [Identifier(offset, ACCUMULATOR), args[-1]]
-    parts = [*args[2:-1], Call(offset, "cel.@mapInsert", inserted)]
+    parts = [*args[2:-1], CallNode(offset, "cel.@mapInsert", inserted)]
     return _collect(offset, target, names, MapLiteral(offset, []), parts)
 
 
@@ -172,12 +172,12 @@ def _optional_map(function: str) -> Expand:
     def expand(offset: int, target: Node | None, args: list[Node]) -> Node:
         if not isinstance(args[0], Identifier):
             raise MacroError(args[0].offset, f"{function}() variable name must be a simple identifier")
-        value = Call(offset, "value", [], copy.deepcopy(target))
+        value = CallNode(offset, "value", [], copy.deepcopy(target))
         mapped = _bind(offset, args[0].name, value, args[1])
         if function == "optMap":
-            mapped = Call(offset, "optional.of", [mapped])
-        given = Call(offset, "hasValue", [], target)
-        return Call(offset, "_?_:_", [given, mapped, Call(offset, "optional.none", [])])
+            mapped = CallNode(offset, "optional.of", [mapped])
+        given = CallNode(offset, "hasValue", [], target)
+        return CallNode(offset, "_?_:_", [given, mapped, CallNode(offset, "optional.none", [])])
 
     return expand
 
@@ -188,7 +188,7 @@ def _sort_by(offset: int, target: Node | None, args: list[Node]) -> Node:
         text = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
         raise MacroError(target.offset, text)
     keys = _map(offset, Identifier(offset, _INPUT), args)
-    ordered = Call(offset, "@sortByAssociatedKeys", [keys], Identifier(offset, _INPUT))
+    ordered = CallNode(offset, "@sortByAssociatedKeys", [keys], Identifier(offset, _INPUT))
     return _bind(offset, _INPUT, target, ordered)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kapsa.schemas.cel.language.macros import MACROS, MacroError
 from kapsa.schemas.cel.language.syntax import (
     RESERVED,
-    Call,
+    CallNode,
     CelCompileError,
     Identifier,
     ListLiteral,
@@ -171,7 +171,7 @@ class _Parser:
             yes = self._chain("||")
             self._expect(":")
             no = self._expression()
-            condition = Call(question.offset, "_?_:_", [condition, yes, no])
+            condition = CallNode(question.offset, "_?_:_", [condition, yes, no])
         self._depth -= 1
         return condition
 
@@ -189,21 +189,21 @@ class _Parser:
         while self._next.kind in _RELATIONS:
             token = self._take()
             function = "@in" if token.kind == "in" else f"_{token.kind}_"
-            left = Call(token.offset, function, [left, self._sum()])
+            left = CallNode(token.offset, function, [left, self._sum()])
         return left
 
     def _sum(self) -> Node:
         left = self._product()
         while self._next.kind in _SUMS:
             token = self._take()
-            left = Call(token.offset, f"_{token.kind}_", [left, self._product()])
+            left = CallNode(token.offset, f"_{token.kind}_", [left, self._product()])
         return left
 
     def _product(self) -> Node:
         left = self._unary()
         while self._next.kind in _PRODUCTS:
             token = self._take()
-            left = Call(token.offset, f"_{token.kind}_", [left, self._unary()])
+            left = CallNode(token.offset, f"_{token.kind}_", [left, self._unary()])
         return left
 
     def _unary(self) -> Node:
@@ -219,7 +219,7 @@ class _Parser:
         operand = self._member(self._primary())
         if count % 2 == 0:
             return operand
-        return Call(first.offset, "!_" if first.kind == "!" else "-_", [operand])
+        return CallNode(first.offset, "!_" if first.kind == "!" else "-_", [operand])
 
     def _member(self, node: Node) -> Node:
         while True:
@@ -230,7 +230,7 @@ class _Parser:
                 optional = self._accept("?") is not None
                 index = self._expression()
                 self._expect("]")
-                node = Call(bracket.offset, "_[?_]" if optional else "_[_]", [node, index])
+                node = CallNode(bracket.offset, "_[?_]" if optional else "_[_]", [node, index])
             else:
                 return node
 
@@ -238,7 +238,7 @@ class _Parser:
         if self._accept("?") is not None:
             name = self._optional_field_name()
             field = Literal(name.offset, name.text)
-            return Call(dot.offset, "_?._", [operand, field])
+            return CallNode(dot.offset, "_?._", [operand, field])
         name = self._field_name()
         if name.kind == "IDENTIFIER" and (opening := self._accept("(")) is not None:
             return self._call(opening.offset, name.text, self._arguments(), operand)
@@ -279,7 +279,7 @@ class _Parser:
     def _call(self, offset: int, function: str, args: list[Node], target: Node | None) -> Node:
         expand = MACROS.get((function, len(args), target is not None))
         if expand is None:
-            return Call(offset, function, args, target)
+            return CallNode(offset, function, args, target)
         try:
             return expand(offset, target, args)
         except MacroError as error:
@@ -430,4 +430,4 @@ def _balanced(function: str, terms: list[Node], operators: list[int], low: int, 
     middle = (low + high + 1) // 2
     left = terms[middle] if middle == low else _balanced(function, terms, operators, low, middle - 1)
     right = terms[middle + 1] if middle == high else _balanced(function, terms, operators, middle + 1, high)
-    return Call(operators[middle], function, [left, right])
+    return CallNode(operators[middle], function, [left, right])

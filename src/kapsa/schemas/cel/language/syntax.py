@@ -9,7 +9,7 @@ from kapsa.schemas.cel.language.types import DYN, Type
 
 __all__ = [
     "RESERVED",
-    "Call",
+    "CallNode",
     "CelCompileError",
     "Comprehension",
     "Identifier",
@@ -263,7 +263,7 @@ class Select(Node):
         return [self.operand]
 
 
-class Call(Node):
+class CallNode(Node):
     """A call of a function, a method or an operator (`_+_`)."""
 
     __slots__ = ("args", "function", "overloads", "target")

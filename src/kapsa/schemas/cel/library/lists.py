@@ -12,8 +12,8 @@ from kapsa.schemas.cel.library.operators import FUNCTIONS as _OPERATORS
 from kapsa.schemas.cel.library.operators import show_key
 from kapsa.schemas.cel.library.signatures import COMPARABLE, Functions, function, method
 from kapsa.schemas.cel.values import (
+    CelDuration,
     CelEvaluationError,
-    Duration,
     compare,
     equals,
     type_name,
@@ -22,7 +22,7 @@ from kapsa.schemas.cel.values import (
 __all__ = ["FUNCTIONS"]
 
 _add = _OPERATORS["_+_"][0].compute
-_ZEROS = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
+_ZEROS = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": CelDuration(0)}
 
 
 def _is_sorted(items: Sequence[Any]) -> bool:

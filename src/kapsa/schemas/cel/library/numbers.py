@@ -11,13 +11,13 @@ from kapsa.schemas.cel.values import NO_OVERLOAD, CelEvaluationError, Opaque
 from kapsa.schemas.go_format import quote
 from kapsa.schemas.quantities import parse
 
-__all__ = ["FUNCTIONS", "Quantity", "Version"]
+__all__ = ["FUNCTIONS", "CelQuantity", "SemanticVersion"]
 
 _DIGITS = re.compile(r"[0-9]*", re.ASCII)
 _LABEL = re.compile(r"[0-9A-Za-z-]+", re.ASCII)
 
 
-class Quantity(Opaque):
+class CelQuantity(Opaque):
     """A resource quantity, such as 100m or 1Gi."""
 
     __slots__ = ("computed", "value")
@@ -29,16 +29,16 @@ class Quantity(Opaque):
         """True for the result of add and sub, which the real server cannot compare with `==` on the right."""
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Quantity) or other.computed:
+        if not isinstance(other, CelQuantity) or other.computed:
             raise CelEvaluationError(NO_OVERLOAD)
         return self.value == other.value
 
     __hash__ = None  # type: ignore[assignment]  # compared, never a key
 
 
-def _quantity(text: str) -> Quantity:
+def _quantity(text: str) -> CelQuantity:
     try:
-        return Quantity(parse(text))
+        return CelQuantity(parse(text))
     except ValueError as error:
         raise CelEvaluationError(str(error)) from None
 
@@ -51,12 +51,12 @@ def _is_quantity(text: str) -> bool:
     return True
 
 
-def _is_integer(quantity: Quantity) -> bool:
+def _is_integer(quantity: CelQuantity) -> bool:
     value = quantity.value
     return value == value.to_integral_value() and -(1 << 63) <= value < 1 << 63
 
 
-def _as_integer(quantity: Quantity) -> int:
+def _as_integer(quantity: CelQuantity) -> int:
     if not _is_integer(quantity):
         raise CelEvaluationError("cannot convert value to integer")
     return int(quantity.value)
@@ -66,23 +66,23 @@ def _sign(value: Any) -> int:
     return int((value > 0) - (value < 0))
 
 
-def _compare(one: Quantity, other: Quantity) -> int:
+def _compare(one: CelQuantity, other: CelQuantity) -> int:
     return _sign(one.value - other.value)
 
 
-def _add(one: Quantity, other: Quantity | int) -> Quantity:
-    return Quantity(one.value + _number(other), computed=True)
+def _add(one: CelQuantity, other: CelQuantity | int) -> CelQuantity:
+    return CelQuantity(one.value + _number(other), computed=True)
 
 
-def _subtract(one: Quantity, other: Quantity | int) -> Quantity:
-    return Quantity(one.value - _number(other), computed=True)
+def _subtract(one: CelQuantity, other: CelQuantity | int) -> CelQuantity:
+    return CelQuantity(one.value - _number(other), computed=True)
 
 
-def _number(value: Quantity | int) -> Decimal:
-    return value.value if isinstance(value, Quantity) else Decimal(value)
+def _number(value: CelQuantity | int) -> Decimal:
+    return value.value if isinstance(value, CelQuantity) else Decimal(value)
 
 
-class Version(Opaque):
+class SemanticVersion(Opaque):
     """A semantic version."""
 
     __slots__ = ("labels", "release")
@@ -101,14 +101,14 @@ class Version(Opaque):
         return *self.release, 0, tuple(labels)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Version):
+        if not isinstance(other, SemanticVersion):
             raise CelEvaluationError(NO_OVERLOAD)
         return self.order == other.order
 
     __hash__ = None  # type: ignore[assignment]  # compared, never a key
 
 
-def _version(text: str, normalize: bool = False) -> Version:
+def _version(text: str, normalize: bool = False) -> SemanticVersion:
     if normalize:
         text = _normalized(text)
     if not text:
@@ -119,7 +119,7 @@ def _version(text: str, normalize: bool = False) -> Version:
     major, minor = _part("major", parts[0]), _part("minor", parts[1])
     patch, plus, build = parts[2].partition("+")
     patch, dash, labels = patch.partition("-")
-    version = Version(
+    version = SemanticVersion(
         (major, minor, _part("patch", patch)), tuple(map(_checked_label, labels.split("."))) if dash else ()
     )
     if plus:
@@ -180,7 +180,7 @@ def _is_version(text: str, normalize: bool = False) -> bool:
     return True
 
 
-def _compare_versions(one: Version, other: Version) -> int:
+def _compare_versions(one: SemanticVersion, other: SemanticVersion) -> int:
     return (one.order > other.order) - (one.order < other.order)
 
 

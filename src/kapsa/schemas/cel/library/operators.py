@@ -11,8 +11,8 @@ from kapsa.schemas.cel.language.syntax import UInt
 from kapsa.schemas.cel.library.signatures import Functions, function, method
 from kapsa.schemas.cel.values import (
     NO_OVERLOAD,
+    CelDuration,
     CelEvaluationError,
-    Duration,
     MapList,
     SetList,
     Timestamp,
@@ -40,10 +40,10 @@ def _unsigned(value: int) -> UInt:
     return UInt(value)
 
 
-def _duration(nanoseconds: int) -> Duration:
+def _duration(nanoseconds: int) -> CelDuration:
     if not -_MAX <= nanoseconds < _MAX:
         raise CelEvaluationError("duration overflow")
-    return Duration(nanoseconds)
+    return CelDuration(nanoseconds)
 
 
 def _number(one: Any, other: Any, value: Any) -> Any:
@@ -66,9 +66,9 @@ def _add(one: Any, other: Any) -> Any:
         return one.plus(other) if isinstance(one, (SetList, MapList)) else [*one, *other]
     if kind in (str, bytes) and kind is type(other):
         return one + other
-    if kind is Duration and isinstance(other, Duration):
+    if kind is CelDuration and isinstance(other, CelDuration):
         return _duration(one.nanoseconds + other.nanoseconds)
-    if {kind, type(other)} == {Duration, Timestamp}:
+    if {kind, type(other)} == {CelDuration, Timestamp}:
         return Timestamp(one.nanoseconds + other.nanoseconds).checked()
     raise CelEvaluationError(f"{NO_OVERLOAD}: _+_" if kind is bool or one is None else NO_OVERLOAD)
 
@@ -79,9 +79,9 @@ def _subtract(one: Any, other: Any) -> Any:
         return _number(one, other, int(one) - int(other) if kind is not float else one - other)
     if kind is Timestamp and isinstance(other, Timestamp):
         return _duration(one.nanoseconds - other.nanoseconds)
-    if kind is Timestamp and isinstance(other, Duration):
+    if kind is Timestamp and isinstance(other, CelDuration):
         return Timestamp(one.nanoseconds - other.nanoseconds).checked()
-    if kind is Duration and isinstance(other, Duration):
+    if kind is CelDuration and isinstance(other, CelDuration):
         return _duration(one.nanoseconds - other.nanoseconds)
     raise CelEvaluationError(NO_OVERLOAD)
 
@@ -188,7 +188,7 @@ def _to_int(value: Any) -> int:
         return int(value)
     if isinstance(value, Timestamp):
         return value.nanoseconds // 10**9
-    if isinstance(value, Duration):
+    if isinstance(value, CelDuration):
         return value.nanoseconds
     return _integer(int(value))
 
@@ -239,13 +239,13 @@ def _to_timestamp(value: Any) -> Timestamp:
     return Timestamp(value * 10**9).checked() if isinstance(value, int) else value
 
 
-def _to_duration(value: Any) -> Duration:
+def _to_duration(value: Any) -> CelDuration:
     if isinstance(value, str):
         try:
-            return Duration.parse(value)
+            return CelDuration.parse(value)
         except ValueError:
             raise _failure(value, "google.protobuf.Duration") from None
-    return Duration(value) if isinstance(value, int) else value
+    return CelDuration(value) if isinstance(value, int) else value
 
 
 def _identity(value: Any) -> Any:

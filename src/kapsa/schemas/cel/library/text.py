@@ -9,7 +9,7 @@ from typing import Any
 from kapsa.schemas import go_regexp
 from kapsa.schemas.cel.library.operators import to_string
 from kapsa.schemas.cel.library.signatures import Functions, function, method
-from kapsa.schemas.cel.values import CelEvaluationError, Duration, Timestamp, TypeValue, type_name
+from kapsa.schemas.cel.values import CelDuration, CelEvaluationError, Timestamp, TypeValue, type_name
 from kapsa.schemas.go_format import quote
 
 __all__ = ["FUNCTIONS", "FormatError", "each_clause"]
@@ -246,7 +246,7 @@ def _literal(value: Any) -> str:
         return quote(value)
     if isinstance(value, bytes):
         return f"b{quote(value.decode(errors='replace'))}"
-    if isinstance(value, (Timestamp, Duration)):
+    if isinstance(value, (Timestamp, CelDuration)):
         kind = "timestamp" if isinstance(value, Timestamp) else "duration"
         return f'{kind}("{value}")'
     if isinstance(value, float):

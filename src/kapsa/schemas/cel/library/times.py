@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
 from kapsa.schemas.cel.library.signatures import Functions, method
-from kapsa.schemas.cel.values import CelEvaluationError, Duration, Timestamp
+from kapsa.schemas.cel.values import CelDuration, CelEvaluationError, Timestamp
 
 __all__ = ["FUNCTIONS"]
 
@@ -31,8 +31,8 @@ def _part(read: Callable[[datetime], int]) -> Callable[..., int]:
     return lambda time, zone="UTC": read(_local(time, zone))
 
 
-def _whole(nanoseconds: int) -> Callable[[Duration], int]:
-    def compute(duration: Duration) -> int:
+def _whole(nanoseconds: int) -> Callable[[CelDuration], int]:
+    def compute(duration: CelDuration) -> int:
         count = abs(duration.nanoseconds) // nanoseconds
         return -count if duration.nanoseconds < 0 else count
 
