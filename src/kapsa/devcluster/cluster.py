@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import ssl
 import tempfile
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
@@ -84,7 +83,8 @@ class DevCluster:
         - `clock`: the clock of the embedded engine; by default the host's.
         - `faults`: the requests that fail. With the real engine, a proxy in front of it makes them fail.
         - `http`: whether the embedded engine listens on a socket. A simulation does not need one.
-        - `tls`: whether the embedded engine serves HTTPS; the kubeconfig then contains its certificate authority.
+        - `tls`: whether the embedded engine serves HTTPS. Its callers then need a client certificate, which the
+          kubeconfig has, or a token. Over plain HTTP, a caller without a token is the administrator.
         - `port`: the port to listen on; by default any free one.
         - `controllers`: whether controllers run: Deployments create pods, garbage is collected.
         - `policy`: a function that authorizes requests to the embedded engine, instead of its RBAC rules.
@@ -114,6 +114,7 @@ class DevCluster:
         self._stack = contextlib.AsyncExitStack()
         self._kubeconfig: Path | None = None
         self._kubeconfig_data: dict[str, Any] = {}
+        self._identity: _ServerIdentity | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -223,6 +224,7 @@ class DevCluster:
         self._server = None
         self._workloads = None
         self._real = None
+        self._identity = None
         self._url = ""
         self._kubeconfig = None
         self._kubeconfig_data = {}
@@ -232,6 +234,7 @@ class DevCluster:
     async def _start_embedded(self) -> None:
         from kapsa.devcluster.embedded.backend import Backend
         from kapsa.devcluster.embedded.server import Server
+        from kapsa.devcluster.wire.exchange import ADMIN
 
         backend = Backend(clock=self._clock, seed=self._seed)
         self._server = Server(backend, faults=self.faults, policy=self._policy)
@@ -255,7 +258,11 @@ class DevCluster:
             except OSError as error:
                 raise PortBusy.because(self._port, error) from error
             self._server.advertise(*front.address)
-            self._listen_at(front.url, identity.authority if identity else b"")
+            self._listen_at(front.url)
+            if identity is not None:
+                self._server.publish_authority(identity.authority.decode())
+                self._identity = identity
+                self._kubeconfig_data = identity.kubeconfig(front.url, ADMIN.username, ADMIN.groups[:1])
 
     async def _start_real(self) -> None:
         from kapsa.devcluster.real.control_plane import RealControlPlane
@@ -281,35 +288,46 @@ class DevCluster:
             await proxy.start()
             self._listen_at(proxy.url)
 
-    def _listen_at(self, url: str, authority: bytes = b"") -> None:
+    def _listen_at(self, url: str) -> None:
         self._url = url
         self._kubeconfig = None
-        self._kubeconfig_data = _open_kubeconfig(url, authority)
+        self._kubeconfig_data = _open_kubeconfig(url)
+
+    def kubeconfig_of(self, user: str, groups: Sequence[str] = ()) -> dict[str, Any]:
+        """Return a kubeconfig with a client certificate of another user, for an embedded cluster with TLS."""
+        if self._identity is None:
+            raise RuntimeError("client certificates need a started embedded devcluster with tls=True")
+        return self._identity.kubeconfig(self.url, user, groups)
 
 
 class _ServerIdentity:
-    """A certificate for the loopback address, and the authority that issued it."""
+    """A certificate for the loopback address, and the authority that issued it and accepts clients."""
 
     def __init__(self) -> None:
         from kapsa.devcluster.certificates import Authority
 
-        issuer = Authority()
-        self.authority = issuer.pair.certificate
+        self._issuer = Authority()
+        self.authority = self._issuer.pair.certificate
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.verify_mode = ssl.CERT_OPTIONAL
+        self.context.load_verify_locations(cadata=self.authority.decode())
         with tempfile.TemporaryDirectory(prefix="kapsa-tls-") as directory:
-            pair = issuer.issue_server(["127.0.0.1", "localhost"])
+            pair = self._issuer.issue_server(["127.0.0.1", "localhost"])
             self.context.load_cert_chain(*pair.write(Path(directory), "server"))
 
+    def kubeconfig(self, url: str, user: str, groups: Sequence[str]) -> dict[str, Any]:
+        """Return a kubeconfig with a new client certificate of a user."""
+        from kapsa.devcluster.certificates import kubeconfig
 
-def _open_kubeconfig(url: str, authority: bytes = b"") -> dict[str, Any]:
+        return kubeconfig(url, self.authority, self._issuer.issue_client(user, groups))
+
+
+def _open_kubeconfig(url: str) -> dict[str, Any]:
     """Return a kubeconfig for a server on the loopback address that needs no credentials."""
-    cluster = {"server": url}
-    if authority:
-        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "devcluster", "cluster": cluster}],
+        "clusters": [{"name": "devcluster", "cluster": {"server": url}}],
         "users": [{"name": "admin", "user": {}}],
         "contexts": [{"name": "devcluster", "context": {"cluster": "devcluster", "user": "admin"}}],
         "current-context": "devcluster",

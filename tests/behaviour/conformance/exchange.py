@@ -24,6 +24,8 @@ import yaml
 HEADERS_THAT_MATTER = ("content-type", "warning", "retry-after", "allow", "vary")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
+FINGERPRINT = re.compile(r"(?<=X509SHA256=)[0-9a-f]{64}")
 GENERATED = re.compile(r"(?<=gen-)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 CURRENT = re.compile(
     r"(?<=current: )\d+|(?<=in record \()\d+|(?<=\"resourceVersion\":\")\d+|(?<=\\\"resourceVersion\\\":\\\")\d+"
@@ -46,6 +48,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     accept: str = "application/json"
     headers: Mapping[str, str] = {}
     """A value with line feeds is sent as one header for each line."""
+    anonymous: bool = False
+    """True to send the request without the administrator's certificate."""
     until: str = ""
     """Repeat the request until the response contains this text or is an error: some changes take a moment."""
 
@@ -81,6 +85,7 @@ class Marks:
 
     def text(self, value: str) -> str:
         value = value.replace(self._namespace, "<ns>").replace(self._origin, "<server>")
+        value = FINGERPRINT.sub("<fingerprint>", TOKEN.sub("<token>", value))
         value = UUID.sub(lambda match: self.mark("uid", match[0]), value)
         value = CURRENT.sub("<revision>", GENERATED.sub("<suffix>", SELF_TYPE.sub("<time>", value)))
         return TIME.sub("<time>", value)
@@ -145,11 +150,17 @@ class Engine:
     """A client for one engine under test. It carries values from one step of a case to the next."""
 
     def __init__(
-        self, name: str, url: str, session: aiohttp.ClientSession, tls: ssl.SSLContext | None = None
+        self,
+        name: str,
+        url: str,
+        session: aiohttp.ClientSession,
+        anonymous: aiohttp.ClientSession,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.name = name
         self.url = url.rstrip("/")
         self._session = session
+        self._anonymous = anonymous
         self._tls = tls
 
     async def status_of(self, sent: bytes) -> int:
@@ -193,7 +204,8 @@ class Engine:
         return {"status": status, "headers": headers, "body": body}
 
     async def _request(self, call: Call, held: Mapping[str, str]) -> tuple[int, dict[str, str], Any]:
-        async with self._session.request(
+        session = self._anonymous if call.anonymous else self._session
+        async with session.request(
             call.method,
             self._url(call, held),
             data=_payload(call, held),
@@ -294,7 +306,9 @@ def _parse(raw: bytes, content_type: str) -> Any:
 
 
 def _hold(document: Any, held: dict[str, str]) -> None:
-    """Keep the values that later steps may refer to: {rv}, {uid}, {name}, {continue} of the last response."""
+    """Keep the values that later steps may refer to: {rv}, {uid}, {name}, {continue} and {token} of the last response."""
+    if isinstance(document, dict) and document.get("kind") == "TokenRequest":
+        held["token"] = document["status"]["token"]
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict):
         return

@@ -77,11 +77,11 @@ def engines() -> Iterator[Pair]:
 async def _start(stack: AsyncExitStack) -> tuple[Engine, Engine]:
     started = []
     for name in ("embedded", "real"):
-        cluster = await stack.enter_async_context(DevCluster(engine=name, controllers=False))
+        cluster = await stack.enter_async_context(DevCluster(engine=name, controllers=False, tls=True))
         tls = tls_of(cluster.kubeconfig_data)
-        connector = aiohttp.TCPConnector(ssl=tls or True)
-        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
-        engine = Engine(name, cluster.url, session, tls)
+        administrator = await stack.enter_async_context(_session(tls))
+        anonymous = await stack.enter_async_context(_session(authority_of(cluster.kubeconfig_data)))
+        engine = Engine(name, cluster.url, administrator, anonymous, tls)
         await _install(engine)
         started.append(engine)
     return started[0], started[1]
@@ -102,11 +102,20 @@ async def _install(engine: Engine) -> None:
     raise RuntimeError(f"the custom kinds did not become available on the {engine.name} engine: {answers}")
 
 
-def tls_of(kubeconfig: dict[str, Any]) -> ssl.SSLContext | None:
-    cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
-    if not cluster["server"].startswith("https"):
-        return None
-    context = ssl.create_default_context(cadata=b64decode(cluster["certificate-authority-data"]).decode())
+def _session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls))
+
+
+def authority_of(kubeconfig: dict[str, Any]) -> ssl.SSLContext:
+    """Return a context that trusts the cluster and has no client certificate."""
+    authority = kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"]
+    return ssl.create_default_context(cadata=b64decode(authority).decode())
+
+
+def tls_of(kubeconfig: dict[str, Any]) -> ssl.SSLContext:
+    """Return a context with the administrator's certificate."""
+    user = kubeconfig["users"][0]["user"]
+    context = authority_of(kubeconfig)
     with tempfile.TemporaryDirectory() as directory:
         certificate, key = Path(directory) / "crt", Path(directory) / "key"
         certificate.write_bytes(b64decode(user["client-certificate-data"]))

@@ -138,7 +138,7 @@ def test_the_table_is_long_and_its_names_are_unique() -> None:
 @asynccontextmanager
 async def _real() -> AsyncIterator[Send]:
     async with DevCluster(engine="real", controllers=False) as cluster:
-        connector = aiohttp.TCPConnector(ssl=tls_of(cluster.kubeconfig_data) or True, limit=50)
+        connector = aiohttp.TCPConnector(ssl=tls_of(cluster.kubeconfig_data), limit=50)
         async with aiohttp.ClientSession(connector=connector) as session:
 
             async def send(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, Any]:

@@ -8,6 +8,7 @@ from kapsa.devcluster.embedded.admission.namespace_lifecycle import NamespaceLif
 from kapsa.devcluster.embedded.admission.plugins import DefaultStorageClass, ServiceAccounts
 from kapsa.devcluster.embedded.admission.webhooks import WebhookAdmission
 from kapsa.devcluster.embedded.authentication.authenticator import Authenticator
+from kapsa.devcluster.embedded.authentication.tokens import Tokens
 from kapsa.devcluster.embedded.authorization.attributes import attributes_of
 from kapsa.devcluster.embedded.authorization.authorizer import (
     Authorizer,
@@ -18,7 +19,7 @@ from kapsa.devcluster.embedded.authorization.authorizer import (
 from kapsa.devcluster.embedded.authorization.creation import CreationCheck
 from kapsa.devcluster.embedded.authorization.escalation import EscalationCheck
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.bootstrap import advertise, bootstrap
+from kapsa.devcluster.embedded.bootstrap import advertise, bootstrap, publish_authority
 from kapsa.devcluster.embedded.codec.go_yaml import TOO_DEEP
 from kapsa.devcluster.embedded.custom.resources import CustomResources
 from kapsa.devcluster.embedded.documents.router import Documents
@@ -79,18 +80,23 @@ class Server:
         if policy is None:
             self.backend.admission.append(EscalationCheck(rbac))
         self._checks_paths = policy is None
-        self._authenticator = Authenticator(self._authorizer)
+        tokens = Tokens(self.backend)
+        self._authenticator = Authenticator(self._authorizer, tokens)
         self.client = InProcessClient(self.backend)
         """Reads and writes for controllers and tests in this process, with Python objects."""
         bootstrap(self.backend)
         self.custom_resources = CustomResources(self.backend, self.webhooks.client)
-        self.endpoints = ResourceEndpoints(self.backend, self._authorizer)
+        self.endpoints = ResourceEndpoints(self.backend, self._authorizer, tokens)
         """The paths of resources."""
-        self._documents = Documents(self.backend.registry)
+        self._documents = Documents(self.backend.registry, tokens)
 
     def advertise(self, host: str, port: int) -> None:
         """Make the Service `kubernetes` point to the address that the server listens on."""
         advertise(self.backend, host, port)
+
+    def publish_authority(self, certificate: str) -> None:
+        """Publish the authority of client certificates in a ConfigMap, as the real server does."""
+        publish_authority(self.backend, certificate)
 
     async def handle(self, request: Request) -> Reply:
         """Serve one request; whatever a client sends, the reply reports what is wrong with it.

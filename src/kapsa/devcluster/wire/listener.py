@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from kapsa.devcluster.wire import status_errors as errors
-from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request
+from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request, RequestUser
 from kapsa.devcluster.wire.http import (
     MAXIMUM_HEAD,
     Body,
@@ -24,6 +24,7 @@ from kapsa.devcluster.wire.http import (
     parse_head,
     response_head,
 )
+from kapsa.devcluster.wire.peer import user_of_connection
 
 if TYPE_CHECKING:
     import ssl
@@ -104,12 +105,14 @@ class _Connection(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None
         self._ended = False
         self._streams = False
+        self._user: RequestUser | None = None
 
     # The transport's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._user = user_of_connection(transport)
         self._front.connections.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -222,6 +225,7 @@ class _Connection(asyncio.Protocol):
                     headers=head.headers,
                     body=body.value,
                     client=head.headers.get(CLIENT_HEADER, ""),
+                    user=self._user,
                 )
             )
         if isinstance(reply.body, bytes):

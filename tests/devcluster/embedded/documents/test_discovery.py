@@ -5,6 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kapsa.devcluster.embedded.authentication.tokens import Tokens
+from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.custom.resources import resources_of
 from kapsa.devcluster.embedded.documents.discovery import DiscoveryDocuments
 from kapsa.devcluster.embedded.documents.router import Documents
@@ -133,7 +135,7 @@ def test_versions_are_preferred_as_kubernetes_does() -> None:
 
 
 def test_health_and_version_are_served(registry: ResourceRegistry) -> None:
-    documents = Documents(registry)
+    documents = Documents(registry, Tokens(Backend()))
     assert ask(documents, "/readyz").body == b"ok"
     assert ask(documents, "/livez/ping").body == b"ok"
     verbose = documents.answer(Request(method="GET", path="/healthz", query="verbose"))
@@ -145,7 +147,7 @@ def test_health_and_version_are_served(registry: ResourceRegistry) -> None:
 
 
 def test_unknown_paths_and_versions_are_not_found(registry: ResourceRegistry) -> None:
-    documents = Documents(registry)
+    documents = Documents(registry, Tokens(Backend()))
     with pytest.raises(PlainError) as page:
         documents.answer(Request(method="GET", path="/apis/nope"))
     assert page.value.code == 404

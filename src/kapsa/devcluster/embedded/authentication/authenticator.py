@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from kapsa.devcluster.embedded.authentication.impersonation import PREFIX, Impersonation, impersonated_user
+from kapsa.devcluster.embedded.authentication.tokens import TokenError, Tokens
 from kapsa.devcluster.embedded.authorization.attributes import attributes_of
 from kapsa.devcluster.embedded.authorization.authorizer import Authorizer
-from kapsa.devcluster.wire.exchange import ADMIN, Request, RequestUser
+from kapsa.devcluster.wire import status_errors as errors
+from kapsa.devcluster.wire.exchange import ADMIN, ANONYMOUS, Request, RequestUser
 from kapsa.devcluster.wire.routes import ResourceRoute
 
 __all__ = ["Authenticator"]
@@ -16,8 +18,9 @@ __all__ = ["Authenticator"]
 class Authenticator:
     """Finds out who sends a request."""
 
-    def __init__(self, authorizer: Authorizer) -> None:
+    def __init__(self, authorizer: Authorizer, tokens: Tokens) -> None:
         self._impersonation = Impersonation(authorizer)
+        self._tokens = tokens
 
     def authenticate(self, request: Request, route: ResourceRoute | None) -> Request:
         """Return the request with its user. Raises StatusError 401 or 403 for credentials that are not valid."""
@@ -29,7 +32,18 @@ class Authenticator:
         return request if request.user is user else msgspec.structs.replace(request, user=user)
 
     def _sender(self, request: Request) -> RequestUser | None:
-        return request.user
+        header = request.headers.get("authorization")
+        # The user of a certificate, or of a test, needs no token.
+        if header is None or not (request.user is None or request.user is ANONYMOUS):
+            return request.user
+        scheme, _, token = header.strip().partition(" ")
+        token = token.partition(" ")[0]
+        if scheme.lower() != "bearer" or not token:
+            return request.user
+        try:
+            return self._tokens.accept(token).user
+        except TokenError:
+            raise errors.unauthorized() from None
 
     def _impersonated(self, request: Request, route: ResourceRoute | None, user: RequestUser) -> RequestUser:
         target = impersonated_user(request.headers)

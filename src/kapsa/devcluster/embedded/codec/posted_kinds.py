@@ -1,4 +1,4 @@
-"""Kinds that are posted but never stored: Scale, Eviction, Binding and DeleteOptions."""
+"""Kinds that are posted but never stored: Scale, Eviction, Binding, TokenRequest and DeleteOptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kapsa.devcluster.wire.status_errors import bad_request
 from kapsa.schemas.go_format import quote
 from kapsa.schemas.schema import Schema
 
-__all__ = ["BINDING", "EVICTION", "SCALE", "decode_delete_options", "decode_posted"]
+__all__ = ["BINDING", "EVICTION", "SCALE", "TOKEN_REQUEST", "decode_delete_options", "decode_posted"]
 
 Object = dict[str, Any]
 
@@ -34,6 +34,7 @@ def _schema(name: str) -> Schema:
 SCALE = _posted("autoscaling", "v1", "Scale")
 EVICTION = _posted("policy", "v1", "Eviction")
 BINDING = _posted("", "v1", "Binding")
+TOKEN_REQUEST = _posted("authentication.k8s.io", "v1", "TokenRequest")
 _DELETE_OPTIONS = _posted(
     "", "v1", "DeleteOptions", definition="io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kapsa.devcluster.embedded.documents import health
+from kapsa.devcluster.embedded.authentication.tokens import Tokens
+from kapsa.devcluster.embedded.documents import health, issuer
 from kapsa.devcluster.embedded.documents.discovery import DiscoveryDocuments
 from kapsa.devcluster.embedded.kinds.registry import ResourceRegistry
 from kapsa.devcluster.wire import status_errors as errors
@@ -20,8 +21,9 @@ __all__ = ["Documents"]
 class Documents:
     """The router for requests about the server itself."""
 
-    def __init__(self, registry: ResourceRegistry) -> None:
+    def __init__(self, registry: ResourceRegistry, tokens: Tokens) -> None:
         self._registry = registry
+        self._tokens = tokens
         self._discovery = DiscoveryDocuments(registry)
 
     @cached_property
@@ -45,6 +47,7 @@ class Documents:
             or health.version(request)
             or health.paths(request, self._registry)
             or self._discovery.answer(request)
+            or issuer.answer(request, self._tokens)
             or (self._open_api.answer(request) if request.path.startswith("/openapi/") else None)
         )
         if reply is not None:

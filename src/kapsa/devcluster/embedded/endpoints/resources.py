@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kapsa.devcluster.embedded.authentication.tokens import Tokens
 from kapsa.devcluster.embedded.authorization.attributes import attributes_of
 from kapsa.devcluster.embedded.authorization.authorizer import Authorizer, check
 from kapsa.devcluster.embedded.backend import Backend
@@ -57,9 +58,10 @@ _RETURN_DELETED = frozenset(
 class ResourceEndpoints:
     """Serves every path under `/api` and `/apis` that names a resource."""
 
-    def __init__(self, backend: Backend, authorizer: Authorizer) -> None:
+    def __init__(self, backend: Backend, authorizer: Authorizer, tokens: Tokens) -> None:
         self._backend = backend
         self._authorizer = authorizer
+        self._tokens = tokens
         self.read_log: LogReader | None = None
         """Reads the logs of pods, if controllers simulate the nodes."""
 
@@ -92,11 +94,11 @@ class ResourceEndpoints:
         if route.namespace and not info.namespaced:
             raise errors.page_not_found() if info.is_custom else errors.resource_not_found()
         if route.subresource:
-            return await subresources.serve(request, verb, self.read_log)
+            return await subresources.serve(request, verb, self.read_log, self._tokens)
         if info.namespaced and not route.namespace and (route.name or verb == "create"):
             raise errors.method_not_allowed() if verb == "create" else errors.resource_not_found()
         if (info.group, info.resource) in reviews.REVIEWS:
-            return _review(request, verb, self._authorizer)
+            return _review(request, verb, self._authorizer, self._tokens)
         if verb not in info.verbs or (
             verb in ("create", "update", "patch") and bool(route.name) is (verb == "create")
         ):
@@ -215,15 +217,14 @@ def _success(info: ResourceInfo, stored: Stored) -> Object:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def _review(request: ResourceRequest, verb: str, authorizer: Authorizer) -> Reply:
+def _review(request: ResourceRequest, verb: str, authorizer: Authorizer, tokens: Tokens) -> Reply:
     if verb != "create" or request.route.name:
         raise errors.method_not_allowed()
     manager = write_parameters(request.request, WriteMethod.CREATE).manager
     reviewed = reviews.review(
         request.backend,
-        authorizer,
+        reviews.Reviewer(authorizer, tokens, request.user),
         request.info,
-        request.user,
         request.body(),
         request.route.namespace,
         manager,

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.apply.field_manager import track_update
+from kapsa.devcluster.embedded.authentication.tokens import TokenError, Tokens
 from kapsa.devcluster.embedded.authorization.authorizer import Authorizer
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
@@ -16,23 +17,32 @@ from kapsa.devcluster.wire.authorization import AccessAttributes
 from kapsa.devcluster.wire.exchange import RequestUser
 from kapsa.schemas import field_errors
 
-__all__ = ["REVIEWS", "review"]
+__all__ = ["REVIEWS", "Reviewer", "review"]
 
 Object = dict[str, Any]
-Review = Callable[[Authorizer, RequestUser, Object, str], Object]
+
+
+class Reviewer(msgspec.Struct, frozen=True):
+    """The authorizer and the tokens of a server, and the user who requests a review."""
+
+    authorizer: Authorizer
+    tokens: Tokens
+    user: RequestUser
+
+
+Review = Callable[[Reviewer, Object, str], Object]
 
 
 def review(
     backend: Backend,
-    authorizer: Authorizer,
+    reviewer: Reviewer,
     info: ResourceInfo,
-    user: RequestUser,
     obj: Object,
     namespace: str,
     manager: str,
 ) -> Object:
     """Return a review with its status. Raises StatusError 400 or 422 for an invalid one."""
-    status = REVIEWS[info.group, info.resource](authorizer, user, obj, namespace)
+    status = REVIEWS[info.group, info.resource](reviewer, obj, namespace)
     if info.resource == "selfsubjectrulesreviews":
         # Unlike the other reviews, this one does not return its spec.
         return {
@@ -52,28 +62,28 @@ def review(
     return {**tracked, "kind": info.kind, "apiVersion": info.api_version, "status": status}
 
 
-def _self_access(authorizer: Authorizer, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _self_access(reviewer: Reviewer, obj: Object, namespace: str) -> Object:
     spec = obj.get("spec") or {}
     _check_attributes(spec)
-    return _allowed(authorizer, user, spec)
+    return _allowed(reviewer.authorizer, reviewer.user, spec)
 
 
-def _access(authorizer: Authorizer, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _access(reviewer: Reviewer, obj: Object, namespace: str) -> Object:
     spec = obj.get("spec") or {}
     _check_attributes(spec)
     if not spec.get("user") and not spec.get("groups"):
         raise _rejected(
             field_errors.invalid("spec.user", "", "at least one of user or group must be specified")
         )
-    return _allowed(authorizer, _subject(spec), spec)
+    return _allowed(reviewer.authorizer, _subject(spec), spec)
 
 
-def _local_access(authorizer: Authorizer, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _local_access(reviewer: Reviewer, obj: Object, namespace: str) -> Object:
     requested = ((obj.get("spec") or {}).get("resourceAttributes") or {}).get("namespace", "")
     if requested != namespace:
         detail = "must match metadata.namespace"
         raise _rejected(field_errors.invalid("spec.resourceAttributes.namespace", requested, detail))
-    return _access(authorizer, user, obj, namespace)
+    return _access(reviewer, obj, namespace)
 
 
 def _subject(spec: Object) -> RequestUser:
@@ -132,26 +142,33 @@ def _allowed(authorizer: Authorizer, user: RequestUser, spec: Object) -> Object:
     )
 
 
-def _rules(authorizer: Authorizer, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _rules(reviewer: Reviewer, obj: Object, namespace: str) -> Object:
     if not (obj.get("spec") or {}).get("namespace"):
         raise errors.bad_request("no namespace on request")
-    return authorizer.rules_review(user, obj["spec"]["namespace"])
+    return reviewer.authorizer.rules_review(reviewer.user, obj["spec"]["namespace"])
 
 
-def _self_subject(authorizer: Authorizer, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _self_subject(reviewer: Reviewer, obj: Object, namespace: str) -> Object:
+    return {"userInfo": _user_info(reviewer.user)}
+
+
+def _user_info(user: RequestUser) -> Object:
     info: Object = {"username": user.username, "groups": list(user.groups)}
     if user.uid:
         info["uid"] = user.uid
     if user.extra:
         info["extra"] = user.extra
-    return {"userInfo": info}
+    return info
 
 
-def _token(authorizer: Authorizer, user: RequestUser, obj: Object, namespace: str) -> Object:
+def _token(reviewer: Reviewer, obj: Object, namespace: str) -> Object:
     if not (obj.get("spec") or {}).get("token"):
         raise errors.bad_request("token is required for TokenReview in authentication")
-    # The devcluster issues no tokens, so none is valid.
-    return {"user": {}, "error": "invalid bearer token"}
+    try:
+        user, audiences = reviewer.tokens.accept(obj["spec"]["token"], obj["spec"].get("audiences") or ())
+    except TokenError as error:
+        return {"user": {}, "error": str(error)}
+    return {"authenticated": True, "user": _user_info(user), "audiences": audiences}
 
 
 _AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"

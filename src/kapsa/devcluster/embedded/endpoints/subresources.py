@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from kapsa.devcluster.embedded.authentication.tokens import Tokens
 from kapsa.devcluster.embedded.codec import bodies
 from kapsa.devcluster.embedded.codec.go_types import DecodingError, check_types
 from kapsa.devcluster.embedded.codec.posted_kinds import BINDING, EVICTION, SCALE, decode_posted
@@ -15,6 +16,7 @@ from kapsa.devcluster.embedded.codec.version_conversion import from_storage
 from kapsa.devcluster.embedded.endpoints.eviction import evict
 from kapsa.devcluster.embedded.endpoints.resource_request import ResourceRequest
 from kapsa.devcluster.embedded.endpoints.subresource_parts import PARTS
+from kapsa.devcluster.embedded.endpoints.token_request import create_token
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.replies.negotiation import negotiate
 from kapsa.devcluster.embedded.replies.writer import reply_document
@@ -35,7 +37,7 @@ LogReader = Callable[[Object, str], Reply]
 """Returns the log of a pod for a raw query."""
 
 
-async def serve(request: ResourceRequest, verb: str, read_log: LogReader | None) -> Reply:
+async def serve(request: ResourceRequest, verb: str, read_log: LogReader | None, tokens: Tokens) -> Reply:
     """Apply the verb to the subresource that the path names."""
     subresource = request.info.subresource(request.route.subresource)
     if subresource is None or not request.route.name:
@@ -50,6 +52,8 @@ async def serve(request: ResourceRequest, verb: str, read_log: LogReader | None)
         return await _evict(request)
     if subresource.name == "binding":
         return await _bind(request)
+    if subresource.name == "token":
+        return await create_token(request, tokens)
     stored = request.stored()
     if subresource.name == "log" and read_log is not None:
         return read_log(from_storage(request.info, stored), request.request.query)
