@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -233,6 +234,120 @@ def test_a_cache_that_cannot_be_written_is_reported_in_one_line(terminal: Termin
     assert answer.returncode == 1
     assert answer.stderr.count("\n") == 1
     assert answer.stderr.startswith("kapsa: the devcluster's files cannot be written: ")
+
+
+# A command with a cluster of its own
+
+PYTHON = [sys.executable, "-c"]
+READ = "import os, re; print(re.search('server: (.*)', open(os.environ['KUBECONFIG']).read())[1])"
+
+
+def test_run_gives_a_command_a_cluster_and_takes_its_exit_code(terminal: Terminal) -> None:
+    answer = terminal.run("run", "--", *PYTHON, f"{READ}; raise SystemExit(7)")
+    assert answer.returncode == 7, answer.stderr
+    assert answer.stdout.startswith("http")
+    assert answer.stderr == "", "the streams are the command's"
+    assert not _accepts(answer.stdout.strip())
+    assert terminal.state == []
+
+
+def test_the_command_of_run_may_have_options_like_ours(terminal: Terminal) -> None:
+    answer = terminal.run("run", "--no-tls", "--no-controllers", "echo", "--port", "x", "--", "--help")
+    assert (answer.returncode, answer.stdout) == (0, "--port x -- --help\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_run_passes_signals_on(terminal: Terminal, number: signal.Signals) -> None:
+    trap = f"import signal, sys, time; signal.signal({int(number)}, lambda *_: sys.exit(40)); print('set', flush=True); time.sleep(60)"
+    process = subprocess.Popen(
+        [*KAPSA, "devcluster", "run", "--", *PYTHON, trap],
+        env=terminal.env,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    terminal.started.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "set\n"
+    process.send_signal(number)
+    assert process.wait(timeout=30) == 40
+
+
+def test_run_reports_the_signal_that_ended_its_command(terminal: Terminal) -> None:
+    answer = terminal.run("run", "--", *PYTHON, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert answer.returncode == 128 + signal.SIGKILL
+
+
+def test_run_without_an_existing_command_starts_nothing(terminal: Terminal) -> None:
+    answer = terminal.run("run", "--", "no-such-program")
+    assert answer.returncode == 1
+    assert answer.stderr == (
+        "kapsa: no-such-program: no such command, or not executable; "
+        "write `kapsa devcluster run -- COMMAND ARGUMENT...`\n"
+    )
+    answer = terminal.run("run")
+    assert answer.returncode == 2
+    assert "Missing argument" in answer.stderr
+
+
+def test_run_reports_a_busy_port_in_one_line(terminal: Terminal) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = terminal.run("run", "--port", port, "--", "true")
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(f"kapsa: port {port} on 127.0.0.1 cannot be used: Address already in use")
+    assert answer.stderr.count("\n") == 1
+
+
+def test_a_cluster_serves_https_or_http_as_its_flags_tell(terminal: Terminal) -> None:
+    for flag, scheme in (("--tls", "https://"), ("--no-tls", "http://")):
+        answer = terminal.run("run", flag, "--", *PYTHON, READ)
+        assert answer.stdout.startswith(scheme), answer.stderr
+
+
+def test_options_that_the_real_engine_does_not_have_are_refused(terminal: Terminal) -> None:
+    for option in (["--no-tls"], ["--data", "x"]):
+        for command in (["up"], ["run", "--", "true"]):
+            answer = terminal.run(command[0], "--engine", "real", *option, *command[1:])
+            assert answer.returncode == 1
+            assert answer.stderr.endswith("or use --engine embedded\n")
+
+
+def test_a_cluster_without_controllers_creates_no_pods(terminal: Terminal) -> None:
+    terminal.up("--no-controllers", "--no-tls")
+    with urllib.request.urlopen(f"{terminal.server()}/api/v1/nodes") as nodes:
+        assert json.load(nodes)["items"] == []
+
+
+def test_data_outlives_the_cluster_and_belongs_to_one_at_a_time(terminal: Terminal) -> None:
+    data = terminal.directory / "data"
+    process = terminal.up("--data", str(data), "--no-tls")
+    answer = terminal.run("run", "--data", data, "--", "true")
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(f"kapsa: {data} is used by process {process.pid} (")
+    body = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}}).encode()
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"{terminal.server()}/api/v1/namespaces", body, headers)
+    with urllib.request.urlopen(request) as created:
+        uid = json.load(created)["metadata"]["uid"]
+    process.kill()
+    process.wait()
+    terminal.up("--data", str(data), "--no-tls")
+    with urllib.request.urlopen(f"{terminal.server()}/api/v1/namespaces/kept") as kept:
+        assert json.load(kept)["metadata"]["uid"] == uid
+
+
+def test_help_lists_the_commands_and_their_options(terminal: Terminal) -> None:
+    answer = terminal.run("--help")
+    for command in ("up", "run", "down", "build"):
+        assert f"\n  {command} " in answer.stdout
+    answer = terminal.run("run", "--help")
+    for option in ("--engine", "--no-controllers", "--no-tls", "--data", "--port", "--nodes"):
+        assert option in answer.stdout
+    answer = terminal.run("rum")
+    assert answer.returncode == 2
+    assert "No such command 'rum'" in answer.stderr
 
 
 @pytest.mark.real

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import functools
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -45,43 +46,145 @@ KubeconfigOption = Annotated[
 _DEFAULT_KUBECONFIG = Path("devcluster.kubeconfig")
 
 
+EngineOption = Annotated[
+    Engine,
+    typer.Option(
+        help="embedded: pure Python, starts at once. real: etcd, kube-apiserver and the other components."
+    ),
+]
+PortOption = Annotated[
+    int, typer.Option(min=0, max=65535, help="The port of the API server; 0 picks a free one.")
+]
+NodesOption = Annotated[int, typer.Option(min=0, help="The number of nodes.")]
+ControllersOption = Annotated[
+    bool,
+    typer.Option(
+        "--controllers/--no-controllers",
+        help="Run controllers: Deployments create pods, garbage is collected. Without them it is an API server alone.",
+    ),
+]
+TlsOption = Annotated[
+    bool | None,
+    typer.Option("--tls/--no-tls", help="Serve HTTPS or HTTP. The real engine always serves HTTPS."),
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Keep the state of the embedded engine in a directory, and start from it. By default it is in memory.",
+    ),
+]
+
+
+class ClusterOptions(NamedTuple):
+    """The options of a cluster, as `up` and `run` take them."""
+
+    engine: Engine
+    port: int
+    nodes: int
+    controllers: bool
+    tls: bool | None
+    data: Path | None
+
+    def check(self) -> None:
+        """Raise an error for options that exclude each other."""
+        if self.engine is Engine.REAL and self.tls is False:
+            raise _user_error("the real engine always serves HTTPS; drop --no-tls, or use --engine embedded")
+        if self.engine is Engine.REAL and self.data is not None:
+            raise _user_error(
+                "--data keeps the state of the embedded engine; drop it, or use --engine embedded"
+            )
+
+    def cluster(self, progress: Progress | None) -> DevCluster:
+        """Return the cluster, which is not started yet."""
+        from kapsa.devcluster import DevCluster
+
+        configured = functools.partial(
+            DevCluster,
+            engine=self.engine.value,
+            port=self.port,
+            nodes=self.nodes,
+            controllers=self.controllers,
+            data=self.data,
+            progress=progress,
+        )
+        return configured() if self.tls is None else configured(tls=self.tls)
+
+    def arguments(self) -> list[str]:
+        """Return the options as arguments of another process."""
+        arguments = [f"--engine={self.engine}", f"--port={self.port}", f"--nodes={self.nodes}"]
+        if not self.controllers:
+            arguments.append("--no-controllers")
+        if self.tls is not None:
+            arguments.append("--tls" if self.tls else "--no-tls")
+        if self.data is not None:
+            arguments.append(f"--data={self.data.absolute()}")
+        return arguments
+
+
 @app.command()
 def up(
-    engine: Annotated[
-        Engine,
-        typer.Option(
-            help="embedded: pure Python, starts at once. real: etcd, kube-apiserver and the other components."
-        ),
-    ] = Engine.EMBEDDED,
+    engine: EngineOption = Engine.EMBEDDED,
     kubeconfig: KubeconfigOption = _DEFAULT_KUBECONFIG,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port of the API server; 0 picks a free one.")
-    ] = 0,
-    nodes: Annotated[int, typer.Option(min=0, help="The number of nodes.")] = 1,
+    port: PortOption = 0,
+    nodes: NodesOption = 1,
+    controllers: ControllersOption = True,
+    tls: TlsOption = None,
+    data: DataOption = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when the cluster is ready; stop it with `down`.")
     ] = False,
 ) -> None:
-    """Start a cluster and run it until Ctrl-C, SIGTERM or `down`. All its files are removed then."""
+    """Start a cluster and run it until Ctrl-C, SIGTERM or `down`. All its files are removed then, except --data."""
+    options = ClusterOptions(engine, port, nodes, controllers, tls, data)
+    options.check()
     kubeconfig = kubeconfig.absolute()
     if not kubeconfig.parent.is_dir():
         raise _user_error(
             f"the directory of {kubeconfig} does not exist; create it, or choose another file with --kubeconfig"
         )
     if detach:
-        _up_detached(engine, kubeconfig, port, nodes)
+        _up_detached(options, kubeconfig)
         return
     from kapsa.cli.devcluster_records import claim_kubeconfig
-    from kapsa.devcluster import DevCluster
 
     try:
         with claim_kubeconfig(kubeconfig) as claimed, _build_progress() as progress:
             claimed.record(engine)
-            cluster = DevCluster(engine=engine.value, port=port, nodes=nodes, progress=progress)
-            code = asyncio.run(_serve(cluster, kubeconfig, claimed))
+            code = asyncio.run(_serve(options.cluster(progress), kubeconfig, claimed))
     except OSError as error:
         raise _user_error(f"the devcluster's files cannot be written: {error}") from error
     raise typer.Exit(code)
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def run(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="The command to run.")
+    ],
+    engine: EngineOption = Engine.EMBEDDED,
+    port: PortOption = 0,
+    nodes: NodesOption = 1,
+    controllers: ControllersOption = True,
+    tls: TlsOption = None,
+    data: DataOption = None,
+) -> None:
+    """Run a command with a cluster of its own: start it, set KUBECONFIG, run the command, stop it.
+
+    Signals are passed on to the command, and its exit code is this one's.
+    """
+    import structlog
+
+    from kapsa.cli.devcluster_command import check_command, run_command
+
+    options = ClusterOptions(engine, port, nodes, controllers, tls, data)
+    options.check()
+    check_command(command)
+    # The standard output is the command's.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    with _build_progress() as progress:
+        raise typer.Exit(asyncio.run(run_command(options.cluster(progress), command)))
 
 
 @app.command()
@@ -185,19 +288,13 @@ def _stop_signal() -> asyncio.Future[None]:
     return stopped
 
 
-def _up_detached(engine: Engine, kubeconfig: Path, port: int, nodes: int) -> None:
+def _up_detached(options: ClusterOptions, kubeconfig: Path) -> None:
     from kapsa.cli.devcluster_records import DevClusterRecord, check_free
 
     check_free(kubeconfig)
-    log = DevClusterRecord(kubeconfig, engine, os.getpid()).log
+    log = DevClusterRecord(kubeconfig, options.engine, os.getpid()).log
     log.parent.mkdir(parents=True, exist_ok=True)
-    arguments = [
-        "up",
-        f"--engine={engine}",
-        f"--kubeconfig={kubeconfig}",
-        f"--port={port}",
-        f"--nodes={nodes}",
-    ]
+    arguments = ["up", f"--kubeconfig={kubeconfig}", *options.arguments()]
     with log.open("w+") as output:
         process = subprocess.Popen(  # noqa: S603 - this command itself
             [sys.executable, "-c", "from kapsa.cli import main; main()", "devcluster", *arguments],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import ssl
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from kapsa.devcluster.faults.plan import FaultPlan
 if TYPE_CHECKING:
     from kapsa.devcluster.embedded.admission.webhook_client import WebhookHandler
     from kapsa.devcluster.embedded.server import Server
-    from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
+    from kapsa.devcluster.embedded.storage.store import Collection, ObjectStore, StoreChange
     from kapsa.devcluster.real.build import Progress
     from kapsa.devcluster.real.control_plane import RealControlPlane
     from kapsa.devcluster.wire.authorization import AccessPolicy
@@ -74,6 +75,7 @@ class DevCluster:
         policy: AccessPolicy | None = None,
         seed: int | None = None,
         nodes: int = 1,
+        data: str | os.PathLike[str] | None = None,
         binaries: Mapping[str, Path] | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -90,11 +92,17 @@ class DevCluster:
         - `policy`: a function that authorizes requests to the embedded engine, instead of its RBAC rules.
         - `seed`: makes UIDs and generated names of the embedded engine repeatable.
         - `nodes`: the number of nodes at the start.
+        - `data`: a directory that keeps the state of the embedded engine; a later cluster starts from it. By default the
+          state is in memory.
         - `binaries`: executables of the real engine; by default they are looked up, or built.
         - `progress`: called with the progress of that build; by default it goes to standard error.
         """
         if engine not in ("embedded", "real"):
             raise ValueError(f"engine must be 'embedded' or 'real', not {engine!r}")
+        if engine == "real" and data is not None:
+            raise ValueError(
+                "data keeps the state of the embedded engine; the real one has no data directory"
+            )
         self.engine: EngineName = engine
         self.faults = faults
         self._clock = clock
@@ -105,6 +113,7 @@ class DevCluster:
         self._policy = policy
         self._seed = seed
         self._nodes = nodes
+        self._data = None if data is None else Path(data)
         self._binaries = binaries
         self._progress = progress
         self._server: Server | None = None
@@ -236,7 +245,7 @@ class DevCluster:
         from kapsa.devcluster.embedded.server import Server
         from kapsa.devcluster.wire.exchange import ADMIN
 
-        backend = Backend(clock=self._clock, seed=self._seed)
+        backend = Backend(clock=self._clock, store=self._open_store(), seed=self._seed)
         self._server = Server(backend, faults=self.faults, policy=self._policy)
         identity = await asyncio.to_thread(_ServerIdentity) if self._http and self._tls else None
         if self._controllers:
@@ -263,6 +272,14 @@ class DevCluster:
                 self._server.publish_authority(identity.authority.decode())
                 self._identity = identity
                 self._kubeconfig_data = identity.kubeconfig(front.url, ADMIN.username, ADMIN.groups[:1])
+
+    def _open_store(self) -> ObjectStore | None:
+        """Return the store of the data directory, which is closed after everything that writes to it."""
+        if self._data is None:
+            return None
+        from kapsa.devcluster.embedded.storage.data_directory import open_store
+
+        return self._stack.enter_context(open_store(self._data))
 
     async def _start_real(self) -> None:
         from kapsa.devcluster.real.control_plane import RealControlPlane

@@ -4,6 +4,9 @@ DevClusterError
 ├── BinaryNotFound      a control plane binary is missing and cannot be built on this machine
 ├── BuildFailed         building the control plane failed
 ├── PortBusy            the requested port is in use
+├── DataInUse           another process uses the data directory
+├── DataDamaged         the data directory holds a damaged file
+├── DataNotWritable     the data directory cannot be used, or a change cannot be written to it
 └── ComponentFailed     a process of the control plane ended, or did not become ready
 """
 
@@ -35,6 +38,18 @@ class PortBusy(DevClusterError):
         return cls(
             f"port {port} on 127.0.0.1 cannot be used: {reason}. Choose another port, or 0 for any free one"
         )
+
+
+class DataInUse(DevClusterError):
+    """A data directory that another process uses."""
+
+
+class DataDamaged(DevClusterError):
+    """A data directory whose files cannot be read."""
+
+
+class DataNotWritable(DevClusterError):
+    """A data directory that cannot be used, or a change that cannot be written to it."""
 
 
 class ComponentFailed(DevClusterError):

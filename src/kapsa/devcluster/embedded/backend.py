@@ -48,7 +48,9 @@ class Backend:
         self.clock: ClusterClock = clock or HostClock()
         self.store = store or ObjectStore()
         self.registry = registry or ResourceRegistry(builtin_resources())
-        self.random: Random = SystemRandom() if seed is None else Random(seed)  # noqa: S311  a seed replays a simulation
+        # A restored store must not get the UIDs again that the seed gave to its objects.
+        used = self.store.restored_revision << 64
+        self.random: Random = SystemRandom() if seed is None else Random(seed + used)  # noqa: S311  repeatable
 
         self._formatted_second, self._formatted_at, self._timestamp = -1, datetime.min.replace(tzinfo=UTC), ""
         self.admission: list[Admission] = []
@@ -56,6 +58,8 @@ class Backend:
         self._strategies: dict[ResourceInfo, Strategy] = {}
         self.addresses = Addresses()
         """Cluster IPs and node ports of Services."""
+        for service in self.store.collection("", "services").current():
+            self.addresses.hold(service.key, decode(service))
         self.store.listeners.append(self._follow_services)
 
     def strategy(self, info: ResourceInfo) -> Strategy:

@@ -7,7 +7,8 @@ from typing import Any
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.kinds.bootstrap_objects import bootstrap_objects
-from kapsa.devcluster.embedded.verbs.commit import commit_template, furnish, rewrite
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.verbs.commit import commit, commit_template, furnish, rewrite
 
 __all__ = ["advertise", "bootstrap", "publish_authority"]
 
@@ -39,14 +40,26 @@ def advertise(backend: Backend, host: str, port: int) -> None:
             {"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}
         ],
     }
-    furnish(backend, backend.registry.get("", "v1", "endpoints"), endpoints)
+    _renew(backend, backend.registry.get("", "v1", "endpoints"), endpoints)
     endpoint_slice: Object = {
         "metadata": {**metadata, "labels": {"kubernetes.io/service-name": "kubernetes"}},
         "addressType": "IPv4",
         "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
     }
-    furnish(backend, backend.registry.get("discovery.k8s.io", "v1", "endpointslices"), endpoint_slice)
+    _renew(backend, backend.registry.get("discovery.k8s.io", "v1", "endpointslices"), endpoint_slice)
+
+
+def _renew(backend: Backend, info: ResourceInfo, obj: Object) -> None:
+    """Store an object, or bring one that an earlier process left up to date."""
+    stored = backend.collection(info).get(_SERVICE)
+    if stored is None:
+        furnish(backend, info, obj)
+        return
+    live = decode(stored)
+    renewed = {**live, **{field: value for field, value in obj.items() if field != "metadata"}}
+    if renewed != live:
+        commit(backend, info, renewed)
 
 
 def publish_authority(backend: Backend, certificate: str) -> None:

@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
 __all__ = [
+    "ChangeJournal",
     "ChangeType",
     "Collection",
+    "CollectionKey",
     "CompactedError",
     "FutureRevisionError",
     "ObjectStore",
@@ -74,6 +76,16 @@ class StoreChange(msgspec.Struct, gc=False):
     """The watch event as JSON, encoded by the first watcher that needs it and shared with the others."""
 
 
+class ChangeJournal(Protocol):
+    """Records each change before it takes effect. An exception prevents the change."""
+
+    def put(self, key: CollectionKey, stored: Stored) -> None: ...
+
+    def rewrite(self, key: CollectionKey, stored: Stored) -> None: ...
+
+    def remove(self, key: CollectionKey, last: Stored) -> None: ...
+
+
 class Collection:
     """All objects of one resource, and the window of their changes."""
 
@@ -85,7 +97,7 @@ class Collection:
         self._changes: list[StoreChange] = []
         self._dropped = 0
         self._window_bytes = 0
-        self._compacted = 0
+        self._compacted = store.restored_revision
         self._waiters: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:
@@ -186,6 +198,8 @@ class Collection:
 
     def put(self, stored: Stored) -> StoreChange:
         """Add or replace an object. Its revision must be the store's next one."""
+        if self._store.journal is not None:
+            self._store.journal.put(self.key, stored)
         previous = self._objects.get(stored.key)
         if previous is None:
             insort(self._keys, stored.key)
@@ -196,13 +210,32 @@ class Collection:
 
     def rewrite(self, stored: Stored) -> None:
         """Replace the bytes of an object at its revision, without a change or an event."""
+        if self._store.journal is not None:
+            self._store.journal.rewrite(self.key, stored)
         self._objects[stored.key] = stored
 
     def remove(self, last: Stored) -> StoreChange:
         """Remove an object; `last` is its last state at the revision of the deletion."""
+        if self._store.journal is not None:
+            self._store.journal.remove(self.key, last)
         previous = self._objects.pop(last.key)
         del self._keys[bisect_left(self._keys, last.key)]
         return self._append(StoreChange("DELETED", last.revision, last, previous))
+
+    # Loading: before the store is in use
+
+    def load(self, stored: Stored) -> None:
+        """Add or replace an object of an earlier process, without a change or an event."""
+        # Its change has left the window: a reader that starts at the first position has to list.
+        self._dropped += 1
+        if stored.key not in self._objects:
+            insort(self._keys, stored.key)
+        self._objects[stored.key] = stored
+
+    def unload(self, key: str) -> None:
+        """Remove an object of an earlier process, without a change or an event."""
+        del self._objects[key]
+        del self._keys[bisect_left(self._keys, key)]
 
     def _append(self, change: StoreChange) -> StoreChange:
         self._store.commit(change.revision)
@@ -256,6 +289,10 @@ class ObjectStore:
         self.revision = 1
         self.window_changes = window_changes
         self.window_bytes = window_bytes
+        self.journal: ChangeJournal | None = None
+        """Records each change before it takes effect; None if the state is in memory only."""
+        self.restored_revision = 0
+        """The revision at which an earlier process left the store; earlier ones are compacted."""
         self._collections: dict[CollectionKey, Collection] = {}
         self.listeners: list[Callable[[Collection, StoreChange], None]] = []
         """Called with each change as it is committed. A listener must be quick and must not write."""
@@ -276,6 +313,11 @@ class ObjectStore:
     def collections(self) -> list[Collection]:
         """Return all collections."""
         return list(self._collections.values())
+
+    def restore(self, revision: int) -> None:
+        """Continue at the revision of an earlier process, whose objects are loaded. Its history is gone."""
+        self.revision = self.restored_revision = revision
+        self.compact()
 
     def commit(self, revision: int) -> None:
         """Set the revision to that of a new change; called by the collection of the change."""
