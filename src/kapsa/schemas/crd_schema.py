@@ -15,7 +15,7 @@ from kapsa.schemas.pruning import prune
 from kapsa.schemas.rule_nodes import RuleNode
 from kapsa.schemas.schema import Schema
 from kapsa.schemas.structurality import validate_structural
-from kapsa.schemas.validation import validate_at
+from kapsa.schemas.validation import has_rules, validate_at
 
 __all__ = ["unrecognized_formats", "validate_schema"]
 
@@ -419,4 +419,9 @@ def _default(schema: Raw, default: Any, path: str) -> list[FieldError]:
     if pruned != default:
         errors.append(field_errors.invalid(path, default, "must not have unknown fields"))
     embedded = validate_embedded(parsed, default, path) if isinstance(default, dict) else []
-    return [*errors, *(embedded or validate_at(parsed, default, path))]
+    errors += embedded or validate_at(parsed, default, path)
+    if not errors and has_rules(parsed):
+        from kapsa.schemas.cel.rules import check_default
+
+        errors += check_default(parsed, default, path)
+    return errors

@@ -124,3 +124,24 @@ def test_rules_of_the_root_can_use_only_the_name_of_metadata() -> None:
 
     assert check("self.metadata.name != '' && self.kind == 'K'") == []
     assert "undefined field 'labels'" in check("size(self.metadata.labels) > 0")[0]
+
+
+def test_a_default_must_keep_the_rules_of_its_schema() -> None:
+    def check(default: int, **rule: Any) -> list[str]:
+        field = {"type": "integer", "default": default, "x-kubernetes-validations": [rule]}
+        schema = {"type": "object", "properties": {"a": field}}
+        return [str(error) for error in validate_schema(schema, "s", status_enabled=False)]
+
+    assert check(7, rule="self > 6") == []
+    assert check(5, rule="self > 6", message="too small") == [
+        "s.properties[a].default: Invalid value: 5: too small"
+    ]
+    assert len(check(5, rule="oldSelf.hasValue() || self > 6", optionalOldSelf=True)) == 1
+
+
+def test_an_error_in_a_schema_does_not_hide_the_rules_of_other_nodes() -> None:
+    wrong = {"type": "integer", "x-kubernetes-validations": [{"rule": ""}]}
+    ruled = {"type": "integer", "x-kubernetes-validations": [{"rule": "self.x"}]}
+    schema = {"type": "object", "properties": {"a": wrong, "b": ruled}}
+    fields = [error.field for error in validate_schema(schema, "s", status_enabled=False)]
+    assert fields == [f"s.properties[{name}].x-kubernetes-validations[0].rule" for name in ("a", "b")]

@@ -160,3 +160,31 @@ def test_the_error_of_a_rule_on_a_map_has_its_key() -> None:
     assert texts(schema, {"a": {"min": 1}, "b": {"min": 0}}) == [
         "spec[b]: Invalid value: failed rule: self.min > 0"
     ]
+
+
+def test_a_rule_that_an_unchanged_value_breaks_is_a_warning() -> None:
+    inner = {"a": ruled("self.min > 5", message="too small"), "b": {"type": "string"}}
+    schema = crd({"type": "object", "properties": inner})
+    warnings: list[str] = []
+    before = {"spec": {"a": {"min": 1}, "b": "x"}}
+    assert validate(schema, {"spec": {"a": {"min": 1}, "b": "y"}}, before, warnings=warnings) == []
+    assert warnings == ["spec.a: Invalid value: too small"]
+
+
+def test_lists_of_type_set_and_map_are_equal_in_any_order() -> None:
+    items = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+    schema = crd(
+        {
+            "type": "object",
+            "properties": {
+                "set": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+                "map": {"type": "array", "items": items, **keyed},
+            },
+            "x-kubernetes-validations": [{"rule": "self.set == oldSelf.set && self.map == oldSelf.map"}],
+        }
+    )
+    one, two = {"name": "a"}, {"name": "b"}
+    old = {"set": ["x", "y"], "map": [one, two]}
+    assert texts(schema, {"set": ["y", "x"], "map": [two, one]}, old) == []
+    assert len(texts(schema, {"set": ["y", "z"], "map": [two, one]}, old)) == 1

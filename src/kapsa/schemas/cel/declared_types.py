@@ -17,7 +17,7 @@ import msgspec
 from kapsa.schemas.cel.language import types
 from kapsa.schemas.cel.language.syntax import RESERVED
 from kapsa.schemas.cel.language.types import Type
-from kapsa.schemas.schema import OBJECT_META, Schema
+from kapsa.schemas.schema import OBJECT_META, TYPE_AND_OBJECT_META, Schema
 
 __all__ = ["MAX_REQUEST", "DeclaredType", "Field", "declare", "escape"]
 
@@ -155,7 +155,7 @@ def _map(schema: Schema) -> DeclaredType | None:
 def _object(schema: Schema, resource: bool) -> DeclaredType:
     properties: Mapping[str, Schema] = schema.properties
     if resource:
-        properties = {**properties, "metadata": _metadata(properties.get("metadata", OBJECT_META))}
+        properties = _resource_properties(properties)
     fields: dict[str, Field] = {}
     size = 2
     for name, child in properties.items():
@@ -172,22 +172,28 @@ def _object(schema: Schema, resource: bool) -> DeclaredType:
 
 _PLAIN = Schema(type="string")
 _NAMES = Schema(type="object", properties={"name": _PLAIN, "generateName": _PLAIN})
+_IMPLICIT = frozenset(
+    {
+        *(TYPE_AND_OBJECT_META[name] for name in ("kind", "apiVersion")),
+        *(OBJECT_META.properties[name] for name in ("name", "generateName")),
+    }
+)
+"""The parts of a resource that its schema does not declare itself."""
 _given: WeakKeyDictionary[Schema, Schema] = WeakKeyDictionary()
 
 
-def _metadata(schema: Schema) -> Schema:
-    """Return the part of a resource's metadata that rules see: the names, as the schema restricts them."""
-    name, prefix = schema.properties.get("name"), schema.properties.get("generateName")
-    originals = OBJECT_META.properties
-    if name is None or prefix is None or name is originals["name"] or prefix is originals["generateName"]:
-        return _NAMES
-    given = _given.get(schema)
+def _resource_properties(properties: Mapping[str, Schema]) -> Mapping[str, Schema]:
+    """Return the properties of a resource: its own type and names if it declares them all, otherwise plain ones."""
+    metadata = properties.get("metadata", OBJECT_META)
+    declared = [properties.get("kind"), properties.get("apiVersion")]
+    declared += [metadata.properties.get("name"), metadata.properties.get("generateName")]
+    if any(one is None or one in _IMPLICIT for one in declared):
+        return {**properties, "kind": _PLAIN, "apiVersion": _PLAIN, "metadata": _NAMES}
+    given = _given.get(metadata)
     if given is None:
-        given = Schema(
-            type="object", properties={"name": name, "generateName": prefix}, required=schema.required
-        )
-        _given[schema] = given
-    return given
+        names = {name: metadata.properties[name] for name in ("name", "generateName")}
+        given = _given[metadata] = Schema(type="object", properties=names, required=metadata.required)
+    return {**properties, "metadata": given}
 
 
 def _string(schema: Schema) -> DeclaredType:

@@ -20,7 +20,7 @@ from kapsa.schemas.field_errors import FieldError
 from kapsa.schemas.list_types import correlate
 from kapsa.schemas.schema import Schema, ValidationRule
 
-__all__ = ["check_rules"]
+__all__ = ["check_default", "check_rules"]
 
 _MAX_MESSAGE = 5120
 _CALL_LIMIT = 1_000_000
@@ -118,17 +118,36 @@ def check_rules(
     return errors
 
 
-class _Check:
-    """One pass over an object."""
+def check_default(schema: Schema, value: Any, path: str) -> list[FieldError]:
+    """Return the errors that the rules report of a default at `path`, as its own old value or as a new one."""
+    for old in (value, _ABSENT):
+        try:
+            errors = _Check(_Budget(metered=False), ratchets=False).run_at(schema, value, old, path)
+        except _MeteringNeededError:
+            errors = _Check(_Budget(metered=True), ratchets=False).run_at(schema, value, old, path)
+        if errors:
+            return errors
+    return []
 
-    def __init__(self, budget: _Budget) -> None:
+
+class _Check:
+    """One pass over an object. Unless it `ratchets`, values that did not change are checked like others."""
+
+    def __init__(self, budget: _Budget, *, ratchets: bool = True) -> None:
         self._budget = budget
+        self._ratchets = ratchets
         self._errors: list[FieldError] = []
         self.warnings: list[str] = []
 
     def run(self, schema: Schema, obj: dict[str, Any], old: Any) -> list[FieldError]:
         with suppress(_BudgetExceededError):
             self._walk(schema, obj, old, "", unchanged=False, resource=True)
+        return self._errors
+
+    def run_at(self, schema: Schema, value: Any, old: Any, path: str) -> list[FieldError]:
+        with suppress(_BudgetExceededError):
+            embedded = schema.embedded_resource
+            self._walk(schema, value, old, path, unchanged=False, resource=embedded)
         return self._errors
 
     def _walk(
@@ -138,7 +157,7 @@ class _Check:
             return
         if old is None:
             old = _ABSENT
-        unchanged = unchanged or (old is not _ABSENT and value == old)
+        unchanged = unchanged or (self._ratchets and old is not _ABSENT and value == old)
         if schema.rules:
             self._run_rules(schema, value, old, path, unchanged=unchanged, resource=resource)
         if isinstance(value, dict):

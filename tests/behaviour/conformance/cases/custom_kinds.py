@@ -52,6 +52,40 @@ def ratcheting() -> Case:
 
 CASES = [
     ratcheting(),
+    *(
+        crd(sentence, "rings", "Ring", **schema({"type": "object", "properties": {"a": defaulted}}))
+        for sentence, defaulted in {
+            "a default that keeps its rule is accepted": {
+                "type": "integer",
+                "default": 7,
+                "x-kubernetes-validations": [{"rule": "self > 6"}, {"rule": "self == oldSelf"}],
+            },
+            "a default that breaks its rule is rejected": {
+                "type": "integer",
+                "default": 5,
+                "x-kubernetes-validations": [{"rule": "self > 6", "message": "too small"}],
+            },
+            "a default that breaks its rule for new values is rejected": {
+                "type": "integer",
+                "default": 5,
+                "x-kubernetes-validations": [
+                    {"rule": "oldSelf.hasValue() || self > 6", "optionalOldSelf": True}
+                ],
+            },
+            "a default that breaks a rule below is rejected": {
+                "type": "object",
+                "default": {"b": "x"},
+                "properties": {
+                    "b": {"type": "string", "x-kubernetes-validations": [{"rule": "self != 'x'"}]}
+                },
+            },
+            "a default whose rule does not compile is rejected": {
+                "type": "integer",
+                "default": 5,
+                "x-kubernetes-validations": [{"rule": "self.x == 1"}],
+            },
+        }.items()
+    ),
     crd("a definition is accepted", "rings", "Ring"),
     crd(
         "a definition with rules is accepted",
