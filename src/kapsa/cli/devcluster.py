@@ -212,6 +212,29 @@ def down(
 
 
 @app.command()
+def envtest() -> None:
+    """Print what makes Go's envtest start the embedded engine: `eval "$(kapsa devcluster envtest)"`."""
+    import hashlib
+    import shlex
+
+    from kapsa.adapters.process.tools import ToolNotFound, cache_directory, find_tool
+    from kapsa.devcluster.envtest.assets import write_assets
+
+    # Each installation has a directory of its own, because the programs in it name its interpreter.
+    installation = hashlib.sha256(f"{sys.executable}\n{__file__}".encode()).hexdigest()[:12]
+    directory = cache_directory() / "envtest" / installation
+    try:
+        kubectl = find_tool("kubectl", install=False).path
+    except ToolNotFound:
+        kubectl = None
+    try:
+        write_assets(directory, kubectl)
+    except OSError as error:
+        raise _user_error(f"the programs for envtest cannot be written: {error}") from error
+    typer.echo(f"export KUBEBUILDER_ASSETS={shlex.quote(str(directory))}")
+
+
+@app.command()
 def build() -> None:
     """Build the executables of the real engine with Go, unless they are installed already."""
     from kapsa.devcluster.real.binaries import find_binaries

@@ -9,6 +9,7 @@ DevClusterError     the base of the errors that starting a cluster raises, in `k
 Inside, a room imports only rooms below it:
 
     cluster             starts and stops either engine
+    envtest             programs that Go's envtest starts instead of the real ones
     embedded   real     the API server in this process; etcd, kube-apiserver and the rest as processes
     faults              plans for requests that fail, for both engines
     wire                HTTP, requests and replies, routes, status errors

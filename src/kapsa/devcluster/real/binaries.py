@@ -38,6 +38,8 @@ __all__ = [
 ]
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
+DROP_IN_MARK = ".kapsa-envtest"
+"""A file in directories of `kapsa devcluster envtest`, whose programs are the embedded engine."""
 
 
 class Binary(msgspec.Struct, frozen=True):
@@ -105,7 +107,9 @@ def _groups(names: Sequence[str]) -> list[list[str]]:
 
 def _in_assets(name: str) -> Path | None:
     directory = os.environ.get(ASSETS_VARIABLE)
-    return _executable(Path(directory) / name) if directory else None
+    if not directory or (Path(directory) / DROP_IN_MARK).exists():
+        return None
+    return _executable(Path(directory) / name)
 
 
 def _on_path(name: str) -> Path | None:

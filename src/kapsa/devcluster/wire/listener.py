@@ -27,6 +27,7 @@ from kapsa.devcluster.wire.http import (
 from kapsa.devcluster.wire.peer import user_of_connection
 
 if TYPE_CHECKING:
+    import socket
     import ssl
 
 __all__ = ["CLIENT_HEADER", "HttpFront"]
@@ -54,13 +55,21 @@ class HttpFront:
     """Serves requests on a loopback port until closed."""
 
     def __init__(
-        self, server: Handler, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+        self,
+        server: Handler,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+        listener: socket.socket | None = None,
     ) -> None:
+        """Configure a front on a host and port, or on a socket that listens already."""
         self.handler = server
         self.connections: set[_Connection] = set()
         self._host = host
         self._port = port
         self._tls = tls
+        self._socket = listener
         self._listener: asyncio.Server | None = None
 
     @property
@@ -77,9 +86,14 @@ class HttpFront:
     async def start(self) -> None:
         """Start to listen; `url` is valid afterwards."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: _Connection(self), self._host, self._port, ssl=self._tls, backlog=1024
-        )
+        if self._socket is None:
+            self._listener = await loop.create_server(
+                lambda: _Connection(self), self._host, self._port, ssl=self._tls, backlog=1024
+            )
+        else:
+            self._listener = await loop.create_server(
+                lambda: _Connection(self), sock=self._socket, ssl=self._tls, backlog=1024
+            )
         self._port = self._listener.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
