@@ -87,6 +87,18 @@ def test_down_in_another_terminal_stops_it_and_leaves_nothing(terminal: Terminal
     assert terminal.state == []
 
 
+def test_the_kubeconfig_has_a_client_certificate(terminal: Terminal) -> None:
+    terminal.up()
+    assert terminal.server().startswith("https://")
+    assert "client-certificate-data" in terminal.kubeconfig.read_text()
+
+
+def test_without_tls_the_kubeconfig_has_no_credentials(terminal: Terminal) -> None:
+    terminal.up("--no-tls")
+    assert terminal.server().startswith("http://")
+    assert "client-certificate-data" not in terminal.kubeconfig.read_text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_it_and_leaves_nothing(terminal: Terminal, number: signal.Signals) -> None:
     process = terminal.up()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import functools
 import os
 import signal
 import subprocess
@@ -65,7 +64,10 @@ ControllersOption = Annotated[
 ]
 TlsOption = Annotated[
     bool | None,
-    typer.Option("--tls/--no-tls", help="Serve HTTPS or HTTP. The real engine always serves HTTPS."),
+    typer.Option(
+        "--tls/--no-tls",
+        help="Serve HTTPS, the default, or HTTP without credentials. The real engine always serves HTTPS.",
+    ),
 ]
 DataOption = Annotated[
     Path | None,
@@ -100,16 +102,15 @@ class ClusterOptions(NamedTuple):
         """Return the cluster, which is not started yet."""
         from kapsa.devcluster import DevCluster
 
-        configured = functools.partial(
-            DevCluster,
+        return DevCluster(
             engine=self.engine.value,
             port=self.port,
             nodes=self.nodes,
             controllers=self.controllers,
             data=self.data,
+            tls=self.tls is not False,
             progress=progress,
         )
-        return configured() if self.tls is None else configured(tls=self.tls)
 
     def arguments(self) -> list[str]:
         """Return the options as arguments of another process."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -79,3 +80,13 @@ async def test_the_address_of_the_service_kubernetes_is_taken():
         )
         assert reply.status == 422
         assert b"provided IP is already allocated" in reply.body
+
+
+async def test_a_cluster_with_kept_state_points_to_its_new_listener(tmp_path: Path):
+    for _ in range(2):
+        async with DevCluster(controllers=False, data=tmp_path) as cluster:
+            endpoints = await read(cluster, "/api/v1/namespaces/default/endpoints/kubernetes")
+            port = int(cluster.url.rpartition(":")[2])
+            assert endpoints["subsets"][0]["ports"][0]["port"] == port
+            roles = await read(cluster, "/apis/rbac.authorization.k8s.io/v1/clusterroles")
+            assert len(roles["items"]) == 69

@@ -52,7 +52,8 @@ def advertise(backend: Backend, host: str, port: int) -> None:
 
 def _renew(backend: Backend, info: ResourceInfo, obj: Object) -> None:
     """Store an object, or bring one that an earlier process left up to date."""
-    stored = backend.collection(info).get(_SERVICE)
+    metadata = obj["metadata"]
+    stored = backend.collection(info).get(info.object_key(metadata["namespace"], metadata["name"]))
     if stored is None:
         furnish(backend, info, obj)
         return
@@ -66,4 +67,4 @@ def publish_authority(backend: Backend, certificate: str) -> None:
     """Publish the authority of client certificates, for API servers that extend this one."""
     metadata = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
     config_map = {"metadata": metadata, "data": {"client-ca-file": certificate}}
-    furnish(backend, backend.registry.get("", "v1", "configmaps"), config_map)
+    _renew(backend, backend.registry.get("", "v1", "configmaps"), config_map)
