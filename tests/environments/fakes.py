@@ -76,6 +76,15 @@ class FakeRenderer:
         return Rendered((deployment("web", image), service("web")), self.warnings)
 
 
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""A security context that each Pod Security level allows."""
+
+
 def deployment(name: str, image: str, **spec: Any) -> dict[str, Any]:
     labels = {"app": name}
     return {
@@ -87,7 +96,7 @@ def deployment(name: str, image: str, **spec: Any) -> dict[str, Any]:
             "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "app", "image": image}]},
+                "spec": {"containers": [{"name": "app", "image": image, "securityContext": RESTRICTED}]},
             },
             **spec,
         },

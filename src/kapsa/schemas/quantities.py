@@ -49,6 +49,21 @@ def canonical(text: str | int | float) -> str:
     nanos = value.scaleb(9)
     if nanos != nanos.to_integral_value():
         value = (nanos.to_integral_value(rounding="ROUND_UP")).scaleb(-9)
+    return _rendered(value, suffix)
+
+
+def add(first: str, second: str) -> str:
+    """Return the sum of two quantities, in the form of the first that is not zero."""
+    number, suffix = _split(first)
+    return _rendered(parse(first) + parse(second), suffix if number else _split(second)[1])
+
+
+def subtract(first: str, second: str) -> str:
+    """Return the difference of two quantities, in the form of the first."""
+    return _rendered(parse(first) - parse(second), _split(first)[1])
+
+
+def _rendered(value: Decimal, suffix: str) -> str:
     if suffix in _BINARY and value == value.to_integral_value() and abs(value) >= 1024:
         return _binary(int(value))
     return _decimal(value, exponent_form=suffix[:1] in ("e", "E") and suffix not in ("E", "Ei"))

@@ -50,6 +50,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """A value with line feeds is sent as one header for each line."""
     anonymous: bool = False
     """True to send the request without the administrator's certificate."""
+    delay: float = 0.0
+    """Seconds to wait before the request: admission of the real server follows other objects a moment later."""
     until: str = ""
     """Repeat the request until the response contains this text or is an error: some changes take a moment."""
 
@@ -189,6 +191,8 @@ class Engine:
         return outcomes
 
     async def _call(self, call: Call, held: dict[str, str], marks: Marks) -> Any:
+        if call.delay:
+            await asyncio.sleep(call.delay)
         for _ in range(200):
             status, headers, document = await self._request(call, held)
             # On the real engine, a new kind has no path, or is busy, for a moment.

@@ -27,6 +27,10 @@ _A_SECOND = timedelta(seconds=1)
 class Admission(Protocol):
     """A plugin that may change or reject a write before it is stored."""
 
+    @property
+    def resources(self) -> frozenset[tuple[str, str]] | None:
+        """Groups and names of the resources that the plugin is called for; None for every resource."""
+
     async def mutate(self, write: WriteRequest, obj: Object, old: Object | None) -> Object: ...
 
     async def validate(self, write: WriteRequest, obj: Object, old: Object | None) -> None: ...
@@ -55,6 +59,7 @@ class Backend:
         self._formatted_second, self._formatted_at, self._timestamp = -1, datetime.min.replace(tzinfo=UTC), ""
         self.admission: list[Admission] = []
         """Called in order: plugins that may reject a write before webhooks come first."""
+        self._chains: dict[ResourceInfo, tuple[int, list[Admission]]] = {}
         self._strategies: dict[ResourceInfo, Strategy] = {}
         self.addresses = Addresses()
         """Cluster IPs and node ports of Services."""
@@ -68,6 +73,17 @@ class Backend:
         if strategy is None:
             strategy = self._strategies[info] = strategy_for(info, self.addresses)
         return strategy
+
+    def admission_of(self, info: ResourceInfo) -> list[Admission]:
+        """Return the plugins that are called for a resource, in order."""
+        length, chain = self._chains.get(info, (-1, []))
+        if length != len(self.admission):
+            key = (info.group, info.resource)
+            chain = [
+                plugin for plugin in self.admission if plugin.resources is None or key in plugin.resources
+            ]
+            self._chains[info] = (len(self.admission), chain)
+        return chain
 
     def _follow_services(self, collection: Collection, change: StoreChange) -> None:
         if collection.key != ("", "services"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from kapsa.devcluster.embedded.admission.namespace_lifecycle import NamespaceLifecycle
-from kapsa.devcluster.embedded.admission.plugins import DefaultStorageClass, ServiceAccounts
+from kapsa.devcluster.embedded.admission.chain import admission_chain
 from kapsa.devcluster.embedded.admission.webhooks import WebhookAdmission
 from kapsa.devcluster.embedded.authentication.authenticator import Authenticator
 from kapsa.devcluster.embedded.authentication.tokens import Tokens
@@ -16,7 +15,6 @@ from kapsa.devcluster.embedded.authorization.authorizer import (
     RbacAuthorizer,
     check,
 )
-from kapsa.devcluster.embedded.authorization.creation import CreationCheck
 from kapsa.devcluster.embedded.authorization.escalation import EscalationCheck
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.bootstrap import advertise, bootstrap, publish_authority
@@ -68,17 +66,15 @@ class Server:
         self.backend = backend or Backend()
         self.faults = faults
         self._gate = FaultGate(_Levers(self.backend), faults or FaultPlan())
-        self.backend.admission.insert(0, NamespaceLifecycle(self.backend))
         self.webhooks = WebhookAdmission(self.backend)
         """Admission webhooks and the routes of their calls."""
-        plugins = (ServiceAccounts(self.backend), DefaultStorageClass(self.backend))
-        self.backend.admission.extend((*plugins, self.webhooks))
+        counter = InProcessClient(self.backend, manager="kube-apiserver")
         rbac = RbacAuthorizer(self.backend.store)
         self._authorizer: Authorizer = rbac if policy is None else PolicyAuthorizer(policy)
-        # Before validating webhooks, as in the real server.
-        self.backend.admission.insert(-1, CreationCheck(self._authorizer))
+        chain = admission_chain(self.backend, self._authorizer, self.webhooks, counter.update_status)
         if policy is None:
-            self.backend.admission.append(EscalationCheck(rbac))
+            chain.append(EscalationCheck(rbac))
+        self.backend.admission.extend(chain)
         self._checks_paths = policy is None
         tokens = Tokens(self.backend)
         self._authenticator = Authenticator(self._authorizer, tokens)

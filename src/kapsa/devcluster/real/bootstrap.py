@@ -20,6 +20,7 @@ STORAGE_CLASS: dict[str, Any] = {
     },
     "provisioner": STORAGE_PROVISIONER,
     "reclaimPolicy": "Delete",
+    "allowVolumeExpansion": True,
     "volumeBindingMode": "Immediate",
 }
 

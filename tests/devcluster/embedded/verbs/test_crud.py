@@ -177,6 +177,8 @@ async def test_a_patch_that_races_another_write_is_retried(api: Api):
     server = api.server
 
     class Slow:
+        resources = None
+
         async def mutate(self, write, obj, old):
             if old is not None and "first" in obj["data"] and not done:
                 done.append(True)

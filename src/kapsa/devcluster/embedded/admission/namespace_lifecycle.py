@@ -19,6 +19,8 @@ _IMMORTAL = ("default", "kube-system", "kube-public")
 class NamespaceLifecycle:
     """The NamespaceLifecycle plugin of the real server."""
 
+    resources: frozenset[tuple[str, str]] | None = None
+
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._namespaces = backend.registry.get("", "v1", "namespaces")

@@ -13,12 +13,21 @@ from kapsa.devcluster.wire.exchange import RequestUser
 from kapsa.devcluster.wire.status_errors import forbidden
 from kapsa.schemas.cel.expressions import compile_expression
 
-__all__ = ["Invocation", "ReviewedRequest", "in_version", "invocation_of"]
+__all__ = ["Invocation", "ReviewedRequest", "in_version", "invocation_of", "rule_matches"]
 
 Object = dict[str, Any]
 
-# Webhooks are never called for their own configurations: a broken one could not be removed.
-_EXEMPT = frozenset({"mutatingwebhookconfigurations", "validatingwebhookconfigurations"})
+# Webhooks and policies never apply to their own configurations: a broken one could not be removed.
+_EXEMPT = frozenset(
+    {
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+    }
+)
 
 
 class ReviewedRequest(msgspec.Struct, kw_only=True):
@@ -105,17 +114,18 @@ async def invocation_of(backend: Backend, reviewed: ReviewedRequest, webhook: Ob
 
 def _matching_version(backend: Backend, reviewed: ReviewedRequest, webhook: Object) -> ResourceInfo | None:
     rules = webhook.get("rules") or ()
-    if any(_rule_matches(rule, reviewed, reviewed.info) for rule in rules):
+    if any(rule_matches(rule, reviewed, reviewed.info) for rule in rules):
         return reviewed.info
     if webhook.get("matchPolicy", "Equivalent") != "Equivalent":
         return None
     for other in backend.registry.versions_of(reviewed.info.group, reviewed.info.resource):
-        if other is not reviewed.info and any(_rule_matches(rule, reviewed, other) for rule in rules):
+        if other is not reviewed.info and any(rule_matches(rule, reviewed, other) for rule in rules):
             return other
     return None
 
 
-def _rule_matches(rule: Object, reviewed: ReviewedRequest, info: ResourceInfo) -> bool:
+def rule_matches(rule: Object, reviewed: ReviewedRequest, info: ResourceInfo) -> bool:
+    """Return whether a rule covers a request for this version of its resource."""
     scope = rule.get("scope") or "*"
     namespaced = info.namespaced
     return (

@@ -8,6 +8,7 @@ import binascii
 import json
 from typing import Any
 
+from kapsa.devcluster.embedded.admission.reviewed_requests import reviewed_deletion, reviewed_write
 from kapsa.devcluster.embedded.admission.webhook_client import BundleError, CallError, WebhookClient
 from kapsa.devcluster.embedded.admission.webhook_match import (
     Invocation,
@@ -37,6 +38,8 @@ _VALIDATING = (_GROUP, "validatingwebhookconfigurations")
 class WebhookAdmission:
     """Calls the webhooks that are configured in the cluster. Without any, a write costs two lookups."""
 
+    resources: frozenset[tuple[str, str]] | None = None
+
     def __init__(self, backend: Backend, client: WebhookClient | None = None) -> None:
         self._backend = backend
         self.client = client or WebhookClient()
@@ -49,7 +52,7 @@ class WebhookAdmission:
         webhooks = self._configured(_MUTATING)
         if not webhooks:
             return obj
-        reviewed = _reviewed(write, obj, old)
+        reviewed = reviewed_write(write, obj, old)
         called: dict[str, Invocation] = {}
         reinvocable: set[str] = set()
         for webhook in webhooks:
@@ -69,22 +72,13 @@ class WebhookAdmission:
     async def validate(self, write: WriteRequest, obj: Object, old: Object | None) -> None:
         webhooks = self._configured(_VALIDATING)
         if webhooks:
-            await self._validate(_reviewed(write, obj, old), webhooks, write.warnings)
+            await self._validate(reviewed_write(write, obj, old), webhooks, write.warnings)
 
     async def validate_deletion(self, deletion: DeleteRequest, obj: Object) -> None:
         mutating, validating = self._configured(_MUTATING), self._configured(_VALIDATING)
         if not mutating and not validating:
             return
-        reviewed = ReviewedRequest(
-            info=deletion.info,
-            operation="DELETE",
-            namespace=deletion.namespace,
-            name=deletion.name,
-            user=deletion.user,
-            dry_run=deletion.dry_run,
-            options={"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", **_plain_options(deletion)},
-            old=obj,
-        )
+        reviewed = reviewed_deletion(deletion, obj)
         for webhook in mutating:
             await self._call_mutating(reviewed, webhook, {}, deletion.warnings)
         await self._validate(reviewed, validating, deletion.warnings)
@@ -174,39 +168,6 @@ class WebhookAdmission:
                 for webhook in decode(stored).get("webhooks") or ()
             ]
         return configured
-
-
-def _reviewed(write: WriteRequest, obj: Object, old: Object | None) -> ReviewedRequest:
-    creates = old is None
-    kind = "CreateOptions" if creates else write.method.options_kind
-    options: Object = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
-    if write.parameters.dry_run:
-        options["dryRun"] = ["All"]
-    if write.parameters.force is not None:
-        options["force"] = write.parameters.force
-    options |= dict(write.parameters.explicit)
-    return ReviewedRequest(
-        info=write.info,
-        operation="CREATE" if creates else "UPDATE",
-        namespace=write.namespace,
-        name=write.name,
-        subresource=write.subresource,
-        user=write.user,
-        dry_run=write.parameters.dry_run,
-        options=options,
-        object=obj,
-        old=old,
-    )
-
-
-def _plain_options(deletion: DeleteRequest) -> Object:
-    options = deletion.parameters
-    plain: Object = {}
-    if options.grace_period_seconds is not None:
-        plain["gracePeriodSeconds"] = options.grace_period_seconds
-    if options.propagation_policy is not None:
-        plain["propagationPolicy"] = options.propagation_policy
-    return {**plain, **({"dryRun": ["All"]} if deletion.dry_run else {})}
 
 
 def _identity(webhook: Object) -> str:

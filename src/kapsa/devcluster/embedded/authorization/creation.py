@@ -17,6 +17,8 @@ Object = dict[str, Any]
 class CreationCheck:
     """Rejects an update or apply that would create an object, unless its user may create it."""
 
+    resources: frozenset[tuple[str, str]] | None = None
+
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 

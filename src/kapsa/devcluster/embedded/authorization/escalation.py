@@ -32,6 +32,8 @@ _COLLECTOR_FIELDS = ("ownerReferences", "finalizers", "managedFields", "resource
 class EscalationCheck:
     """Rejects roles and bindings that grant more than their writer has. It comes after all other mutations."""
 
+    resources: frozenset[tuple[str, str]] | None = frozenset((GROUP, name) for name in (*_ROLES, *_BINDINGS))
+
     def __init__(self, authorizer: RbacAuthorizer) -> None:
         self._authorizer = authorizer
 

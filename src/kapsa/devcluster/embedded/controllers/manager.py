@@ -9,6 +9,7 @@ from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.controllers.housekeeping.controllers import HOUSEKEEPING_CONTROLLERS
 from kapsa.devcluster.embedded.controllers.housekeeping.garbage_collector import GarbageCollector
 from kapsa.devcluster.embedded.controllers.housekeeping.namespaces import NamespaceController
+from kapsa.devcluster.embedded.controllers.housekeeping.quotas import QuotaController
 from kapsa.devcluster.embedded.controllers.housekeeping.role_aggregation import RoleAggregationController
 from kapsa.devcluster.embedded.controllers.housekeeping.service_accounts import ServiceAccountController
 from kapsa.devcluster.embedded.controllers.housekeeping.volumes import DEFAULT_CLASS, PROVISIONER
@@ -66,6 +67,7 @@ class Controllers:
         collector = InProcessClient(backend, manager="kube-controller-manager")
         self._collector = GarbageCollector(backend, collector)
         self._namespaces = NamespaceController(backend, collector)
+        self._quotas = QuotaController(backend, collector)
         self._accounts = ServiceAccountController(
             backend, self._view, self._executor("service-account-controller"), certificate
         )
@@ -115,6 +117,7 @@ class Controllers:
         return [
             self._collector.queue,
             self._namespaces.queue,
+            self._quotas.queue,
             self._accounts.queue,
             self._roles.queue,
             self._scheduler.queue,
@@ -130,6 +133,7 @@ class Controllers:
         self._backend.store.listeners.append(self._follow)
         self._collector.start()
         self._namespaces.start()
+        self._quotas.start()
         self._accounts.start()
         for controller in self._owner_controllers:
             controller.start()
@@ -157,7 +161,7 @@ class Controllers:
             self._store(NODE, {**node, "status": report(node, silent_since=None, now=now).status})
             self._store(LEASE, self._lease(node["metadata"]["name"], now))
         metadata = {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}}
-        storage = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
+        storage = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate", "allowVolumeExpansion": True}
         self._store(STORAGE_CLASS, {"metadata": metadata, "provisioner": PROVISIONER, **storage})
 
     def _lease(self, node: str, now: datetime) -> Object:
@@ -176,6 +180,7 @@ class Controllers:
     def _follow(self, collection: Collection, change: StoreChange) -> None:
         self._collector.follow(collection, change)
         self._namespaces.follow(collection, change)
+        self._quotas.follow(collection, change)
         self._accounts.follow(collection, change)
         self._roles.follow(collection, change)
         listeners = self._listeners.get(collection.key)

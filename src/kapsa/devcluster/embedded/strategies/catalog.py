@@ -25,6 +25,10 @@ from kapsa.devcluster.embedded.strategies.network.networking import (
 )
 from kapsa.devcluster.embedded.strategies.network.services import ServiceStrategy
 from kapsa.devcluster.embedded.strategies.pods.strategy import PodStrategy
+from kapsa.devcluster.embedded.strategies.policy.admission_policies import (
+    AdmissionPolicyBindingStrategy,
+    AdmissionPolicyStrategy,
+)
 from kapsa.devcluster.embedded.strategies.policy.disruptions import PodDisruptionBudgetStrategy
 from kapsa.devcluster.embedded.strategies.policy.limits import LimitRangeStrategy, ResourceQuotaStrategy
 from kapsa.devcluster.embedded.strategies.policy.rbac import RoleBindingStrategy, RoleStrategy
@@ -78,6 +82,10 @@ _KINDS: dict[tuple[str, str], type[BuiltInStrategy]] = {
     (_RBAC, "clusterroles"): RoleStrategy,
     (_RBAC, "rolebindings"): RoleBindingStrategy,
     (_RBAC, "roles"): RoleStrategy,
+    (_ADMISSION, "mutatingadmissionpolicies"): AdmissionPolicyStrategy,
+    (_ADMISSION, "mutatingadmissionpolicybindings"): AdmissionPolicyBindingStrategy,
+    (_ADMISSION, "validatingadmissionpolicies"): AdmissionPolicyStrategy,
+    (_ADMISSION, "validatingadmissionpolicybindings"): AdmissionPolicyBindingStrategy,
     (_ADMISSION, "mutatingwebhookconfigurations"): WebhookConfigurationStrategy,
     (_ADMISSION, "validatingwebhookconfigurations"): WebhookConfigurationStrategy,
 }

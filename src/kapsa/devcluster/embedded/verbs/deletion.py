@@ -35,7 +35,7 @@ async def delete(backend: Backend, deletion: DeleteRequest) -> tuple[Stored, boo
             raise errors.not_found(info, name)
         obj = decode(live)
         check_preconditions(info, obj, deletion.parameters.preconditions)
-        for admission in backend.admission:
+        for admission in backend.admission_of(info):
             await admission.validate_deletion(deletion, obj)
         if collection.get(key) is live:
             return advance(backend, deletion, obj, live)

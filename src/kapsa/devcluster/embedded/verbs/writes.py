@@ -60,7 +60,7 @@ async def create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
         write_as_go(info.schema, obj)
     obj = _track(backend, write, obj, None)
     strategy.admit_create(obj)
-    for admission in backend.admission:
+    for admission in backend.admission_of(info):
         obj = await admission.mutate(write, obj, None)
     meta = obj["metadata"]
     generated = not meta.get("name") and meta.get("generateName")
@@ -79,7 +79,7 @@ async def create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
     )
     if problems:
         raise errors.invalid(info.stored_as, write.name, problems)
-    for admission in backend.admission:
+    for admission in backend.admission_of(info):
         await admission.validate(write, obj, None)
     write.warnings.extend(strategy.warnings(obj, None))
     if meta.get("resourceVersion") and write.method is WriteMethod.CREATE:
@@ -209,7 +209,7 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
         write_as_go(info.schema, obj)
     if not is_system:
         obj = _track(backend, write, obj, old)
-    for admission in backend.admission:
+    for admission in backend.admission_of(info):
         obj = await admission.mutate(write, obj, old)
     metadata.keep_system_fields(obj, old)
     if is_whole:
@@ -229,7 +229,7 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
     )
     if problems:
         raise errors.invalid(info.stored_as, write.name, problems)
-    for admission in backend.admission:
+    for admission in backend.admission_of(info):
         await admission.validate(write, obj, old)
     write.warnings.extend(strategy.warnings(obj, old))
     return obj

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.controllers.machinery.events import Recorder
 from kapsa.devcluster.embedded.controllers.machinery.kinds import Kind, Object
@@ -20,6 +22,8 @@ from kapsa.devcluster.embedded.verbs.client import InProcessClient
 from kapsa.devcluster.wire.exchange import RequestUser
 from kapsa.devcluster.wire.status_errors import StatusError
 
+_SLICE = 8
+"""Actions of a plan that are carried out before requests and other controllers get a turn."""
 _AUTHENTICATED = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
 
 
@@ -60,8 +64,10 @@ class Executor:
         Raises Retry when another writer was faster and the plan must be made from scratch, and ApiError when
         an action is rejected.
         """
-        for action in plan.actions:
+        for number, action in enumerate(plan.actions, 1):
             await self.do(action)
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
 
     async def do(self, action: Action) -> Object | None:
         """Carry out one action and return the object it wrote, if any."""

@@ -6,6 +6,11 @@ import msgspec
 
 from kapsa.devcluster.embedded.controllers.machinery.kinds import Kind, Object
 
+LARGEST_BATCH = 500
+"""Pods that one plan creates or deletes, at most."""
+BATCH_PAUSE = 1.0
+"""Seconds between two plans of that size."""
+
 
 class Note(msgspec.Struct, frozen=True):
     """An Event to record. `{name}` and `{error}` in the message are replaced once the write is done."""

@@ -15,6 +15,8 @@ Key = tuple[str, str]
 
 _FIRST_RETRY = 0.005
 _LONGEST_RETRY = 60.0
+_SLICE = 8
+"""Keys that run before requests and other controllers get a turn."""
 
 
 class Retry(Exception):  # noqa: N818  it is a request, not an error
@@ -81,10 +83,15 @@ class KeyQueue:
 
     async def _drain(self) -> None:
         try:
+            runs = 0
             while self._waiting:
                 key = next(iter(self._waiting))
                 del self._waiting[key]
                 await self._run(key)
+                runs += 1
+                if runs % _SLICE == 0:
+                    # Writes within this process never wait, so nothing else would run until the queue is empty.
+                    await asyncio.sleep(0)
         finally:
             self._task = None
 

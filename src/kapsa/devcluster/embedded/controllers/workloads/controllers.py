@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster.embedded.controllers.machinery.executor import is_terminating_namespace
+from datetime import datetime
+
+from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers.machinery.executor import Executor, is_terminating_namespace
 from kapsa.devcluster.embedded.controllers.machinery.kinds import (
     CLAIM,
     CONTROLLER_REVISION,
@@ -20,9 +23,16 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import (
 )
 from kapsa.devcluster.embedded.controllers.machinery.owner_controller import OwnerController, selector_of
 from kapsa.devcluster.embedded.controllers.machinery.ownership import controller_of
-from kapsa.devcluster.embedded.controllers.machinery.plan import Create, UpdateStatus
+from kapsa.devcluster.embedded.controllers.machinery.plan import (
+    BATCH_PAUSE,
+    LARGEST_BATCH,
+    Create,
+    UpdateStatus,
+    WritePlan,
+)
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_active
 from kapsa.devcluster.embedded.controllers.machinery.queue import Key, Retry, key_of
+from kapsa.devcluster.embedded.controllers.machinery.view import View
 from kapsa.devcluster.embedded.controllers.workloads import (
     cronjobs,
     daemonsets,
@@ -33,6 +43,11 @@ from kapsa.devcluster.embedded.controllers.workloads import (
 )
 from kapsa.devcluster.embedded.kinds.labels import matches, matches_map
 from kapsa.devcluster.wire.status_errors import StatusError
+
+_LARGE = 1000
+"""Pods from which an owner waits before it runs again for a change of one of them."""
+_PODS_PER_SECOND = 10_000
+"""Pods that the runs of such an owner look at in a second, at most."""
 
 
 class DeploymentController(OwnerController):
@@ -80,10 +95,38 @@ class ReplicaSetController(OwnerController):
 
     kind, account, dependents = REPLICA_SET, "replicaset-controller", (POD,)
 
+    def __init__(self, backend: Backend, view: View, executor: Executor) -> None:
+        super().__init__(backend, view, executor)
+        self._sizes: dict[Key, int] = {}
+        """Number of pods of each large owner."""
+        self._batches: dict[Key, datetime] = {}
+        """Time of the last batch of the largest size of each owner."""
+
+    def _observe_dependent(self, obj: Object | None) -> None:
+        holder = None if obj is None else controller_of(obj)
+        if obj is None or holder is None or holder["kind"] != self.kind.kind:
+            return
+        key = (obj["metadata"]["namespace"], holder["name"])
+        size = self._sizes.get(key, 0)
+        if size:
+            # A run looks at each pod: one for each change of a pod would take the time of all others.
+            self.queue.add_after(key, size / _PODS_PER_SECOND)
+        else:
+            self.queue.add(key)
+
+    async def reconcile(self, key: Key) -> None:
+        if self.view.get(self.kind, *key) is None:
+            self._sizes.pop(key, None)
+            self._batches.pop(key, None)
+        await super().reconcile(key)
+
     async def sync(self, key: Key, owner: Object) -> None:
         pods = await self.claimed(POD, owner)
+        self._sizes.pop(key, None)
+        if len(pods) > _LARGE:
+            self._sizes[key] = len(pods)
         failure: str | None = None
-        plan = replicasets.plan_scale(self.kind, owner, pods, self._related(owner))
+        plan = self._in_batches(key, replicasets.plan_scale(self.kind, owner, pods, self._related(owner)))
         try:
             await self.carry_out(key, plan)
         except StatusError as error:
@@ -100,6 +143,21 @@ class ReplicaSetController(OwnerController):
         if failure is not None:
             # The status and an Event report the failure already: only retry.
             raise Retry
+
+    def _in_batches(self, key: Key, plan: WritePlan) -> WritePlan:
+        """Return a plan of the largest size only if the last one was a while ago."""
+        if len(plan.actions) < LARGEST_BATCH:
+            return plan
+        now = self.backend.clock.now()
+        last = self._batches.get(key)
+        elapsed = BATCH_PAUSE if last is None else (now - last).total_seconds()
+        if elapsed < BATCH_PAUSE:
+            waiting = WritePlan()
+            waiting.requeue_after(BATCH_PAUSE - elapsed)
+            return waiting
+        self._batches[key] = now
+        plan.requeue_after(BATCH_PAUSE)
+        return plan
 
     def _related(self, owner: Object) -> list[Object]:
         holder = controller_of(owner)

@@ -9,6 +9,8 @@ from kapsa.devcluster.embedded.controllers.machinery.conditions import find, is_
 from kapsa.devcluster.embedded.controllers.machinery.kinds import JOB, POD, Object
 from kapsa.devcluster.embedded.controllers.machinery.ownership import is_deleting
 from kapsa.devcluster.embedded.controllers.machinery.plan import (
+    BATCH_PAUSE,
+    LARGEST_BATCH,
     Create,
     Delete,
     Note,
@@ -260,6 +262,9 @@ class _Sync:
         if wait > 0:
             self.plan.requeue_after(wait)
             return
+        if missing > LARGEST_BATCH:
+            missing = LARGEST_BATCH
+            self.plan.requeue_after(BATCH_PAUSE)
         for index in self._next_indexes(missing) if self.indexed else [None] * missing:
             self._create(index)
 

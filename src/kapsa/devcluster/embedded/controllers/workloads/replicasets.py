@@ -8,7 +8,14 @@ from typing import Any
 from kapsa.devcluster.embedded.controllers.machinery.conditions import find, put, without
 from kapsa.devcluster.embedded.controllers.machinery.kinds import POD, Kind, Object
 from kapsa.devcluster.embedded.controllers.machinery.ownership import is_deleting
-from kapsa.devcluster.embedded.controllers.machinery.plan import Create, Delete, Note, UpdateStatus, WritePlan
+from kapsa.devcluster.embedded.controllers.machinery.plan import (
+    LARGEST_BATCH,
+    Create,
+    Delete,
+    Note,
+    UpdateStatus,
+    WritePlan,
+)
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import (
     available_in,
     is_active,
@@ -23,9 +30,6 @@ from kapsa.devcluster.embedded.controllers.workloads.rollout import replicas
 from kapsa.devcluster.embedded.controllers.workloads.templates import pod_from
 from kapsa.devcluster.embedded.kinds.labels import matches_map
 
-_BURST = 500
-"""Pods created or deleted in one step, at most."""
-
 
 def plan_scale(kind: Kind, owner: Object, pods: list[Object], related: list[Object]) -> WritePlan:
     """Plan to create missing pods, or to delete the surplus in kube-controller-manager's order.
@@ -38,7 +42,7 @@ def plan_scale(kind: Kind, owner: Object, pods: list[Object], related: list[Obje
         return plan
     active = [pod for pod in pods if is_active(pod)]
     missing = replicas(owner) - len(active)
-    for _ in range(min(missing, _BURST)):
+    for _ in range(min(missing, LARGEST_BATCH)):
         plan.do(
             Create(
                 POD,
@@ -48,7 +52,7 @@ def plan_scale(kind: Kind, owner: Object, pods: list[Object], related: list[Obje
             )
         )
     if missing < 0:
-        for pod in _victims(active, related)[: min(-missing, _BURST)]:
+        for pod in _victims(active, related)[: min(-missing, LARGEST_BATCH)]:
             plan.do(
                 Delete(
                     POD,

@@ -10,6 +10,8 @@ from typing import Any
 from kapsa.devcluster.embedded.controllers.machinery.kinds import CLAIM, POD, STATEFUL_SET, Object
 from kapsa.devcluster.embedded.controllers.machinery.ownership import controller_reference, is_deleting
 from kapsa.devcluster.embedded.controllers.machinery.plan import (
+    BATCH_PAUSE,
+    LARGEST_BATCH,
     Action,
     Create,
     Delete,
@@ -92,9 +94,14 @@ class _Sync:
 
     def _fill(self) -> bool:
         """Create missing pods. Returns False while the next ordinal must wait."""
+        created = 0
         for ordinal, pod in self.replicas.items():
             if pod is None:
+                if created == LARGEST_BATCH:
+                    self.plan.requeue_after(BATCH_PAUSE)
+                    return False
                 self._create(ordinal)
+                created += 1
                 blocked = True
             elif is_finished(pod):
                 if not is_deleting(pod):

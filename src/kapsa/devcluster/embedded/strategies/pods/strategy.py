@@ -35,7 +35,6 @@ class PodStrategy(BuiltInStrategy):
 
     def admit_create(self, obj: Object) -> None:
         _default_tolerations(obj["spec"])
-        _default_priority(obj["spec"])
         _default_account(obj["spec"])
 
     def initial_status(self, obj: Object) -> dict[str, Any]:
@@ -52,6 +51,11 @@ class PodStrategy(BuiltInStrategy):
                 }
             ]
         return status
+
+    def prepare_for_create(self, obj: Object) -> None:
+        super().prepare_for_create(obj)
+        # Admission may have set requests and limits.
+        obj["status"]["qosClass"] = quality_of_service(obj["spec"])
 
     def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_pod_spec(obj["spec"], "spec")
@@ -117,14 +121,6 @@ def _default_account(spec: Object) -> None:
     """Apply the ServiceAccount admission plugin, without the token volume: nothing would read it."""
     if not spec.get("serviceAccountName"):
         spec["serviceAccountName"] = spec["serviceAccount"] = "default"
-
-
-def _default_priority(spec: Object) -> None:
-    """Apply the Priority admission plugin for the system's PriorityClasses."""
-    system = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-    spec["priority"] = system.get(spec.get("priorityClassName") or "", spec.get("priority") or 0)
-    if not spec.get("preemptionPolicy"):
-        spec["preemptionPolicy"] = "PreemptLowerPriority"
 
 
 _MUTABLE_DETAIL = (

@@ -1,0 +1,1 @@
+"""Admission plugins of a default kube-apiserver that need one module each."""

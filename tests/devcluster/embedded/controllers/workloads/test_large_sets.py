@@ -1,0 +1,49 @@
+"""Workloads with more pods than a process can hold: batches, and requests that go on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from kapsa.devcluster import DevCluster
+from kapsa.runtime import Client
+from kapsa.runtime.testing import InProcessTransport
+
+LABELS = {"app": "huge"}
+TEMPLATE = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+HUGE = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "huge", "namespace": "default"},
+    "spec": {"replicas": 100_000, "selector": {"matchLabels": LABELS}, "template": TEMPLATE},
+}
+
+
+def pods_of(cluster: DevCluster) -> int:
+    return sum(each.resource == "pods" for each in cluster.objects())
+
+
+async def test_requests_are_answered_while_a_deployment_of_100_000_replicas_grows():
+    async with DevCluster(http=False) as cluster:
+        client = Client(InProcessTransport(cluster))
+        await client.create(HUGE)
+        waits: list[float] = []
+        ends = time.monotonic() + 3
+        while time.monotonic() < ends:
+            await asyncio.sleep(0.01)
+            started = time.monotonic()
+            await client.get("v1/Namespace", "default")
+            waits.append(time.monotonic() - started)
+        assert 500 <= pods_of(cluster) <= 4 * 500, "the pods come in batches"
+        assert len(waits) >= 15
+        assert sorted(waits)[len(waits) // 2] < 0.1
+        await client.patch("apps/v1/Deployment", "huge", {"spec": {"replicas": 0}}, namespace="default")
+
+
+async def test_a_parallel_stateful_set_grows_in_batches():
+    stateful = {**HUGE, "kind": "StatefulSet", "spec": {**HUGE["spec"], "podManagementPolicy": "Parallel"}}
+    async with DevCluster(http=False) as cluster:
+        client = Client(InProcessTransport(cluster))
+        await client.create(stateful)
+        await asyncio.sleep(0.5)
+        assert 1 <= pods_of(cluster) <= 1000
