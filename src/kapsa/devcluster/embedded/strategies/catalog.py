@@ -8,6 +8,7 @@ from kapsa.devcluster.embedded.strategies.cluster.coordination import LeaseStrat
 from kapsa.devcluster.embedded.strategies.cluster.events import EventStrategy
 from kapsa.devcluster.embedded.strategies.cluster.namespaces import NamespaceStrategy
 from kapsa.devcluster.embedded.strategies.cluster.nodes import NodeStrategy
+from kapsa.devcluster.embedded.strategies.cluster.service_accounts import ServiceAccountStrategy
 from kapsa.devcluster.embedded.strategies.cluster.storage import (
     PersistentVolumeClaimStrategy,
     PersistentVolumeStrategy,
@@ -82,6 +83,7 @@ _KINDS: dict[tuple[str, str], type[BuiltInStrategy]] = {
     (_RBAC, "clusterroles"): RoleStrategy,
     (_RBAC, "rolebindings"): RoleBindingStrategy,
     (_RBAC, "roles"): RoleStrategy,
+    ("", "serviceaccounts"): ServiceAccountStrategy,
     (_ADMISSION, "mutatingadmissionpolicies"): AdmissionPolicyStrategy,
     (_ADMISSION, "mutatingadmissionpolicybindings"): AdmissionPolicyBindingStrategy,
     (_ADMISSION, "validatingadmissionpolicies"): AdmissionPolicyStrategy,
