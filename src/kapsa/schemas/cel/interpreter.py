@@ -6,11 +6,23 @@ evaluation. Errors are exceptions; `&&`, `||` and the macros that expand to them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kapsa.schemas import go_regexp
 from kapsa.schemas.cel.costs.meter import LIST_COST, MAP_COST, call_cost
+from kapsa.schemas.cel.folds import (
+    ABSENT,
+    ERRORS,
+    METER,
+    Evaluate,
+    Frame,
+    binding,
+    collected,
+    collection,
+    fold,
+    quantifier,
+)
 from kapsa.schemas.cel.language.syntax import (
     CallNode,
     Comprehension,
@@ -37,12 +49,6 @@ from kapsa.schemas.cel.values import (
 
 __all__ = ["METER", "Evaluate", "build"]
 
-Frame = dict[str, Any]
-Evaluate = Callable[[Frame], Any]
-METER = "@meter"
-"""The name of the variable that holds the meter of a metered evaluation."""
-_ABSENT: Any = object()
-_ERRORS = (CelEvaluationError, TypeError, AttributeError)
 # These functions accept any values and raise the error themselves.
 _DYNAMIC = frozenset(
     [
@@ -67,7 +73,7 @@ _DYNAMIC = frozenset(
         "matches",
     ]
 )
-_PLAIN_ERRORS = frozenset({"contains", "startsWith", "endsWith"})
+_PLAINERRORS = frozenset({"contains", "startsWith", "endsWith"})
 _CLASSES: dict[str, type | tuple[type, ...]] = {
     "bool": bool,
     "int": int,
@@ -215,7 +221,7 @@ class _Builder:
                 if value is decisive:
                     return decisive
                 failure: Exception | None = None if type(value) is bool else CelEvaluationError(NO_OVERLOAD)
-            except _ERRORS as error:
+            except ERRORS as error:
                 failure = error
             value = right(frame)
             if value is decisive:
@@ -234,7 +240,7 @@ class _Builder:
         def run(frame: Frame) -> bool:
             try:
                 return operand(frame) is not False
-            except _ERRORS:
+            except ERRORS:
                 return True
 
         return self._charged(run)
@@ -305,15 +311,20 @@ class _Builder:
     def _comprehension(self, node: Comprehension) -> Evaluate:
         if node.is_binding:
             value, result = self.build(node.initial), self.build(node.result)
-            return self._charged(_binding(node.accumulator, value, result), LIST_COST)
+            return self._charged(binding(node.accumulator, value, result), LIST_COST)
         iterated = self.build(node.iterated)
-        collected = _collected(node)
-        if collected is not None:
-            keep, item = collected
-            return _collection(
+        parts = collected(node)
+        if parts is not None:
+            keep, item = parts
+            return collection(
                 node, iterated, None if keep is None else self.build(keep), self.build(item), self._metered
             )
-        return _fold(
+        if not self._metered and isinstance(node.initial, Literal) and isinstance(node.step, CallNode):
+            step = node.step
+            if step.function in ("_&&_", "_||_") and isinstance(step.args[0], Identifier):
+                predicate = self.build(step.args[1])
+                return quantifier(node, iterated, predicate, decisive=step.function == "_||_")
+        return fold(
             node,
             iterated,
             self.build(node.initial),
@@ -366,7 +377,7 @@ def _presence(operand: Evaluate, key: str, *, struct: bool) -> Evaluate:
     def run(frame: Frame) -> bool:
         value = operand(frame)
         if isinstance(value, Optional):
-            return value.given and _member(value.value, key) is not _ABSENT
+            return value.given and _member(value.value, key) is not ABSENT
         if not isinstance(value, dict):
             raise CelEvaluationError(NO_OVERLOAD)
         return value.get(key) is not None if struct else key in value
@@ -375,7 +386,7 @@ def _presence(operand: Evaluate, key: str, *, struct: bool) -> Evaluate:
 
 
 def _member(value: Any, key: Any) -> Any:
-    return value.get(key, _ABSENT) if isinstance(value, dict) else _ABSENT
+    return value.get(key, ABSENT) if isinstance(value, dict) else ABSENT
 
 
 def _optional_member(value: Any, key: Any) -> Optional:
@@ -386,7 +397,7 @@ def _optional_member(value: Any, key: Any) -> Optional:
     if not isinstance(value, dict):
         raise CelEvaluationError(NO_OVERLOAD)
     member = _member(value, key)
-    return NONE if member is _ABSENT or member is None else Optional(member)
+    return NONE if member is ABSENT or member is None else Optional(member)
 
 
 def _optional_item(value: Any, index: Any) -> Optional:
@@ -397,7 +408,7 @@ def _optional_item(value: Any, index: Any) -> Optional:
     if isinstance(value, list):
         return Optional(value[index]) if 0 <= index < len(value) else NONE
     member = _member(value, index)
-    return NONE if member is _ABSENT else Optional(member)
+    return NONE if member is ABSENT else Optional(member)
 
 
 def _has_optional(node: CallNode) -> bool:
@@ -421,7 +432,7 @@ def _function(node: CallNode) -> Callable[..., Any]:
         return overloads[0].compute
     function = node.function
     searched = function in ("find", "findAll") and isinstance(node.args[0], Literal)
-    plain = function in _PLAIN_ERRORS or searched
+    plain = function in _PLAINERRORS or searched
 
     def dispatch(*args: Any) -> Any:
         for overload in overloads:
@@ -460,112 +471,5 @@ def _metered_call(node: CallNode, compute: Callable[..., Any], arguments: Sequen
         result = compute(*values)
         frame[METER].charge(call_cost(node.function, overload, values, result))
         return result
-
-    return run
-
-
-def _pairs(node: Comprehension, value: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the values of both iteration variables; without a second one, it is None."""
-    if isinstance(value, list):
-        return enumerate(value) if node.variable2 else ((item, None) for item in value)
-    if isinstance(value, dict):
-        return list(value.items()) if node.variable2 else ((key, None) for key in list(value))
-    raise CelEvaluationError(NO_OVERLOAD)
-
-
-def _set(frame: Frame, name: str, value: Any) -> Any:
-    before = frame.get(name, _ABSENT)
-    frame[name] = value
-    return before
-
-
-def _restore(frame: Frame, name: str, before: Any) -> None:
-    if before is _ABSENT:
-        frame.pop(name, None)
-    else:
-        frame[name] = before
-
-
-def _binding(name: str, value: Evaluate, result: Evaluate) -> Evaluate:
-    def run(frame: Frame) -> Any:
-        before = _set(frame, name, value(frame))
-        try:
-            return result(frame)
-        finally:
-            _restore(frame, name, before)
-
-    return run
-
-
-def _collected(node: Comprehension) -> tuple[Node | None, Node] | None:
-    """Return the filter and the item of a fold that appends to a list, None for other folds."""
-    if not isinstance(node.initial, ListLiteral) or not isinstance(node.step, CallNode):
-        return None
-    step, keep = node.step, None
-    if step.function == "_?_:_":
-        keep, inner = step.args[0], step.args[1]
-        if not isinstance(inner, CallNode):
-            return None
-        step = inner
-    added = step.args[1] if step.function == "_+_" else None
-    return (keep, added.elements[0]) if isinstance(added, ListLiteral) and len(added.elements) == 1 else None
-
-
-def _collection(
-    node: Comprehension, iterated: Evaluate, keep: Evaluate | None, item: Evaluate, metered: bool
-) -> Evaluate:
-    """Return the function of `map`, `filter` and `transformList`: a list that grows in place."""
-    first, second = node.variable, node.variable2 or "@unused"
-
-    def run(frame: Frame) -> list[Any]:
-        values: list[Any] = []
-        before = frame.get(first, _ABSENT), frame.get(second, _ABSENT)
-        try:
-            pairs = _pairs(node, iterated(frame))
-            for frame[first], frame[second] in pairs:
-                kept = True if keep is None else keep(frame)
-                if metered:
-                    frame[METER].charge(LIST_COST + 2 if kept else 0)
-                if kept is True:
-                    values.append(item(frame))
-                elif kept is not False:
-                    raise CelEvaluationError(NO_OVERLOAD)
-        finally:
-            _restore(frame, first, before[0])
-            _restore(frame, second, before[1])
-        if metered:
-            frame[METER].charge(LIST_COST + 1)
-        return values
-
-    return run
-
-
-def _fold(
-    node: Comprehension,
-    iterated: Evaluate,
-    initial: Evaluate,
-    condition: Evaluate,
-    step: Evaluate,
-    result: Evaluate,
-) -> Evaluate:
-    first, second, accumulator = node.variable, node.variable2 or "@unused", node.accumulator
-
-    def run(frame: Frame) -> Any:
-        pairs = _pairs(node, iterated(frame))
-        names = (first, second, accumulator)
-        before = [frame.get(name, _ABSENT) for name in names]
-        frame[accumulator] = initial(frame)
-        try:
-            for frame[first], frame[second] in pairs:
-                if condition(frame) is not True:
-                    break
-                try:
-                    frame[accumulator] = step(frame)
-                except _ERRORS as error:
-                    frame[accumulator] = error
-            return result(frame)
-        finally:
-            for name, value in zip(names, before, strict=True):
-                _restore(frame, name, value)
 
     return run
