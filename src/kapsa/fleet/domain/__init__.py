@@ -1,0 +1,1 @@
+"""The rules of the fleet, without I/O and without a clock: the standard library and msgspec are enough."""

@@ -1,0 +1,174 @@
+"""The four strategies: their settings, and the stages that they make of a list of clusters.
+
+Percentages are cumulative, rounded up, at least one cluster. Every cluster is in exactly one stage, ordered
+Dev, Staging, Production and then by name, so that the same clusters always give the same stages.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from fractions import Fraction
+from math import ceil
+from typing import Annotated
+
+import msgspec
+
+from kapsa.fleet.domain.clusters import ClusterEnvironment
+from kapsa.fleet.domain.errors import FieldError, InvalidInput
+
+__all__ = [
+    "BlueGreenStrategy",
+    "CanaryStrategy",
+    "DirectStrategy",
+    "RollingStrategy",
+    "RolloutStage",
+    "RolloutStrategy",
+    "StageTarget",
+    "stages",
+]
+
+Percentage = Annotated[int, msgspec.Meta(ge=1, le=100)]
+Parallel = Annotated[int, msgspec.Meta(ge=1, le=100)]
+
+
+
+class CanaryStrategy(msgspec.Struct, frozen=True, rename="camel", tag="Canary", tag_field="type"):
+    """A growing share of the clusters; each stage soaks and must be healthy before the next begins."""
+
+    initial_percentage: Percentage = 10
+    increment_percentage: Percentage = 20
+    percentages: tuple[Percentage, ...] = ()
+    """Explicit cumulative stages such as 10, 30, 100; they override the two above."""
+    evaluation_period: timedelta = timedelta(minutes=5)
+    success_threshold: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.95
+    parallel_clusters: Parallel = 5
+
+
+class BlueGreenStrategy(msgspec.Struct, frozen=True, rename="camel", tag="BlueGreen", tag_field="type"):
+    """A second release next to the first, with one controller running at a time."""
+
+    blue_namespace: str
+    green_namespace: str
+    validation_period: timedelta = timedelta(minutes=10)
+    auto_switch: bool = True
+    retention: timedelta = timedelta(hours=24)
+    parallel_clusters: Parallel = 5
+
+
+class RollingStrategy(msgspec.Struct, frozen=True, rename="camel", tag="Rolling", tag_field="type"):
+    """One cluster after another."""
+
+    cluster_order: tuple[str, ...] = ()
+    """Names in the order wanted by the requester; clusters not named follow, in the usual order."""
+    validation_period: timedelta = timedelta(minutes=5)
+    pause_between_clusters: timedelta = timedelta(minutes=2)
+
+
+class DirectStrategy(msgspec.Struct, frozen=True, rename="camel", tag="Direct", tag_field="type"):
+    """All clusters at once."""
+
+    parallel_clusters: Parallel = 10
+    skip_health_checks: bool = False
+
+
+RolloutStrategy = CanaryStrategy | BlueGreenStrategy | RollingStrategy | DirectStrategy
+
+
+class StageTarget(msgspec.Struct, frozen=True, rename="camel"):
+    """A cluster that a deployment is to reach."""
+
+    name: str
+    environment: ClusterEnvironment
+
+
+class RolloutStage(msgspec.Struct, frozen=True, rename="camel"):
+    """Clusters that are changed together, and what must pass before the next stage begins."""
+
+    number: int
+    """Counted from 1."""
+    clusters: tuple[str, ...]
+    parallel: int
+    soak: timedelta
+    """How long every cluster of the stage must be healthy."""
+    pause_before: timedelta = timedelta()
+    success_threshold: float = 1.0
+    check_health: bool = True
+
+
+def stages(strategy: RolloutStrategy, targets: Iterable[StageTarget]) -> tuple[RolloutStage, ...]:
+    """Return the stages of a rollout over these clusters.
+
+    Raises `InvalidInput` if a cluster is named twice or the strategy cannot be used for them.
+    """
+    ordered = sorted(targets, key=lambda target: (target.environment.rank, target.name))
+    names = [target.name for target in ordered]
+    if len(set(names)) != len(names):
+        raise InvalidInput("a cluster is listed twice", FieldError("/clusters", "each cluster may be listed once"))
+    match strategy:
+        case CanaryStrategy():
+            return _canary(strategy, names)
+        case RollingStrategy():
+            return _rolling(strategy, names)
+        case BlueGreenStrategy():
+            return _at_once(names, strategy.parallel_clusters, strategy.validation_period)
+        case DirectStrategy():
+            return _at_once(names, strategy.parallel_clusters, timedelta(), check=not strategy.skip_health_checks)
+
+
+def cumulative_percentages(strategy: CanaryStrategy) -> tuple[int, ...]:
+    """Return the share of clusters that is reached with each stage; the last is always 100."""
+    if strategy.percentages:
+        steps = strategy.percentages
+        if any(later <= earlier for earlier, later in zip(steps, steps[1:], strict=False)):
+            message = f"must increase from stage to stage, got {list(steps)}"
+            raise InvalidInput(message, FieldError("/canaryConfig/stages", message))
+        return steps if steps[-1] == 100 else (*steps, 100)
+    return (*range(strategy.initial_percentage, 100, strategy.increment_percentage), 100)
+
+
+def _canary(strategy: CanaryStrategy, names: Sequence[str]) -> tuple[RolloutStage, ...]:
+    result: list[RolloutStage] = []
+    done = 0
+    for percentage in cumulative_percentages(strategy):
+        upto = max(1, ceil(Fraction(percentage, 100) * len(names))) if names else 0
+        if upto > done:
+            result.append(
+                RolloutStage(
+                    number=len(result) + 1,
+                    clusters=tuple(names[done:upto]),
+                    parallel=strategy.parallel_clusters,
+                    soak=strategy.evaluation_period,
+                    success_threshold=strategy.success_threshold,
+                )
+            )
+            done = upto
+    return tuple(result)
+
+
+def _rolling(strategy: RollingStrategy, names: Sequence[str]) -> tuple[RolloutStage, ...]:
+    unknown = [name for name in strategy.cluster_order if name not in names]
+    if unknown:
+        message = f"{unknown[0]!r} is not one of the target clusters"
+        raise InvalidInput(message, FieldError("/rollingConfig/clusterOrder", message))
+    if len(set(strategy.cluster_order)) != len(strategy.cluster_order):
+        message = "each cluster may be listed once"
+        raise InvalidInput(message, FieldError("/rollingConfig/clusterOrder", message))
+    named = set(strategy.cluster_order)
+    order = [*strategy.cluster_order, *(name for name in names if name not in named)]
+    return tuple(
+        RolloutStage(
+            number=number,
+            clusters=(name,),
+            parallel=1,
+            soak=strategy.validation_period,
+            pause_before=strategy.pause_between_clusters if number > 1 else timedelta(),
+        )
+        for number, name in enumerate(order, 1)
+    )
+
+
+def _at_once(
+    names: Sequence[str], parallel: int, soak: timedelta, *, check: bool = True
+) -> tuple[RolloutStage, ...]:
+    if not names:
+        return ()
+    return (RolloutStage(number=1, clusters=tuple(names), parallel=parallel, soak=soak, check_health=check),)

@@ -1,0 +1,1 @@
+"""Implementations of the ports: PostgreSQL, Helm, clusters, charts, sealed secrets, mail."""

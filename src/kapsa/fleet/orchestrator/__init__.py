@@ -1,0 +1,1 @@
+"""Use cases and the rollout engine, written against ports that the infrastructure implements."""
