@@ -57,7 +57,9 @@ class ApprovalRequest(msgspec.Struct, frozen=True, rename="camel"):
     comment: str = ""
 
 
-def required_approvals(plan: RolloutPlan, *, levels: int = 1) -> tuple[tuple[ApprovalKind, ClusterEnvironment, int], ...]:
+def required_approvals(
+    plan: RolloutPlan, *, levels: int = 1
+) -> tuple[tuple[ApprovalKind, ClusterEnvironment, int], ...]:
     """Return the approvals that a plan needs: kind, environment and level, in the order of asking."""
     needed: set[tuple[ApprovalKind, ClusterEnvironment]] = set()
     for cluster in plan.clusters:
@@ -66,7 +68,9 @@ def required_approvals(plan: RolloutPlan, *, levels: int = 1) -> tuple[tuple[App
         if cluster.breaking or cluster.one_way:
             needed.add((ApprovalKind.BREAKING_CRD, cluster.environment))
     ordered = sorted(needed, key=lambda item: (item[1].rank, item[0].value))
-    return tuple((kind, environment, level) for level in range(1, levels + 1) for kind, environment in ordered)
+    return tuple(
+        (kind, environment, level) for level in range(1, levels + 1) for kind, environment in ordered
+    )
 
 
 def check_decision(request: ApprovalRequest, principal: Principal, digest: str, now: datetime) -> None:

@@ -30,5 +30,7 @@ def format_duration(duration: timedelta) -> str:
     hours, rest = divmod(rest, 3_600)
     minutes, seconds = divmod(rest, 60)
     date = f"{days}D" if days else ""
-    time = "".join(f"{count}{unit}" for count, unit in ((hours, "H"), (minutes, "M"), (seconds, "S")) if count)
+    time = "".join(
+        f"{count}{unit}" for count, unit in ((hours, "H"), (minutes, "M"), (seconds, "S")) if count
+    )
     return f"P{date}T{time}" if time else f"P{date}" if date else "PT0S"

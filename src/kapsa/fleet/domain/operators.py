@@ -6,7 +6,15 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["ChartFacts", "ChartSource", "HttpChart", "ManagedOperator", "OciChart", "OperatorVersion", "UploadedChart"]
+__all__ = [
+    "ChartFacts",
+    "ChartSource",
+    "HttpChart",
+    "ManagedOperator",
+    "OciChart",
+    "OperatorVersion",
+    "UploadedChart",
+]
 
 
 class HttpChart(msgspec.Struct, frozen=True, rename="camel", tag="http", tag_field="type"):

@@ -157,7 +157,10 @@ def _hashed(cluster: ClusterPlan) -> dict[str, Any]:
         "revision": cluster.present_revision,
         "values": cluster.values_digest,
         "manifest": cluster.manifest_digest,
-        "crds": {change.name: [*change.findings, "one-way" if change.one_way else "reversible"] for change in cluster.crds},
+        "crds": {
+            change.name: [*change.findings, "one-way" if change.one_way else "reversible"]
+            for change in cluster.crds
+        },
         "verdicts": {verdict.crd: verdict.share.value for verdict in cluster.verdicts},
         "conflicts": sorted(f"{item.object} {item.field} {item.manager}" for item in cluster.conflicts),
     }

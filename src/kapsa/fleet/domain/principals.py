@@ -33,4 +33,6 @@ class Principal(msgspec.Struct, frozen=True):
 
     def owns(self, environment: ClusterEnvironment) -> bool:
         """Return whether the principal may decide for this environment: its owner may, and an admin."""
-        return Role.ADMIN in self.roles or (Role.ENVIRONMENT_OWNER in self.roles and environment in self.owned)
+        return Role.ADMIN in self.roles or (
+            Role.ENVIRONMENT_OWNER in self.roles and environment in self.owned
+        )

@@ -30,7 +30,6 @@ Percentage = Annotated[int, msgspec.Meta(ge=1, le=100)]
 Parallel = Annotated[int, msgspec.Meta(ge=1, le=100)]
 
 
-
 class CanaryStrategy(msgspec.Struct, frozen=True, rename="camel", tag="Canary", tag_field="type"):
     """A growing share of the clusters; each stage soaks and must be healthy before the next begins."""
 
@@ -102,7 +101,9 @@ def stages(strategy: RolloutStrategy, targets: Iterable[StageTarget]) -> tuple[R
     ordered = sorted(targets, key=lambda target: (target.environment.rank, target.name))
     names = [target.name for target in ordered]
     if len(set(names)) != len(names):
-        raise InvalidInput("a cluster is listed twice", FieldError("/clusters", "each cluster may be listed once"))
+        raise InvalidInput(
+            "a cluster is listed twice", FieldError("/clusters", "each cluster may be listed once")
+        )
     match strategy:
         case CanaryStrategy():
             return _canary(strategy, names)
@@ -111,7 +112,9 @@ def stages(strategy: RolloutStrategy, targets: Iterable[StageTarget]) -> tuple[R
         case BlueGreenStrategy():
             return _at_once(names, strategy.parallel_clusters, strategy.validation_period)
         case DirectStrategy():
-            return _at_once(names, strategy.parallel_clusters, timedelta(), check=not strategy.skip_health_checks)
+            return _at_once(
+                names, strategy.parallel_clusters, timedelta(), check=not strategy.skip_health_checks
+            )
 
 
 def cumulative_percentages(strategy: CanaryStrategy) -> tuple[int, ...]:

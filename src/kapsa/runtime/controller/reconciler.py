@@ -51,6 +51,7 @@ class Reconciler:
         self._subscriptions = services.subscriptions
         self._tracing = tracing
         self._gvk = controller.gvk
+        self._matches = matcher(controller.labels)
         self._workers: list[asyncio.Task[None]] = []
         self._resync: asyncio.Task[None] | None = None
         self._gave_up: dict[Key, tuple[object, ...]] = {}
@@ -137,7 +138,7 @@ class Reconciler:
         The cache may hold more: controllers share it.
         """
         stored = self._cache.get(self._gvk, key)
-        matches = matcher(self.controller.labels)
+        matches = self._matches
         return stored if stored is None or matches is None or matches(stored.labels) else None
 
     async def _process(self, item: Item[Key]) -> None:
