@@ -1,8 +1,10 @@
 """Errors that a person caused and can correct. The API turns each into a problem document."""
 
+import msgspec
+
 __all__ = ["DomainError", "FieldError", "InvalidInput", "NotAllowed", "StateConflict", "UnknownObject"]
 
-import msgspec
+# ruff: noqa: N818 - the names say what happened
 
 
 class FieldError(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ Dev, Staging, Production and then by name, so that the same clusters always give
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil
 from typing import Annotated
 
@@ -121,7 +122,7 @@ def cumulative_percentages(strategy: CanaryStrategy) -> tuple[int, ...]:
     """Return the share of clusters that is reached with each stage; the last is always 100."""
     if strategy.percentages:
         steps = strategy.percentages
-        if any(later <= earlier for earlier, later in zip(steps, steps[1:], strict=False)):
+        if any(later <= earlier for earlier, later in pairwise(steps)):
             message = f"must increase from stage to stage, got {list(steps)}"
             raise InvalidInput(message, FieldError("/canaryConfig/stages", message))
         return steps if steps[-1] == 100 else (*steps, 100)
