@@ -100,10 +100,10 @@ class VersionDeployment(msgspec.Struct, frozen=True, rename="camel"):
     waits_for: str = ""
     """One sentence: what the deployment waits for. Empty when it is at work or finished."""
     deadline: datetime | None = None
-    """When the present wait gives up."""
+    """The time at which the present wait gives up."""
     plan_digest: str = ""
     force_reason: str = ""
-    """Why an admin forced something that the rules refuse."""
+    """The reason an admin gave for forcing something that the rules refuse."""
     generation: int = 1
     finished_at: datetime | None = None
 

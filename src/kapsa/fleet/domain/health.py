@@ -12,7 +12,7 @@ __all__ = ["CheckKind", "Evidence", "HealthCheck", "OperatorHealth", "combined"]
 
 
 class Evidence(enum.StrEnum):
-    """What one reading shows."""
+    """The evidence of one reading."""
 
     HEALTHY = "Healthy"
     FAILING = "Failing"

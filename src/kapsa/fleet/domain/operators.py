@@ -59,7 +59,7 @@ class ManagedOperator(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ChartFacts(msgspec.Struct, frozen=True, rename="camel"):
-    """What rendering and linting a chart showed."""
+    """Facts learned from rendering and linting a chart."""
 
     crds_in_crds: tuple[str, ...] = ()
     crds_in_templates: tuple[str, ...] = ()

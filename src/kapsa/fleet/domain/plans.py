@@ -30,7 +30,7 @@ __all__ = [
 
 
 class RejectedShare(enum.StrEnum):
-    """How many of the live resources the new schema would reject: the class is hashed, the count is not."""
+    """The share of the live resources that the new schema would reject: the class is hashed, the count is not."""
 
     NONE = "None"
     SOME = "Some"
@@ -108,12 +108,12 @@ class ClusterPlan(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def breaking(self) -> bool:
-        """Whether a CRD changes in a way that may reject or lose existing data."""
+        """True if a CRD changes in a way that may reject or lose existing data."""
         return any(change.severity == "breaking" for change in self.crds)
 
     @property
     def one_way(self) -> bool:
-        """Whether the step on this cluster cannot be undone."""
+        """True if the step on this cluster cannot be undone."""
         return any(change.one_way for change in self.crds)
 
 

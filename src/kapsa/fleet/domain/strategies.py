@@ -88,7 +88,7 @@ class RolloutStage(msgspec.Struct, frozen=True, rename="camel"):
     clusters: tuple[str, ...]
     parallel: int
     soak: timedelta
-    """How long every cluster of the stage must be healthy."""
+    """The time for which every cluster of the stage must be healthy."""
     pause_before: timedelta = timedelta()
     success_threshold: float = 1.0
     check_health: bool = True
