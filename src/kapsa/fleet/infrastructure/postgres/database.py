@@ -1,0 +1,105 @@
+"""The database: a pool of connections, transactions, and the time that all replicas share."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+from sqlalchemy import func, make_url, select, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
+
+__all__ = ["Database", "DatabaseError", "database_url"]
+
+_SESSION = "-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
+
+
+class DatabaseError(Exception):
+    """A database that cannot be used as it is."""
+
+    for_the_user = True
+
+
+def database_url(text: str) -> URL:
+    """Return the address of a database for psycopg.
+
+    Raises DatabaseError if it is not an address of a PostgreSQL database. The message has no password.
+    """
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise DatabaseError(
+            "the address of the database is invalid: use postgresql://user@host:5432/database"
+        ) from None
+    if url.drivername not in ("postgres", "postgresql", "postgresql+psycopg"):
+        raise DatabaseError(
+            f"the address of the database starts with {url.drivername}://, but must start with postgresql://"
+        )
+    return url.set(drivername="postgresql+psycopg")
+
+
+class Database:
+    """A PostgreSQL database with the schema `fleet`."""
+
+    def __init__(self, url: str | URL, *, connections: int = 20) -> None:
+        self.url = database_url(url) if isinstance(url, str) else url
+        self.engine: AsyncEngine = create_async_engine(
+            self.url,
+            pool_size=connections,
+            max_overflow=0,
+            pool_timeout=30,
+            pool_pre_ping=True,
+            connect_args={"options": _SESSION, "application_name": "kapsa-fleet", "connect_timeout": 10},
+        )
+        self._clock: datetime | None = None
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction. It commits when the block ends, and rolls back when the block raises."""
+        async with self.engine.begin() as connection:
+            if self._clock is not None:
+                # Local to the transaction: a setting of the session would be undone by a rollback.
+                setting = func.set_config("fleet.now", self._clock.isoformat(), True)
+                await connection.execute(select(setting))
+            yield connection
+
+    async def now(self) -> datetime:
+        """Return the time of the database, which is the time of all replicas."""
+        async with self.transaction() as connection:
+            moment: datetime = (await connection.execute(select(NOW))).scalar_one()
+            return moment
+
+    def set_clock(self, moment: datetime | None) -> None:
+        """Set the time of every transaction that this database opens from now on, or free it. For tests."""
+        if moment is not None and moment.tzinfo is None:
+            raise ValueError("the clock needs a time with a time zone")
+        self._clock = moment
+
+    async def check(self) -> None:
+        """Raise DatabaseError unless the server answers and is new enough."""
+        try:
+            async with self.engine.connect() as connection:
+                version = int((await connection.execute(text("SHOW server_version_num"))).scalar_one())
+        except (OperationalError, DBAPIError) as error:
+            raise DatabaseError(f"{self.description} cannot be used: {_first_line(error)}") from None
+        if version < 150_000:
+            raise DatabaseError(
+                f"{self.description} is PostgreSQL {version // 10_000}; the fleet manager needs 15 or newer"
+            )
+
+    @property
+    def description(self) -> str:
+        """The database for messages: without user and password."""
+        where = self.url.host or self.url.query.get("host") or "localhost"
+        return f"the database {self.url.database or ''} at {where}"
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.engine.dispose()
+
+
+def _first_line(error: DBAPIError) -> str:
+    lines = str(error.orig).strip().splitlines()
+    return lines[0] if lines else type(error.orig).__name__

@@ -1,0 +1,62 @@
+"""Migration of the database to the schema of this program."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from kapsa.fleet.infrastructure.postgres.database import Database, DatabaseError
+
+__all__ = ["migrate", "newest_revision"]
+
+_LOCK = text("SELECT pg_advisory_xact_lock(1801548659, 0)")
+
+
+def newest_revision() -> str:
+    """Return the revision that this program needs."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None
+    return head
+
+
+async def migrate(database: Database) -> list[str]:
+    """Bring the database to the newest revision. Return the revisions that were applied, oldest first.
+
+    Replicas that start together wait for each other. All revisions are one transaction.
+
+    Raises DatabaseError if a newer program has migrated the database.
+    """
+    async with database.transaction() as connection:
+        await connection.execute(text("SET LOCAL lock_timeout = '10min'"))
+        await connection.execute(_LOCK)
+        await connection.execute(text("CREATE SCHEMA IF NOT EXISTS fleet"))
+        return await connection.run_sync(lambda sync: _upgrade(sync, database.description))
+
+
+def _upgrade(connection: Connection, description: str) -> list[str]:
+    config = _config()
+    config.attributes["connection"] = connection
+    chain = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()][::-1]
+    context = MigrationContext.configure(connection, opts={"version_table_schema": "fleet"})
+    current = context.get_current_revision()
+    if current is not None and current not in chain:
+        raise DatabaseError(
+            f"{description} is at revision {current}, which is newer than this program ({chain[-1]}): "
+            "upgrade the program, or restore a backup from before the upgrade"
+        )
+    pending = chain if current is None else chain[chain.index(current) + 1 :]
+    if pending:
+        command.upgrade(config, "head")
+    return pending
+
+
+def _config() -> Config:
+    config = Config()
+    folder = Path(__file__).with_name("migrations")
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.set_main_option("version_locations", str(folder / "versions").replace("%", "%%"))
+    return config

@@ -1,0 +1,1 @@
+"""The tables of the PostgreSQL schema `fleet`, one module for each area."""

@@ -1,0 +1,1 @@
+"""The vault: sealing, key files, rotation."""

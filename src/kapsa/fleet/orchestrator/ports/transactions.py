@@ -1,0 +1,22 @@
+"""Transactions of the database, which use cases open and hand to repositories."""
+
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any, Protocol, TypeAlias
+
+__all__ = ["Connection", "Transactions"]
+
+Connection: TypeAlias = Any
+"""An open transaction. Opaque to the orchestrator, which passes it from one repository to the next."""
+
+
+class Transactions(Protocol):
+    """A source of transactions, and of the time that all replicas share."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Connection]:
+        """Open a transaction. It commits when the block ends, and rolls back when the block raises."""
+        ...
+
+    async def now(self) -> datetime:
+        """Return the time of the database."""
+        ...

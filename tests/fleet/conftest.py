@@ -1,0 +1,123 @@
+"""One embedded PostgreSQL server for each worker of xdist, and one database for each test, cloned from a template."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import pytest_asyncio
+from sqlalchemy.engine import URL
+
+from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.embedded import EmbeddedServer
+from kapsa.fleet.infrastructure.postgres.migration import migrate
+from kapsa.runtime.testing import background_loop
+
+WITHOUT_DURABILITY = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",
+    "max_wal_size": "4GB",
+}
+"""Settings of a server whose data nobody needs after the test."""
+
+
+class PostgresServer:
+    """The server of a worker, and the databases that its tests have made."""
+
+    def __init__(self, embedded: EmbeddedServer) -> None:
+        self._embedded = embedded
+        self._numbers = itertools.count(1)
+        where = embedded.url().query
+        self._administrator = psycopg.connect(
+            host=where["host"], port=where["port"], user="kapsa", dbname="postgres", autocommit=True
+        )
+
+    def create_database(self) -> URL:
+        """Return a new database with the newest schema."""
+        name = f"test_{next(self._numbers)}"
+        self._administrator.execute(f"CREATE DATABASE {name} TEMPLATE fleet")
+        return self._embedded.url(name)
+
+    def create_empty_database(self) -> URL:
+        """Return a new database without the schema."""
+        name = f"test_{next(self._numbers)}"
+        self._administrator.execute(f"CREATE DATABASE {name}")
+        return self._embedded.url(name)
+
+    def drop_database(self, url: URL) -> None:
+        self._administrator.execute(f"DROP DATABASE {url.database} WITH (FORCE)")
+
+    def close(self) -> None:
+        self._administrator.close()
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that `nobody` can enter, which runs PostgreSQL for root. The directories of pytest are closed."""
+    directory = Path(tempfile.mkdtemp(prefix="kapsa-test-"))
+    directory.chmod(0o711)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The PostgreSQL server of this worker, with the migrated database `fleet` as the template."""
+    directory = Path(tempfile.mkdtemp(prefix="kapsa-test-"))
+    directory.chmod(0o711)
+    embedded = EmbeddedServer(directory / "data", settings=WITHOUT_DURABILITY)
+    with background_loop() as wait:
+        wait(embedded.start())
+        try:
+            wait(_migrate_template(embedded))
+            server = PostgresServer(embedded)
+            yield server
+            server.close()
+        finally:
+            wait(embedded.stop())
+            shutil.rmtree(directory)
+
+
+async def _migrate_template(embedded: EmbeddedServer) -> None:
+    template = Database(embedded.url())
+    try:
+        await migrate(template)
+    finally:
+        await template.close()
+
+
+@pytest.fixture
+def database_url(postgres: PostgresServer) -> Iterator[URL]:
+    """The address of a new database with the newest schema."""
+    url = postgres.create_database()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest_asyncio.fixture
+async def database(database_url: URL) -> AsyncIterator[Database]:
+    """A new database with the newest schema."""
+    database = Database(database_url)
+    yield database
+    await database.close()
+
+
+@pytest_asyncio.fixture
+async def replica(database_url: URL) -> AsyncIterator[Callable[[], Database]]:
+    """Further connections to the test's database, as other replicas have: each with a pool and a clock of its own."""
+    opened: list[Database] = []
+
+    def connect() -> Database:
+        opened.append(Database(database_url))
+        return opened[-1]
+
+    yield connect
+    for each in opened:
+        await each.close()

@@ -1,0 +1,178 @@
+"""Transactions, the shared clock, and the schema that the migrations make."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, text
+
+from kapsa.fleet.infrastructure.postgres.database import Database, DatabaseError
+from kapsa.fleet.infrastructure.postgres.migration import migrate, newest_revision
+from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW, declared_metadata
+from tests.fleet.conftest import PostgresServer
+
+MOMENT = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+async def test_a_transaction_commits_at_the_end_of_its_block_and_rolls_back_when_it_raises(
+    database: Database,
+) -> None:
+    insert = text("INSERT INTO fleet.outbox (kind, payload) VALUES (:kind, '{}')")
+    async with database.transaction() as connection:
+        await connection.execute(insert, {"kind": "kept"})
+
+    async def insert_and_fail() -> None:
+        async with database.transaction() as connection:
+            await connection.execute(insert, {"kind": "lost"})
+            raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        await insert_and_fail()
+    async with database.transaction() as connection:
+        kinds = (await connection.execute(text("SELECT kind FROM fleet.outbox"))).scalars().all()
+    assert kinds == ["kept"]
+
+
+async def test_the_clock_is_that_of_the_database_unless_a_test_sets_it(database: Database) -> None:
+    assert abs(await database.now() - datetime.now(UTC)) < timedelta(seconds=5)
+    database.set_clock(MOMENT)
+    assert await database.now() == MOMENT
+    database.set_clock(None)
+    assert abs(await database.now() - datetime.now(UTC)) < timedelta(seconds=5)
+
+
+async def test_a_set_clock_holds_for_every_transaction_even_after_a_rollback(database: Database) -> None:
+    database.set_clock(MOMENT)
+    with pytest.raises(RuntimeError):
+        async with database.transaction() as connection:
+            raise RuntimeError
+    async with database.transaction() as first, database.transaction() as second:
+        for connection in (first, second):
+            assert (await connection.execute(text("SELECT fleet.now()"))).scalar_one() == MOMENT
+
+
+async def test_each_replica_has_a_clock_of_its_own(
+    database: Database, replica: Callable[[], Database]
+) -> None:
+    other = replica()
+    other.set_clock(MOMENT)
+    assert await other.now() == MOMENT
+    assert await database.now() < MOMENT
+
+
+async def test_a_comparison_with_the_clock_uses_an_index(database: Database) -> None:
+    async with database.transaction() as connection:
+        await connection.execute(text("SET LOCAL enable_seqscan = off"))
+        plan = await connection.execute(
+            text("EXPLAIN SELECT 1 FROM fleet.rate_limit WHERE expires_at < fleet.now()")
+        )
+        assert any("Index Cond" in line for line in plan.scalars())
+
+
+def test_a_clock_without_a_time_zone_is_rejected() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        Database("postgresql://localhost/fleet").set_clock(datetime(2030, 1, 1))  # noqa: DTZ001
+
+
+async def test_the_migrations_make_exactly_the_declared_tables(database: Database) -> None:
+    def differences(connection: Connection) -> list[object]:
+        options = {
+            "include_schemas": True,
+            "compare_type": True,
+            "compare_server_default": True,
+            "version_table_schema": "fleet",
+            "include_name": lambda name, kind, parents: kind != "schema" or name == "fleet",
+        }
+        context = MigrationContext.configure(connection, opts=options)
+        return list(compare_metadata(context, declared_metadata()))
+
+    async with database.engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
+
+
+async def test_a_migrated_database_is_not_migrated_again(database: Database) -> None:
+    assert await migrate(database) == []
+
+
+async def test_replicas_that_start_together_migrate_once(postgres: PostgresServer) -> None:
+    import asyncio
+
+    url = postgres.create_empty_database()
+    replicas = [Database(url) for _ in range(3)]
+    applied = await asyncio.gather(*(migrate(each) for each in replicas))
+    assert sorted(map(bool, applied)) == [False, False, True]
+    assert max(applied, key=len)[-1] == newest_revision()
+    for each in replicas:
+        await each.close()
+    postgres.drop_database(url)
+
+
+async def test_a_database_that_is_newer_than_the_program_is_refused_in_one_line(database: Database) -> None:
+    async with database.transaction() as connection:
+        await connection.execute(text("UPDATE fleet.alembic_version SET version_num = '9999_future'"))
+    with pytest.raises(
+        DatabaseError, match=r"at revision 9999_future, which is newer than this program"
+    ) as refused:
+        await migrate(database)
+    assert "\n" not in str(refused.value)
+
+
+async def test_a_failed_migration_leaves_nothing(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from alembic import command
+
+    def upgrade_then_fail(config: object, revision: str) -> None:
+        upgrade(config, revision)  # type: ignore[arg-type]
+        raise RuntimeError("on purpose")
+
+    upgrade = command.upgrade
+    monkeypatch.setattr(command, "upgrade", upgrade_then_fail)
+    url = postgres.create_empty_database()
+    empty = Database(url)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        await migrate(empty)
+    async with empty.engine.connect() as connection:
+        schemas = await connection.execute(text("SELECT 1 FROM pg_namespace WHERE nspname = 'fleet'"))
+        assert schemas.first() is None
+    await empty.close()
+    postgres.drop_database(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("mysql://user:geheim@host/fleet", r"starts with mysql://, but must start with postgresql://"),
+        ("geheim", r"the address of the database is invalid"),
+    ],
+)
+def test_an_address_of_another_kind_is_rejected_without_its_password(url: str, message: str) -> None:
+    with pytest.raises(DatabaseError, match=message) as rejected:
+        Database(url)
+    assert "geheim" not in str(rejected.value)
+
+
+async def test_an_unreachable_database_is_reported_without_its_password() -> None:
+    unreachable = Database("postgres://user:geheim@127.0.0.1:1/fleet")
+    with pytest.raises(DatabaseError, match=r"the database fleet at 127\.0\.0\.1 cannot be used") as reported:
+        await unreachable.check()
+    assert "geheim" not in str(reported.value)
+    await unreachable.close()
+
+
+def test_a_database_for_a_test_costs_less_than_50_ms(postgres: PostgresServer) -> None:
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        postgres.drop_database(postgres.create_database())
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.05
+
+
+def test_the_sql_clock_is_the_function_of_the_schema() -> None:
+    assert str(NOW) == "fleet.now()"
