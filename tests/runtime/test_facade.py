@@ -94,6 +94,7 @@ INTERNAL = {
         "SchemaLocation",
         "Scope",
         "add_rules",
+        "changes",
         "check_set",
         "class_description",
         "condition_status",

@@ -135,6 +135,17 @@ async def test_the_echoes_of_a_key_that_is_dropped_are_expected_no_longer() -> N
     assert len(queue) == 1
 
 
+async def test_the_echoes_of_a_key_that_is_dropped_during_its_run_are_expected_no_longer() -> None:
+    queue, _ = queue_on_manual_clock()
+    queue.add("a", CHANGED)
+    item = await take(queue)
+    item.wrote("v7")
+    queue.drop("a")
+    queue.done("a")
+    queue.add("a", CHANGED, change="v7")
+    assert len(queue) == 1
+
+
 async def test_a_queue_that_is_opened_again_remembers_nothing() -> None:
     queue, _ = queue_on_manual_clock()
     queue.add("a", CHANGED)

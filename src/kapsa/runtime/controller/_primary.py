@@ -63,18 +63,25 @@ class Primary:
     # -- record ----------------------------------------------------------------------------------------------
 
     def record(
-        self, gvk: GroupVersionKind, raw: bytes, *, replaced: StoredObject | None = None
+        self,
+        gvk: GroupVersionKind,
+        raw: bytes,
+        *,
+        replaced: StoredObject | None = None,
+        redundant: bool = False,
     ) -> StoredObject | None:
         """Record the response to a write: readers see it, and its echo causes no run of this resource.
 
-        A write that left the version of the `replaced` object as it was changed nothing and has no echo.
+        A write that left the version of the `replaced` object as it was changed nothing and has no echo. Nor
+        has a `redundant` write, which `replaced` did not need: if the version differs, another party changed
+        the object, and the watch has yet to deliver that.
         Return the object as the cache keeps it; None if its kind is not watched.
         """
         stored = self._cache.note_write(gvk, raw)
         if stored is None:
             return None
         unchanged = replaced is not None and replaced.resource_version == stored.resource_version
-        if not unchanged and not self._begins_deletion(stored):
+        if not unchanged and not redundant and not self._begins_deletion(stored):
             self._item.wrote((stored.uid, stored.resource_version))
         return stored
 

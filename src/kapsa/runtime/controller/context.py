@@ -24,6 +24,7 @@ from kapsa.runtime.errors import Conflict, NotFound
 from kapsa.runtime.resources.conditions import ConditionStatus
 from kapsa.runtime.resources.identity import identity_of
 from kapsa.runtime.resources.kind import Kind, kind_of
+from kapsa.runtime.resources.merge_patch import changes
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.selector import LabelSelector
@@ -215,17 +216,15 @@ class Context(Generic[R]):
         subresource: str = "",
     ) -> dict[str, Any]:
         """Change part of an object; return it as the cluster has it."""
+        gvk = kind_of(kind)
+        namespace = self.key.namespace if namespace is None else namespace
+        cached = self._cached(gvk, name, namespace)
         raw = await self.client.patch(
-            kind,
-            name,
-            patch,
-            into=bytes,
-            type=type,
-            namespace=self.key.namespace if namespace is None else namespace,
-            subresource=subresource,
+            kind, name, patch, into=bytes, type=type, namespace=namespace, subresource=subresource
         )
         if subresource != "scale":
-            self._primary.record(kind_of(kind), raw)
+            redundant = type != "json" and cached is not None and not changes(patch, cached.to_dict())
+            self._primary.record(gvk, raw, replaced=cached, redundant=redundant)
         patched: dict[str, Any] = msgspec.json.decode(raw)
         return patched
 
@@ -271,7 +270,8 @@ class Context(Generic[R]):
         if left is None:
             self._primary.record_delete(gvk, key, uid)
         else:
-            self._primary.record(gvk, _encode(left))
+            redundant = live is not None and live.deletion_timestamp is not None
+            self._primary.record(gvk, _encode(left), replaced=live, redundant=redundant)
         return True
 
     # -- status ----------------------------------------------------------------------------------------------
@@ -333,6 +333,12 @@ class Context(Generic[R]):
         )
 
     # -- internals -------------------------------------------------------------------------------------------
+
+    def _cached(self, gvk: GroupVersionKind, name: str, namespace: str) -> StoredObject | None:
+        cache = self._services.cache
+        if not cache.watches(gvk):
+            return None
+        return cache.get(gvk, Key(namespace, name)) or cache.get(gvk, Key("", name))
 
     def _subscribe(self, gvk: GroupVersionKind, key: Key) -> None:
         declared = self._services.declared

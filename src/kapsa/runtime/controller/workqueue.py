@@ -284,6 +284,9 @@ class WorkQueue(Generic[K]):
         """Discard what is remembered about a key whose object is gone: its failures and expected echoes."""
         self._failures.pop(key, None)
         self._echoes.pop(key, None)
+        item = self._running.get(key)
+        if item is not None:
+            item.own = None  # else the end of the run would expect them again
 
     # -- taking ----------------------------------------------------------------------------------------------
 

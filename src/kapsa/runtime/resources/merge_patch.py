@@ -1,11 +1,11 @@
-"""The JSON merge patch (RFC 7386) between two documents."""
+"""JSON merge patches (RFC 7386): the patch between two documents, and whether a patch changes one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["merge_patch"]
+__all__ = ["changes", "merge_patch"]
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -19,3 +19,15 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
         elif key not in before or old != new or type(old) is not type(new):
             patch[key] = new
     return patch
+
+
+def changes(patch: Any, document: Any) -> bool:
+    """Return whether a merge patch would change a document."""
+    if not isinstance(patch, Mapping):
+        return type(patch) is not type(document) or bool(patch != document)
+    if not isinstance(document, Mapping):
+        return True
+    return any(
+        key in document if value is None else key not in document or changes(value, document[key])
+        for key, value in patch.items()
+    )
