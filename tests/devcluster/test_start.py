@@ -65,3 +65,18 @@ async def test_in_a_running_process_it_starts_in_under_20_ms(capsys: pytest.Capt
     with capsys.disabled():
         sys.stdout.write(f"\nin-process start: {min(used[1:]) * 1000:.1f} ms of CPU time\n")
     assert min(used[1:]) < 0.020
+
+
+def test_a_server_loads_none_of_the_modules_that_its_first_requests_do_without() -> None:
+    """Each of them takes a tenth of a start or more: the log, YAML, CEL, HTTP to webhooks, certificates."""
+    script = (
+        "import sys\n"
+        "from kapsa.devcluster.embedded.server import Server\n"
+        "from kapsa.devcluster.wire.listener import HttpFront\n"
+        "Server()\n"
+        "print(*sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(result.stdout.split())
+    late = {"aiohttp", "cryptography", "kapsa.schemas.cel.expressions", "rich", "structlog", "typer", "yaml"}
+    assert loaded & late == set()

@@ -175,15 +175,11 @@ def run(
 
     Signals are passed on to the command, and its exit code is this one's.
     """
-    import structlog
-
     from kapsa.cli.devcluster_command import check_command, run_command
 
     options = ClusterOptions(engine, port, nodes, controllers, tls, data)
     options.check()
     check_command(command)
-    # The standard output is the command's.
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     with _build_progress() as progress:
         raise typer.Exit(asyncio.run(run_command(options.cluster(progress), command)))
 

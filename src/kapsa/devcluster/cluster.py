@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import msgspec
-import yaml
 
 from kapsa.devcluster.clock import ClusterClock
 from kapsa.devcluster.errors import PortBusy
@@ -213,6 +212,8 @@ class DevCluster:
         if self._kubeconfig is None:
             directory = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kapsa-devcluster-"))
             self._kubeconfig = Path(directory) / "kubeconfig"
+            import yaml
+
             self._kubeconfig.write_text(yaml.safe_dump(self.kubeconfig_data))
             self._kubeconfig.chmod(0o600)
         return self._kubeconfig

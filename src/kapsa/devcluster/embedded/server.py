@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import structlog
-
 from kapsa.devcluster.embedded.admission.chain import admission_chain
 from kapsa.devcluster.embedded.admission.webhooks import WebhookAdmission
 from kapsa.devcluster.embedded.authentication.authenticator import Authenticator
@@ -18,23 +16,22 @@ from kapsa.devcluster.embedded.authorization.authorizer import (
 from kapsa.devcluster.embedded.authorization.escalation import EscalationCheck
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.bootstrap import advertise, bootstrap, publish_authority
-from kapsa.devcluster.embedded.codec.go_yaml import TOO_DEEP
 from kapsa.devcluster.embedded.custom.resources import CustomResources
 from kapsa.devcluster.embedded.documents.router import Documents
 from kapsa.devcluster.embedded.endpoints.resources import ResourceEndpoints
 from kapsa.devcluster.embedded.verbs.client import InProcessClient
 from kapsa.devcluster.faults.gate import FaultGate
 from kapsa.devcluster.faults.plan import FaultPlan
+from kapsa.devcluster.log import log_exception
 from kapsa.devcluster.wire import routes
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.authorization import AccessPolicy
 from kapsa.devcluster.wire.exchange import ADMIN, ConnectionDroppedError, Reply, Request
+from kapsa.devcluster.wire.go_json import TOO_DEEP
 from kapsa.devcluster.wire.routes import ResourceRoute
 from kapsa.devcluster.wire.status_errors import PlainError, StatusError
 
 __all__ = ["Server"]
-
-log = structlog.get_logger(__name__)
 
 
 class _Levers:
@@ -108,7 +105,7 @@ class Server:
         except RecursionError:
             return errors.bad_request(TOO_DEEP).reply()
         except Exception as error:
-            log.exception("request failed", method=request.method, path=request.path)
+            log_exception("request failed", error, method=request.method, path=request.path)
             return errors.internal(f"{type(error).__name__}: {error}").reply()
 
     async def _dispatch(self, request: Request) -> Reply:

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import structlog
-
 from kapsa.devcluster.embedded.backend import Admission
 from kapsa.devcluster.embedded.server import Server
 from kapsa.devcluster.envtest.flags import FlagError, ServerFlags, parse_flags
@@ -22,7 +20,6 @@ __all__ = ["run"]
 
 def run(arguments: Sequence[str], listener: socket.socket | None = None) -> int:
     """Serve until SIGTERM. Return the exit code."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         flags = parse_flags(arguments)
         context = tls_context(flags)

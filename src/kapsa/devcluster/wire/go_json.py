@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["json_type", "syntax_error"]
+__all__ = ["TOO_DEEP", "json_type", "syntax_error"]
 
 _SPACE = " \t\r\n"
 _DIGITS = frozenset("0123456789")
@@ -12,6 +12,8 @@ _NUMBER_STARTS = _DIGITS | {"-"}
 _HEX = "0123456789abcdefABCDEF"
 _ESCAPED = '"\\/bfnrt'
 MAXIMUM_DEPTH = 10_000
+TOO_DEEP = "exceeded max depth: the embedded devcluster reads a few hundred levels, the real server 10000"
+"""The error for JSON or YAML that Go reads and Python does not."""
 
 
 class _SyntaxError(Exception):

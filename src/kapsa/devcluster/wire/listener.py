@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Protocol
 
-import structlog
-
+from kapsa.devcluster.log import log_exception
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ConnectionDroppedError, Reply, Request, RequestUser
 from kapsa.devcluster.wire.http import (
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CLIENT_HEADER", "HttpFront"]
 
-log = structlog.get_logger(__name__)
 
 CLIENT_HEADER = "x-kapsa-client"
 """Header with the client's name in fault plans. Optional."""
@@ -209,9 +207,9 @@ class _Connection(asyncio.Protocol):
         except ConnectionDroppedError:
             self._abort()
             return
-        except Exception:
+        except Exception as error:
             # The reply is incomplete: its client would wait for the rest forever.
-            log.exception("reply failed before its end", method=head.method, path=head.path)
+            log_exception("reply failed before its end", error, method=head.method, path=head.path)
             self._abort()
             return
         finally:

@@ -11,7 +11,6 @@ from kapsa.devcluster.embedded.kinds.labels import matches
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.wire.exchange import RequestUser
 from kapsa.devcluster.wire.status_errors import forbidden
-from kapsa.schemas.cel.expressions import compile_expression
 
 __all__ = ["Invocation", "ReviewedRequest", "in_version", "invocation_of", "rule_matches"]
 
@@ -205,6 +204,9 @@ def _conditions_hold(reviewed: ReviewedRequest, invocation: Invocation) -> bool:
 
 
 def _evaluate(expression: str, variables: Object) -> bool:
+    # CEL is imported with the first condition, as in kapsa.schemas: a server without any starts sooner.
+    from kapsa.schemas.cel.expressions import compile_expression
+
     program = compile_expression(expression, tuple((name, "dyn") for name in variables))
     return bool(program.evaluate(variables))
 

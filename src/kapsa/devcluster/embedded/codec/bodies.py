@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.codec import go_yaml, protobuf
+from kapsa.devcluster.embedded.codec import protobuf
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
 from kapsa.devcluster.wire import go_json
-from kapsa.devcluster.wire.go_json import json_type
+from kapsa.devcluster.wire.go_json import TOO_DEEP, json_type
 from kapsa.devcluster.wire.status_errors import StatusError, bad_request, invalid, unsupported_media_type
 from kapsa.schemas.field_errors import invalid as invalid_field
 from kapsa.schemas.go_format import quote
@@ -71,7 +71,7 @@ def _json(body: bytes) -> Any:
     try:
         return _decode_json(body)
     except RecursionError:
-        raise _MalformedError(go_json.syntax_error(body) or go_yaml.TOO_DEEP) from None
+        raise _MalformedError(go_json.syntax_error(body) or TOO_DEEP) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = go_json.syntax_error(body)
         if problem:
@@ -90,12 +90,15 @@ def _forgiving(body: bytes, error: Exception) -> Any:
 
 
 def _yaml(body: bytes) -> Any:
+    # Most clients send JSON or protobuf, and need not wait for PyYAML when the server starts.
+    from kapsa.devcluster.embedded.codec import go_yaml
+
     try:
         loaded = go_yaml.load(body)
         # Fails for what YAML allows and JSON does not, such as keys that are lists, and infinity.
         return _decode_json(msgspec.json.encode(loaded))
     except RecursionError:
-        raise _MalformedError(f"yaml: {go_yaml.TOO_DEEP}") from None
+        raise _MalformedError(f"yaml: {TOO_DEEP}") from None
     except go_yaml.MalformedYamlError as error:
         raise _MalformedError(str(error)) from None
     except (ValueError, TypeError) as error:

@@ -7,15 +7,15 @@ from typing import Any
 
 import yaml
 
+from kapsa.devcluster.wire.go_json import TOO_DEEP
 from kapsa.schemas.go_format import quote
 
-__all__ = ["TOO_DEEP", "MalformedYamlError", "duplicates", "load"]
+__all__ = ["MalformedYamlError", "duplicates", "load"]
 
 MAXIMUM_DEPTH = 10_000
 """Levels of nesting that Go's library accepts."""
 _READABLE_DEPTH = 1000
 """Levels that the composer can read: it recurses in C, where too many would crash the process."""
-TOO_DEEP = "exceeded max depth: the embedded devcluster reads a few hundred levels, the real server 10000"
 _EXPANDED_NODES = 1_000_000
 """More nodes than a body of the largest size can hold without aliases."""
 _STRING = "tag:yaml.org,2002:str"

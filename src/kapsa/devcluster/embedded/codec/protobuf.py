@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ __all__ = ["MAGIC", "MEDIA_TYPE", "MalformedProtobufError", "decode", "encode", 
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
-_DATA_FILE = "protobuf-1.36.json.gz"
+_DATA_FILE = Path(__file__).parents[1] / "data" / "protobuf-1.36.json.gz"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 Object = dict[str, Any]
 
@@ -65,7 +65,7 @@ class _Messages(msgspec.Struct, frozen=True):
 
 @cache
 def _messages() -> _Messages:
-    packed = files("kapsa.devcluster.embedded").joinpath("data", _DATA_FILE).read_bytes()
+    packed = _DATA_FILE.read_bytes()
     return msgspec.json.decode(gzip.decompress(packed), type=_Messages, strict=False)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.codec import go_yaml, protobuf
+from kapsa.devcluster.embedded.codec import protobuf
 from kapsa.devcluster.embedded.codec.bodies import is_yaml, media_type
 
 __all__ = ["OPERATION_FIELDS", "applied_duplicates", "duplicate_fields", "operation_problems"]
@@ -19,7 +19,7 @@ def duplicate_fields(body: bytes, decoded: Any, content_type: str) -> list[str]:
     if media_type(content_type) == protobuf.MEDIA_TYPE:
         return []  # a message cannot have any
     if is_yaml(content_type):
-        return go_yaml.duplicates(body)
+        return _yaml_duplicates(body)
     return [f'duplicate field "{path}"' for path in _duplicates(body, decoded)]
 
 
@@ -30,7 +30,14 @@ def applied_duplicates(body: bytes, decoded: Any) -> list[str]:
         with contextlib.suppress(json.JSONDecodeError):
             if not _duplicates(body, decoded):
                 return []
-    return go_yaml.duplicates(body)
+    return _yaml_duplicates(body)
+
+
+def _yaml_duplicates(body: bytes) -> list[str]:
+    # Most clients send JSON or protobuf, and need not wait for PyYAML when the server starts.
+    from kapsa.devcluster.embedded.codec.go_yaml import duplicates
+
+    return duplicates(body)
 
 
 def operation_problems(body: bytes, operations: list[Any]) -> list[str]:

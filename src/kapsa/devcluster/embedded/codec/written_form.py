@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from kapsa.schemas.schema import Schema, walk
 
 __all__ = ["store_as_go", "write_as_go", "zero_object"]
 
-_DATA_FILE = "structs-1.36.json.gz"
+_DATA_FILE = Path(__file__).parents[1] / "data" / "structs-1.36.json.gz"
 
 
 class _Struct(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class _Struct(msgspec.Struct, frozen=True):
 
 @cache
 def _structs() -> dict[str, _Struct]:
-    packed = files("kapsa.devcluster.embedded").joinpath("data", _DATA_FILE).read_bytes()
+    packed = _DATA_FILE.read_bytes()
     return msgspec.json.decode(gzip.decompress(packed), type=dict[str, _Struct])
 
 

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-import yaml
 
 from kapsa.devcluster.embedded.codec.version_conversion import from_storage, reader_of
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
@@ -176,6 +175,8 @@ def encode_document(document: Object, form: Form) -> bytes:
 
 def _reformat(body: bytes, form: Form) -> bytes:
     if form.media == "yaml":
+        import yaml  # kubectl asks for JSON and formats it itself
+
         text = yaml.dump(msgspec.json.decode(body), Dumper=yaml.CSafeDumper, allow_unicode=True)
         return text.encode()
     return msgspec.json.format(body, indent=2)

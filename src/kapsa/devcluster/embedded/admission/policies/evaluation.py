@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kapsa.schemas.cel.expressions import CelCompileError, CelEvaluationError, compile_expression
-
 __all__ = ["ExpressionError", "PolicyExpressions"]
 
 Object = dict[str, Any]
@@ -56,6 +54,9 @@ class PolicyExpressions:
 
     def evaluate(self, expression: str, *, with_variables: bool = True) -> Any:
         """Return the value of an expression. Raises ExpressionError when it fails."""
+        # CEL is imported with the first policy, as in kapsa.schemas: a server without any starts sooner.
+        from kapsa.schemas.cel.expressions import CelCompileError, CelEvaluationError, compile_expression
+
         values = dict(self._values)
         if with_variables:
             values["variables"] = self._variables_of(expression)

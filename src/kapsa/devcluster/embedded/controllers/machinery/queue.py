@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import structlog
-
-_log = structlog.get_logger(__name__)
+from kapsa.devcluster.log import log_exception
 
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
@@ -100,9 +98,11 @@ class KeyQueue:
             await self._worker(key)
         except Retry:
             self._retry(key)
-        except Exception:
+        except Exception as error:
             name = "/".join(filter(None, key))
-            _log.exception("controller failed on an object, retrying", controller=self.name, object=name)
+            log_exception(
+                "controller failed on an object, retrying", error, controller=self.name, object=name
+            )
             self._retry(key)
         else:
             self._failures.pop(key, None)
