@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,11 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.errors import Refused, RenderFailed
+from kapsa.adapters.helm._isolated_helm import helm_message, run_isolated_helm
 from kapsa.adapters.helm._values_schema import schemas_are_self_contained
 from kapsa.adapters.manifests.manifest import Manifest, display_name
 from kapsa.adapters.manifests.yaml_documents import load_documents, load_objects
-from kapsa.adapters.process.limited_process import ProcessLimits, private_environment, run_program
-from kapsa.adapters.process.tools import find_tool
-from kapsa.adapters.redaction import printable, redact
+from kapsa.adapters.process.limited_process import ProcessLimits
 
 __all__ = ["RELEASE_LIMIT", "RenderedChart", "default_values", "render_chart"]
 
@@ -29,7 +27,6 @@ RELEASE_LIMIT = 53
 """The longest name that helm accepts for a release."""
 _RELEASE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _HOOK = "helm.sh/hook"
-_MESSAGE_LIMIT = 1500
 
 
 class RenderedChart(msgspec.Struct, frozen=True):
@@ -38,6 +35,7 @@ class RenderedChart(msgspec.Struct, frozen=True):
     objects: tuple[Manifest, ...]
     hooks: tuple[str, ...] = ()
     """Kind and name of each Helm hook. Hooks are left out: nothing runs them."""
+    hook_objects: tuple[Manifest, ...] = ()
     schema_checked: bool = True
     """False if the values were not validated, because a schema may refer to other files or servers."""
 
@@ -57,7 +55,7 @@ async def render_chart(
     check_schema = await asyncio.to_thread(schemas_are_self_contained, chart)
     output = await _template(chart, values, release, namespace, limits, check_schema=check_schema)
     objects, hooks = _without_hooks(load_objects(output, "the rendered chart"))
-    return RenderedChart(tuple(objects), tuple(hooks), check_schema)
+    return RenderedChart(tuple(objects), tuple(map(display_name, hooks)), tuple(hooks), check_schema)
 
 
 def default_values(chart: Path) -> dict[str, Any]:
@@ -79,35 +77,14 @@ async def _template(
     *,
     check_schema: bool,
 ) -> bytes:
-    tool = await asyncio.to_thread(find_tool, "helm")
-    with tempfile.TemporaryDirectory(prefix="kapsa-helm-", ignore_cleanup_errors=True) as private:
-        home = Path(private)
-        (home / "values.json").write_bytes(msgspec.json.encode(values))
-        (home / "empty").mkdir()
-        command = [str(tool.path), "template", release, str(chart)]
-        command += ["--namespace", namespace, "--values", str(home / "values.json")]
-        command += ["--dry-run=client", "--skip-tests", "--enable-dns=false", "--dependency-update=false"]
-        if not check_schema:
-            command += ["--skip-schema-validation"]
-        environment = private_environment(home) | {
-            "PATH": str(home / "empty"),
-            "HELM_NO_PLUGINS": "1",
-            "HELM_PLUGINS": str(home / "empty"),
-            "NO_COLOR": "1",
-        }
-        finished = await run_program(command, environment=environment, directory=home, limits=limits)
+    arguments = ["template", release, str(chart), "--namespace", namespace]
+    arguments += ["--dry-run=client", "--skip-tests", "--enable-dns=false", "--dependency-update=false"]
+    if not check_schema:
+        arguments += ["--skip-schema-validation"]
+    finished = await run_isolated_helm(arguments, values, limits)
     if finished.code:
-        raise RenderFailed(_message(finished.stderr, chart), hint=_hint(finished.stderr))
+        raise RenderFailed(f"helm: {helm_message(finished.stderr, chart)}", hint=_hint(finished.stderr))
     return finished.output
-
-
-def _message(stderr: str, chart: Path) -> str:
-    lines = [
-        line.replace(f"{chart}/", "").replace(str(chart), chart.name).removeprefix("Error: ").strip()
-        for line in redact(printable(stderr)).splitlines()
-        if line.strip() and not line.startswith("level=") and "--debug flag" not in line
-    ]
-    return f"helm: {' '.join(lines)[:_MESSAGE_LIMIT] or 'failed without a message'}"
 
 
 def _hint(stderr: str) -> str:
@@ -116,12 +93,12 @@ def _hint(stderr: str) -> str:
     return ""
 
 
-def _without_hooks(objects: list[Manifest]) -> tuple[list[Manifest], list[str]]:
+def _without_hooks(objects: list[Manifest]) -> tuple[list[Manifest], list[Manifest]]:
     kept, hooks = [], []
     for each in objects:
         annotations = each["metadata"].get("annotations")
         if isinstance(annotations, dict) and _HOOK in annotations:
-            hooks.append(display_name(each))
+            hooks.append(each)
         else:
             kept.append(each)
     return kept, hooks

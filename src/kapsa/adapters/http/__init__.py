@@ -2,6 +2,7 @@
 
 - `client`: `HttpClient` sends one request within limits; `GuardedHttpClient` checks each address before it
   connects.
+- `redirects`: redirects that may be followed, and what is sent along.
 - `address_guard`: the check of an address.
 - `prober`: whether a host responds.
 - `_guarded_resolver`: name resolution with the same check.

@@ -61,7 +61,7 @@ class ImageReference(msgspec.Struct, frozen=True):
         if named not in ("", home):
             raise Refused(
                 f"the image repository {repository!r} is not in the registry {home}",
-                hint="Leave out the host, or use the Registry that the repository is in",
+                hint="Leave out the host, or use the registry that the repository is in",
             )
         inside = repository if named or not prefix else f"{prefix}/{repository}"
         return cls.parse(inside, registry=home)

@@ -1,4 +1,4 @@
-"""A client of the OCI distribution API: the digest of an image, and its deletion.
+"""A client of the OCI distribution API: manifests, blobs and tags, the digest of an image, and its deletion.
 
 A 404 means that the image does not exist. A 401 or 403 means that access is denied, and any other error
 leaves it open. The difference decides whether an image is built.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
@@ -22,6 +22,7 @@ from kapsa.adapters.errors import (
     Unreachable,
 )
 from kapsa.adapters.http.client import HttpClient, HttpResponse
+from kapsa.adapters.http.redirects import fetch_redirected
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import DOCKER_HUB, ImageReference, is_digest, split_endpoint
 from kapsa.adapters.redaction import printable, redact
@@ -40,8 +41,9 @@ _MANIFEST_TYPES = ", ".join(
 )
 _MANIFEST_LIMIT = 4 * 1024 * 1024
 _TOKEN_LIMIT = 256 * 1024
-_REDIRECTS = 3
 _CHALLENGE = re.compile(r'([A-Za-z0-9_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_NEXT_PAGE = re.compile(r'<([^<>]{1,1000})>\s*;\s*rel="?next"?')
+_TAGS_PER_PAGE, _MOST_TAGS = 1000, 10_000
 _MARGIN = 10.0
 """Seconds before its expiry from which a token is no longer used."""
 
@@ -50,6 +52,10 @@ class _TokenResponse(msgspec.Struct, frozen=True):
     token: str = ""
     access_token: str = ""
     expires_in: float = 60.0
+
+
+class _TagList(msgspec.Struct, frozen=True):
+    tags: list[str] | None = None
 
 
 class _Token(msgspec.Struct, frozen=True):
@@ -85,7 +91,7 @@ class ImageRegistry:
         if response.status == 404:
             raise ExternalNotFound(
                 f"{self._base} is not an image registry: it does not serve /v2/",
-                hint="Check the endpoint of the Registry",
+                hint="Check the address of the registry",
                 reason="NoRegistry",
             )
         if response.status != 200:
@@ -97,7 +103,7 @@ class ImageRegistry:
         Raises `ExternalError` when there is no clear answer. It is `retryable` if a later try can succeed.
         """
         path = f"/v2/{image.path}/manifests/{image.digest or image.tag or 'latest'}"
-        scope = f"repository:{image.path}:pull"
+        scope = _pull(image)
         response = await self._request("HEAD", path, scope=scope, accept=_MANIFEST_TYPES)
         digest = response.header("Docker-Content-Digest")
         if response.status in (405, 501) or (response.status == 200 and not is_digest(digest)):
@@ -109,6 +115,66 @@ class ImageRegistry:
         if response.status != 200:
             raise self._unexpected(response, path)
         return digest
+
+    async def manifest(self, image: ImageReference, *, media_types: str = _MANIFEST_TYPES) -> bytes:
+        """Return the manifest of an image. With a digest, the content is verified.
+
+        Raises `ExternalNotFound` when the registry does not have it, and `ExternalError` without a clear answer.
+        """
+        path = f"/v2/{image.path}/manifests/{image.digest or image.tag or 'latest'}"
+        response = await self._request("GET", path, scope=_pull(image), accept=media_types)
+        self._require(response, path, f"{image}")
+        return self._verified(response.body, image.digest, f"the manifest of {image}")
+
+    async def blob(self, image: ImageReference, digest: str, *, limit: int) -> bytes:
+        """Return a blob of the repository that an image is in, verified against its digest.
+
+        Raises `ExternalNotFound` when the registry does not have it, `LimitExceeded` when it is too large, and
+        `Refused` when the content does not have this digest.
+        """
+        if not is_digest(digest):
+            raise Refused(f"{self._base}: {digest[:80]!r} is not a valid digest")
+        path = f"/v2/{image.path}/blobs/{digest}"
+        response = await self._request("GET", path, scope=_pull(image), limit=limit)
+        self._require(response, path, f"{image.repository}@{digest}")
+        return self._verified(response.body, digest, f"{image.repository}@{digest}")
+
+    async def tags(self, image: ImageReference) -> list[str]:
+        """Return the tags of the repository that an image is in, at most 10,000.
+
+        Raises `ExternalNotFound` when the registry does not have the repository.
+        """
+        tags: list[str] = []
+        path = f"/v2/{image.path}/tags/list?n={_TAGS_PER_PAGE}"
+        while path and len(tags) < _MOST_TAGS:
+            response = await self._request("GET", path, scope=_pull(image))
+            self._require(response, path, image.repository)
+            try:
+                tags += msgspec.json.decode(response.body, type=_TagList).tags or ()
+            except msgspec.DecodeError:
+                raise ExternalFailure(f"{self._base}, {path}: not a list of tags") from None
+            path = self._next_page(response.header("Link"), image)
+        return tags[:_MOST_TAGS]
+
+    def _next_page(self, link: str, image: ImageReference) -> str:
+        """Return the path of the next page. A link to another host or repository is not followed."""
+        match = _NEXT_PAGE.search(link)
+        target = match[1].removeprefix(self._base) if match else ""
+        return target if target.startswith(f"/v2/{image.path}/tags/list?") else ""
+
+    def _require(self, response: HttpResponse, path: str, what: str) -> None:
+        if response.status == 404:
+            raise ExternalNotFound(f"{self._base} does not have {what}")
+        if response.status != 200:
+            raise self._unexpected(response, path)
+
+    def _verified(self, content: bytes, digest: str, what: str) -> bytes:
+        algorithm, _, expected = digest.partition(":")
+        if digest and hashlib.new(algorithm, content).hexdigest() != expected:
+            raise Refused(
+                f"{self._base}: the content of {what} does not have its digest", reason="DigestMismatch"
+            )
+        return content
 
     async def delete(self, image: ImageReference) -> bool:
         """Delete an image by its digest, and with it all its tags.
@@ -133,23 +199,25 @@ class ImageRegistry:
             raise Refused(
                 f"{self._base} does not delete images ({response.status}){self._excerpt(response)}",
                 reason="DeletionUnsupported",
-                hint="Enable deletion in the registry, or set spec.imageRetention of the Registry to keep",
+                hint="Enable deletion in the registry, or keep its images",
             )
         if response.status not in (200, 202, 204):
             raise self._unexpected(response, path)
         return True
 
-    async def _request(self, method: str, path: str, *, scope: str, accept: str = "") -> HttpResponse:
+    async def _request(
+        self, method: str, path: str, *, scope: str, accept: str = "", limit: int = _MANIFEST_LIMIT
+    ) -> HttpResponse:
         await self._choose_protocol()
         headers = {"Accept": accept} if accept else {}
         url = f"{self._base}{path}"
         token = self._tokens.get(scope)
         valid = token is not None and token.expires > self._clock.monotonic()
-        response = await self._send(method, url, headers, token.header if valid and token else "")
+        response = await self._send(method, url, headers, token.header if valid and token else "", limit)
         if response.status == 401:
             self._tokens.pop(scope, None)
             authorization = await self._authorize(response, scope)
-            response = await self._send(method, url, headers, authorization)
+            response = await self._send(method, url, headers, authorization, limit)
         if response.status in (401, 403):
             raise self._unauthorized(response, path)
         return response
@@ -167,30 +235,18 @@ class ImageRegistry:
             self._plain = []
 
     async def _send(
-        self, method: str, url: str, headers: Mapping[str, str], authorization: str
+        self, method: str, url: str, headers: Mapping[str, str], authorization: str, limit: int
     ) -> HttpResponse:
-        """Send one request.
-
-        Redirects are followed, but credentials are sent to the registry's own origin only.
-        """
-        origin = _origin(url)
-        for _ in range(_REDIRECTS + 1):
-            sent = dict(headers)
-            if authorization and _origin(url) == origin:
-                sent["Authorization"] = authorization
-            response = await self._http.fetch(
-                method, url, headers=sent, verify=not self._insecure, limit=_MANIFEST_LIMIT
-            )
-            if response.status not in (301, 302, 303, 307, 308):
-                return response
-            url = self._redirected(url, response.header("Location"))
-        raise ExternalFailure(f"{self._base}: more than {_REDIRECTS} redirects in a row")
-
-    def _redirected(self, url: str, location: str) -> str:
-        target = urljoin(url, location)
-        if not location or urlsplit(target).scheme not in self._schemes:
-            raise Refused(f"{self._base} redirects to an address without https")
-        return target
+        return await fetch_redirected(
+            self._http,
+            method,
+            url,
+            headers=headers,
+            authorization=authorization,
+            plain=self._insecure,
+            verify=not self._insecure,
+            limit=limit,
+        )
 
     @property
     def _schemes(self) -> tuple[str, ...]:
@@ -267,9 +323,9 @@ class ImageRegistry:
             "the credentials were rejected" if self._credentials is not None else "credentials are required"
         )
         hint = (
-            "Check the Secret of the Registry, and the permissions of its user"
+            "Check the user name and password, and the permissions of that user"
             if self._credentials is not None
-            else "Refer to a Secret from spec.auth.secretRef of the Registry"
+            else "Provide a user name and password for the registry"
         )
         return AuthFailed(
             f"{self._base}{path}: {problem} ({response.status}){self._excerpt(response)}", hint=hint
@@ -302,7 +358,7 @@ def _bases(endpoint: str, insecure: bool) -> list[str]:
     if scheme == "http" and not insecure:
         raise Refused(
             f"{endpoint} uses plain http, which would expose the credentials",
-            hint="Use https, or set spec.insecure of the Registry",
+            hint="Use https, or allow insecure access to this registry",
         )
     if host == DOCKER_HUB:
         host = _HUB_HOST
@@ -317,9 +373,8 @@ def _challenge(header: str) -> tuple[str, dict[str, str]]:
     return kind.lower(), parameters
 
 
-def _origin(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.netloc.lower()
+def _pull(image: ImageReference) -> str:
+    return f"repository:{image.path}:pull"
 
 
 def _seconds(text: str) -> float | None:

@@ -26,6 +26,7 @@ import msgspec
 from aiohttp import web
 
 from kapsa.adapters.http.client import HttpResponse
+from kapsa.adapters.oci.chart_artifact import CHART_CONFIG, CHART_LAYER
 from kapsa.adapters.testing._received_request import ReceivedRequest
 from kapsa.runtime.testing import background_loop
 
@@ -90,13 +91,19 @@ class RegistryServer:
 
     def push(self, repository: str, tag: str, content: bytes = b"layer") -> str:
         """Push an image. Return its digest."""
-        config, layer = b"{}", content
-        manifest = {
-            "schemaVersion": 2,
-            "mediaType": _MANIFEST,
-            "config": self._describe(_CONFIG, config),
-            "layers": [self._describe(_LAYER, layer)],
-        }
+        return self._push(repository, tag, self._describe(_CONFIG, b"{}"), self._describe(_LAYER, content))
+
+    def push_chart(self, repository: str, tag: str, archive: bytes) -> str:
+        """Push a Helm chart. Return the digest of its manifest."""
+        config = self._describe(CHART_CONFIG, b"{}")
+        return self._push(repository, tag, config, self._describe(CHART_LAYER, archive))
+
+    def corrupt(self, content: bytes) -> None:
+        """Serve other bytes under the digest of this content from now on."""
+        self._contents[_digest(content)] = b"corrupt"
+
+    def _push(self, repository: str, tag: str, config: dict[str, Any], layer: dict[str, Any]) -> str:
+        manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": config, "layers": [layer]}
         body = json.dumps(manifest).encode()
         digest = _digest(body)
         self._manifests_of.setdefault(repository, {})[digest] = (_MANIFEST, body)
