@@ -6,6 +6,8 @@ from datetime import datetime
 
 import msgspec
 
+from kapsa.fleet.domain.windows import ChangeFreeze, MaintenanceWindow
+
 __all__ = ["ClusterCondition", "ClusterEnvironment", "ClusterHealth", "ManagedCluster"]
 
 
@@ -56,5 +58,8 @@ class ManagedCluster(msgspec.Struct, frozen=True, rename="camel"):
     health: ClusterHealth
     created_at: datetime
     created_by: str
+    windows: tuple[MaintenanceWindow, ...] = ()
+    """Times at which the cluster may be changed. None means at any time."""
+    freezes: tuple[ChangeFreeze, ...] = ()
     version: int = 1
     """Incremented with every change: the ETag, and part of what a sealed credential is bound to."""

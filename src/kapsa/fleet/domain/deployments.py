@@ -1,22 +1,26 @@
-"""Deployments: one version of an operator on its way to a list of clusters."""
+"""Deployments: one version of an operator on its way to a list of clusters, and the phases that it goes through."""
 
 import enum
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from kapsa.fleet.domain.errors import StateConflict
 from kapsa.fleet.domain.strategies import RolloutStrategy
 
 __all__ = [
     "ACTIVE_PHASES",
+    "PHASE_TRANSITIONS",
+    "RUNNING_PHASES",
     "ConflictPolicy",
     "DeploymentPhase",
     "OfflinePolicy",
-    "RolloutTarget",
-    "TargetState",
+    "RolloutEvent",
     "VersionDeployment",
+    "check_phase",
 ]
 
 
@@ -36,35 +40,49 @@ class DeploymentPhase(enum.StrEnum):
     FAILED = "Failed"
 
 
+_Phase = DeploymentPhase
+
 ACTIVE_PHASES = frozenset(
     {
-        DeploymentPhase.PLANNING,
-        DeploymentPhase.AWAITING_APPROVAL,
-        DeploymentPhase.DEPLOYING,
-        DeploymentPhase.VALIDATING,
-        DeploymentPhase.PAUSED,
-        DeploymentPhase.ROLLING_BACK,
+        _Phase.PLANNING,
+        _Phase.AWAITING_APPROVAL,
+        _Phase.DEPLOYING,
+        _Phase.VALIDATING,
+        _Phase.PAUSED,
+        _Phase.ROLLING_BACK,
     }
 )
 """Phases in which a deployment still holds its clusters."""
 
+RUNNING_PHASES = frozenset({_Phase.DEPLOYING, _Phase.VALIDATING, _Phase.PAUSED, _Phase.ROLLING_BACK})
+"""Phases that count against `maxConcurrentDeployments`."""
 
-class TargetState(enum.StrEnum):
-    """The state of one cluster of a deployment."""
+PHASE_TRANSITIONS: Mapping[DeploymentPhase, frozenset[DeploymentPhase]] = {
+    _Phase.PLANNING: frozenset({_Phase.AWAITING_APPROVAL, _Phase.DEPLOYING, _Phase.FAILED, _Phase.ABORTED}),
+    _Phase.AWAITING_APPROVAL: frozenset({_Phase.PLANNING, _Phase.REJECTED, _Phase.ABORTED, _Phase.FAILED}),
+    _Phase.DEPLOYING: frozenset(
+        {_Phase.VALIDATING, _Phase.COMPLETED, _Phase.PAUSED, _Phase.ROLLING_BACK, _Phase.ABORTED}
+    ),
+    _Phase.VALIDATING: frozenset(
+        {_Phase.DEPLOYING, _Phase.COMPLETED, _Phase.PAUSED, _Phase.ROLLING_BACK, _Phase.ABORTED}
+    ),
+    _Phase.PAUSED: frozenset(
+        {_Phase.DEPLOYING, _Phase.VALIDATING, _Phase.ROLLING_BACK, _Phase.ABORTED, _Phase.PLANNING}
+    ),
+    _Phase.ROLLING_BACK: frozenset({_Phase.ROLLED_BACK, _Phase.FAILED}),
+    _Phase.COMPLETED: frozenset({_Phase.ROLLING_BACK}),
+    _Phase.ABORTED: frozenset({_Phase.ROLLING_BACK, _Phase.PLANNING}),
+    _Phase.FAILED: frozenset({_Phase.ROLLING_BACK, _Phase.PLANNING}),
+    _Phase.ROLLED_BACK: frozenset({_Phase.PLANNING}),
+    _Phase.REJECTED: frozenset(),
+}
+"""The phases that may follow each phase. Nothing follows a rejection."""
 
-    PENDING = "Pending"
-    """Its stage has not begun."""
-    APPLYING = "Applying"
-    """An intent is recorded; CRDs and the chart are being applied."""
-    VALIDATING = "Validating"
-    """The new revision is there; health is observed and the soak is counted."""
-    HEALTHY = "Healthy"
-    """The gate has passed."""
-    SKIPPED = "Skipped"
-    """Left out by policy: the cluster was unreachable or deleted."""
-    ROLLING_BACK = "RollingBack"
-    ROLLED_BACK = "RolledBack"
-    FAILED = "Failed"
+
+def check_phase(before: DeploymentPhase, after: DeploymentPhase) -> None:
+    """Raise `StateConflict` unless a deployment may go from one phase to the other. Staying is always legal."""
+    if before is not after and after not in PHASE_TRANSITIONS[before]:
+        raise StateConflict(f"a deployment that is {before} cannot become {after}")
 
 
 class ConflictPolicy(enum.StrEnum):
@@ -76,10 +94,26 @@ class ConflictPolicy(enum.StrEnum):
 
 
 class OfflinePolicy(enum.StrEnum):
-    """The answer to a cluster that is unreachable when its turn comes."""
+    """The answer to a cluster that is unreachable when its turn comes. Either way the others go on."""
 
     WAIT = "wait"
+    """Change it late, if it comes back before the deadline."""
     SKIP = "skip"
+
+
+class RolloutEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """One entry of a deployment's history."""
+
+    kind: str
+    """A stable word: `PhaseChanged`, `StepChanged`, `Approved`."""
+    message: str
+    cluster: str = ""
+    """Empty if the entry is about the whole deployment."""
+    actor: str = ""
+    """Empty if the engine acted by itself."""
+    sequence: int = 0
+    """Assigned when it is stored; `Last-Event-ID` of the stream."""
+    at: datetime | None = None
 
 
 class VersionDeployment(msgspec.Struct, frozen=True, rename="camel"):
@@ -96,34 +130,37 @@ class VersionDeployment(msgspec.Struct, frozen=True, rename="camel"):
     created_at: datetime
     on_conflict: ConflictPolicy = ConflictPolicy.FAIL
     on_offline: OfflinePolicy = OfflinePolicy.WAIT
-    phase_before_pause: DeploymentPhase | None = None
-    waits_for: str = ""
-    """One sentence: what the deployment waits for. Empty when it is at work or finished."""
-    deadline: datetime | None = None
-    """The time at which the present wait gives up."""
+    chart_digest: str = ""
+    attempt: int = 1
+    """Incremented by each retry."""
+    retried_by: tuple[str, ...] = ()
+    """Everybody who asked for another attempt: they count as requesters."""
     plan_digest: str = ""
+    stage: int = 0
+    """The number of stages that have passed."""
+    stage_passed_at: datetime | None = None
+    switch_requested: bool = False
+    abort_requested: bool = False
+    waits_for: str = ""
+    """One clause: what the deployment waits for. Empty when it is at work or finished."""
+    deadline: datetime | None = None
+    """The end of the present wait: it is over then, or gives up."""
+    message: str = ""
+    """The cause if the deployment is paused, failed or rolled back."""
     force_reason: str = ""
-    """The reason an admin gave for forcing something that the rules refuse."""
-    generation: int = 1
+    """An admin's reason to force what the rules refuse: Direct in production, or a withdrawn version."""
+    window_override_reason: str = ""
+    """An admin's reason to set maintenance windows and freezes aside."""
+    started_at: datetime | None = None
+    rollback_started_at: datetime | None = None
     finished_at: datetime | None = None
 
+    @property
+    def active(self) -> bool:
+        """True while the deployment holds its clusters."""
+        return self.phase in ACTIVE_PHASES
 
-class RolloutTarget(msgspec.Struct, frozen=True, rename="camel"):
-    """One cluster of a deployment: a row that the engine claims."""
-
-    deployment_id: uuid.UUID
-    cluster_id: uuid.UUID
-    cluster_name: str
-    stage: int
-    state: TargetState
-    attempt: int = 1
-    intended_revision: int = 0
-    """The Helm revision that the recorded intent makes; 0 before the first intent."""
-    previous_revision: int = 0
-    """The revision that a rollback returns to; 0 means that the rollback uninstalls."""
-    healthy_since: datetime | None = None
-    """The first healthy check of the new revision: the soak counts from here."""
-    failed_checks: int = 0
-    """Failed checks in a row."""
-    reason: str = ""
-    message: str = ""
+    @property
+    def requesters(self) -> frozenset[str]:
+        """Everybody who asked for this deployment: none of them may approve it."""
+        return frozenset({self.requested_by, *self.retried_by})

@@ -5,9 +5,10 @@ from datetime import timedelta
 
 from kapsa.fleet.domain.errors import FieldError, InvalidInput
 
-__all__ = ["format_duration", "parse_duration"]
+__all__ = ["check_duration", "format_duration", "parse_duration"]
 
-_DURATION = re.compile(r"P(?:(\d{1,5})D)?(?:T(?:(\d{1,7})H)?(?:(\d{1,8})M)?(?:(\d{1,9})S)?)?")
+# ASCII digits alone: `\d` would accept the digits of every script.
+_DURATION = re.compile(r"P(?:([0-9]{1,5})D)?(?:T(?:([0-9]{1,7})H)?(?:([0-9]{1,8})M)?(?:([0-9]{1,9})S)?)?")
 
 
 def parse_duration(text: str, path: str = "") -> timedelta:
@@ -25,6 +26,8 @@ def parse_duration(text: str, path: str = "") -> timedelta:
 
 def format_duration(duration: timedelta) -> str:
     """Return the shortest ISO 8601 text of a duration, in whole seconds: `PT0S` for none."""
+    if duration < timedelta():
+        raise ValueError(f"a duration must not be negative, got {duration}")
     rest = int(duration.total_seconds())
     days, rest = divmod(rest, 86_400)
     hours, rest = divmod(rest, 3_600)
@@ -34,3 +37,11 @@ def format_duration(duration: timedelta) -> str:
         f"{count}{unit}" for count, unit in ((hours, "H"), (minutes, "M"), (seconds, "S")) if count
     )
     return f"P{date}T{time}" if time else f"P{date}" if date else "PT0S"
+
+
+def check_duration(duration: timedelta, path: str, longest: timedelta) -> None:
+    """Raise `InvalidInput` that names `path` unless the duration is between none and the longest allowed."""
+    if timedelta() <= duration <= longest:
+        return
+    message = f"must be between PT0S and {format_duration(longest)}, got {duration.total_seconds():g} seconds"
+    raise InvalidInput(message, FieldError(path, message))

@@ -5,14 +5,30 @@ Unknown never passes a gate, and never causes a rollback: an unreachable cluster
 
 import enum
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 import msgspec
 
-__all__ = ["CheckKind", "Evidence", "HealthCheck", "OperatorHealth", "combined"]
+__all__ = [
+    "FAILED_CHECKS_LIMIT",
+    "CheckKind",
+    "Evidence",
+    "GateProgress",
+    "GateVerdict",
+    "HealthCheck",
+    "OperatorHealth",
+    "combined",
+    "judge_gate",
+    "record_check",
+    "record_unknown",
+]
+
+FAILED_CHECKS_LIMIT = 3
+"""Failed checks in a row that cause a rollback."""
 
 
 class Evidence(enum.StrEnum):
-    """The evidence of one reading."""
+    """The outcome of one reading."""
 
     HEALTHY = "Healthy"
     FAILING = "Failing"
@@ -57,6 +73,17 @@ class OperatorHealth(msgspec.Struct, frozen=True, rename="camel"):
         """The verdict of all checks together."""
         return combined(check.evidence for check in self.checks)
 
+    @property
+    def first_problem(self) -> HealthCheck | None:
+        """The check to report: a conclusive failure, else a failure, else the first that is unknown."""
+        ranked = sorted(self.checks, key=_rank)
+        return ranked[0] if ranked and ranked[0].evidence is not Evidence.HEALTHY else None
+
+
+def _rank(check: HealthCheck) -> tuple[int, bool]:
+    order = (Evidence.FAILING, Evidence.UNKNOWN, Evidence.HEALTHY)
+    return order.index(check.evidence), not check.conclusive
+
 
 def combined(evidence: Iterable[Evidence]) -> Evidence:
     """Return one verdict: failing wins, then unknown; no evidence at all is unknown."""
@@ -64,3 +91,105 @@ def combined(evidence: Iterable[Evidence]) -> Evidence:
     if Evidence.FAILING in seen:
         return Evidence.FAILING
     return Evidence.HEALTHY if seen == {Evidence.HEALTHY} else Evidence.UNKNOWN
+
+
+class GateProgress(msgspec.Struct, frozen=True, rename="camel"):
+    """The checks of a new revision so far."""
+
+    healthy_since: datetime | None = None
+    """The first healthy check of the new revision: the soak counts from here."""
+    failed_in_a_row: int = 0
+    """Failed checks since the last healthy one. An unknown one neither counts nor clears."""
+    healthy_checks: int = 0
+    failed_checks: int = 0
+    conclusive: bool = False
+    """A failure was seen that needs no repetition."""
+    last: Evidence = Evidence.UNKNOWN
+    unknown_since: datetime | None = None
+    """The start of the present run of unknown checks."""
+    reason: str = ""
+    message: str = ""
+    """The problem that the last check saw; empty if it was healthy."""
+
+
+class GateVerdict(enum.StrEnum):
+    """The decision of a gate."""
+
+    WAIT = "Wait"
+    PASS = "Pass"  # noqa: S105 - not a password
+    FAIL = "Fail"
+    STALL = "Stall"
+    """No evidence for too long: a person must look."""
+
+
+def record_check(
+    progress: GateProgress, health: OperatorHealth, *, revision: int, chart_digest: str, now: datetime
+) -> GateProgress:
+    """Return the progress with one more check. Evidence about another revision or chart is unknown."""
+    if (health.revision, health.chart_digest) != (revision, chart_digest):
+        seen = f"revision {health.revision}" if health.revision else "no release"
+        return record_unknown(progress, "OtherRevision", f"expected revision {revision}, saw {seen}", now)
+    problem = health.first_problem
+    reason, message = (problem.reason, problem.message) if problem else ("", "")
+    match health.evidence:
+        case Evidence.HEALTHY:
+            return _healthy(progress, now)
+        case Evidence.FAILING:
+            conclusive = any(
+                check.conclusive and check.evidence is Evidence.FAILING for check in health.checks
+            )
+            return _failing(progress, reason, message, conclusive=conclusive)
+        case Evidence.UNKNOWN:
+            return record_unknown(progress, reason or "NoEvidence", message or "no check gave evidence", now)
+
+
+def record_unknown(progress: GateProgress, reason: str, message: str, now: datetime) -> GateProgress:
+    """Return the progress after a check that gave no evidence, as when the cluster is unreachable."""
+    since = progress.unknown_since or now
+    return msgspec.structs.replace(
+        progress, last=Evidence.UNKNOWN, unknown_since=since, reason=reason, message=message
+    )
+
+
+def _healthy(progress: GateProgress, now: datetime) -> GateProgress:
+    return msgspec.structs.replace(
+        progress,
+        healthy_since=progress.healthy_since or now,
+        failed_in_a_row=0,
+        healthy_checks=progress.healthy_checks + 1,
+        last=Evidence.HEALTHY,
+        unknown_since=None,
+        reason="",
+        message="",
+    )
+
+
+def _failing(progress: GateProgress, reason: str, message: str, *, conclusive: bool) -> GateProgress:
+    return msgspec.structs.replace(
+        progress,
+        failed_in_a_row=progress.failed_in_a_row + 1,
+        failed_checks=progress.failed_checks + 1,
+        conclusive=progress.conclusive or conclusive,
+        last=Evidence.FAILING,
+        unknown_since=None,
+        reason=reason,
+        message=message,
+    )
+
+
+def judge_gate(
+    progress: GateProgress, *, soak: timedelta, success_threshold: float, patience: timedelta, now: datetime
+) -> GateVerdict:
+    """Return the decision of a gate after the checks so far.
+
+    `patience` bounds the time without evidence. The share of healthy checks is judged once the soak is over.
+    """
+    if progress.conclusive or progress.failed_in_a_row >= FAILED_CHECKS_LIMIT:
+        return GateVerdict.FAIL
+    if progress.last is not Evidence.HEALTHY or progress.healthy_since is None:
+        unknown = progress.unknown_since
+        return GateVerdict.STALL if unknown is not None and now - unknown >= patience else GateVerdict.WAIT
+    if now - progress.healthy_since < soak:
+        return GateVerdict.WAIT
+    share = progress.healthy_checks / (progress.healthy_checks + progress.failed_checks)
+    return GateVerdict.PASS if share >= success_threshold else GateVerdict.FAIL

@@ -5,16 +5,16 @@ The digest covers what decides the outcome. Counts, times and masked diffs are s
 
 import enum
 import hashlib
-import json
 import uuid
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.deployments import ConflictPolicy, OfflinePolicy
+from kapsa.fleet.domain.releases import ReleaseRef
 from kapsa.fleet.domain.strategies import RolloutStage, RolloutStrategy
+from kapsa.fleet.domain.values import canonical_json
 
 __all__ = [
     "ClusterPlan",
@@ -24,7 +24,6 @@ __all__ = [
     "PreflightProblem",
     "RejectedShare",
     "RolloutPlan",
-    "canonical_json",
     "plan_digest",
 ]
 
@@ -35,6 +34,8 @@ class RejectedShare(enum.StrEnum):
     NONE = "None"
     SOME = "Some"
     ALL = "All"
+    UNKNOWN = "Unknown"
+    """Not every resource could be read, and none of those read would be rejected."""
 
 
 class LiveVerdict(msgspec.Struct, frozen=True, rename="camel"):
@@ -52,7 +53,7 @@ class LiveVerdict(msgspec.Struct, frozen=True, rename="camel"):
     def share(self) -> RejectedShare:
         """The class of the verdict."""
         if self.rejected == 0:
-            return RejectedShare.NONE
+            return RejectedShare.UNKNOWN if self.partial_reason else RejectedShare.NONE
         return RejectedShare.ALL if self.rejected == self.checked else RejectedShare.SOME
 
 
@@ -90,6 +91,10 @@ class ClusterPlan(msgspec.Struct, frozen=True, rename="camel"):
     cluster_name: str
     environment: ClusterEnvironment
     stage: int
+    live: ReleaseRef
+    """The release that runs now; the one to make if none does."""
+    next: ReleaseRef
+    """The release that the deployment changes: `live`, except in blue-green."""
     present_revision: int
     """0 when the operator is not installed."""
     present_version: str
@@ -97,6 +102,8 @@ class ClusterPlan(msgspec.Struct, frozen=True, rename="camel"):
     """SHA-256 of the merged values, secret ones included by their own hash."""
     manifest_digest: str
     """SHA-256 of the rendered manifest: exactly these bytes are applied."""
+    present_chart: str = ""
+    """The chart digest of the present revision; empty if another client installed it."""
     crds: tuple[CrdChange, ...] = ()
     verdicts: tuple[LiveVerdict, ...] = ()
     conflicts: tuple[FieldConflict, ...] = ()
@@ -129,6 +136,19 @@ class RolloutPlan(msgspec.Struct, frozen=True, rename="camel"):
     on_offline: OfflinePolicy
     stages: tuple[RolloutStage, ...]
     clusters: tuple[ClusterPlan, ...]
+    skipped: tuple[str, ...] = ()
+    """Clusters that could not be reached and are left out, by policy."""
+    force_reason: str = ""
+    window_override_reason: str = ""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One sentence for each reason why the plan cannot be carried out."""
+        return tuple(
+            f"{cluster.cluster_name}: {problem.message}"
+            for cluster in self.clusters
+            for problem in cluster.problems
+        )
 
 
 def plan_digest(plan: RolloutPlan) -> str:
@@ -139,28 +159,24 @@ def plan_digest(plan: RolloutPlan) -> str:
         "chart": plan.chart_digest,
         "strategy": msgspec.to_builtins(plan.strategy),
         "policies": [plan.on_conflict.value, plan.on_offline.value],
+        "overrides": [plan.force_reason, plan.window_override_reason],
         "stages": msgspec.to_builtins(plan.stages),
         "clusters": [_hashed(cluster) for cluster in sorted(plan.clusters, key=lambda item: item.cluster_id)],
+        "skipped": sorted(plan.skipped),
     }
     return "sha256:" + hashlib.sha256(canonical_json(document)).hexdigest()
-
-
-def canonical_json(document: Mapping[str, Any]) -> bytes:
-    """Return JSON with sorted keys and no spaces: equal documents give equal bytes."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _hashed(cluster: ClusterPlan) -> dict[str, Any]:
     return {
         "id": str(cluster.cluster_id),
+        "environment": cluster.environment.value,
         "stage": cluster.stage,
+        "releases": [str(cluster.live), str(cluster.next)],
         "revision": cluster.present_revision,
         "values": cluster.values_digest,
         "manifest": cluster.manifest_digest,
-        "crds": {
-            change.name: [*change.findings, "one-way" if change.one_way else "reversible"]
-            for change in cluster.crds
-        },
-        "verdicts": {verdict.crd: verdict.share.value for verdict in cluster.verdicts},
-        "conflicts": sorted(f"{item.object} {item.field} {item.manager}" for item in cluster.conflicts),
+        "crds": sorted([change.name, change.one_way, *sorted(change.findings)] for change in cluster.crds),
+        "verdicts": sorted([verdict.crd, verdict.share.value] for verdict in cluster.verdicts),
+        "conflicts": sorted([item.object, item.field, item.manager] for item in cluster.conflicts),
     }

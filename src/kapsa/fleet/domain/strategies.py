@@ -4,6 +4,7 @@ Percentages are cumulative, rounded up, at least one cluster. Every cluster is i
 Dev, Staging, Production and then by name, so that the same clusters always give the same stages.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from fractions import Fraction
@@ -14,6 +15,7 @@ from typing import Annotated
 import msgspec
 
 from kapsa.fleet.domain.clusters import ClusterEnvironment
+from kapsa.fleet.domain.durations import check_duration
 from kapsa.fleet.domain.errors import FieldError, InvalidInput
 
 __all__ = [
@@ -24,8 +26,14 @@ __all__ = [
     "RolloutStage",
     "RolloutStrategy",
     "StageTarget",
+    "check_strategy",
+    "cumulative_percentages",
     "stages",
 ]
+
+LONGEST_SOAK = timedelta(days=14)
+LONGEST_RETENTION = timedelta(days=90)
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 Percentage = Annotated[int, msgspec.Meta(ge=1, le=100)]
 Parallel = Annotated[int, msgspec.Meta(ge=1, le=100)]
@@ -35,11 +43,14 @@ class CanaryStrategy(msgspec.Struct, frozen=True, rename="camel", tag="Canary", 
     """A growing share of the clusters; each stage soaks and must be healthy before the next begins."""
 
     initial_percentage: Percentage = 10
+    """The share of the first stage."""
     increment_percentage: Percentage = 20
-    percentages: tuple[Percentage, ...] = ()
+    """The share that the second stage adds. The third stage has all other clusters."""
+    percentages: Annotated[tuple[Percentage, ...], msgspec.Meta(max_length=100)] = ()
     """Explicit cumulative stages such as 10, 30, 100; they override the two above."""
     evaluation_period: timedelta = timedelta(minutes=5)
     success_threshold: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.95
+    """The share of a cluster's health checks that must be healthy when its evaluation period ends."""
     parallel_clusters: Parallel = 5
 
 
@@ -49,8 +60,13 @@ class BlueGreenStrategy(msgspec.Struct, frozen=True, rename="camel", tag="BlueGr
     blue_namespace: str
     green_namespace: str
     validation_period: timedelta = timedelta(minutes=10)
+    """The time that green, installed at zero replicas, must validate before the switch."""
     auto_switch: bool = True
+    """False: the switch waits for a call of `switch`."""
+    monitoring_period: timedelta = timedelta(minutes=5)
+    """The time that green must be healthy after the switch."""
     retention: timedelta = timedelta(hours=24)
+    """The time that blue is kept, at zero replicas, to switch back to."""
     parallel_clusters: Parallel = 5
 
 
@@ -90,7 +106,8 @@ class RolloutStage(msgspec.Struct, frozen=True, rename="camel"):
     soak: timedelta
     """The time for which every cluster of the stage must be healthy."""
     pause_before: timedelta = timedelta()
-    success_threshold: float = 1.0
+    success_threshold: float = 0.0
+    """The share of healthy checks that the gate asks for. 0: only failed checks in a row count."""
     check_health: bool = True
 
 
@@ -99,6 +116,7 @@ def stages(strategy: RolloutStrategy, targets: Iterable[StageTarget]) -> tuple[R
 
     Raises `InvalidInput` if a cluster is named twice or the strategy cannot be used for them.
     """
+    check_strategy(strategy)
     ordered = sorted(targets, key=lambda target: (target.environment.rank, target.name))
     names = [target.name for target in ordered]
     if len(set(names)) != len(names):
@@ -111,22 +129,56 @@ def stages(strategy: RolloutStrategy, targets: Iterable[StageTarget]) -> tuple[R
         case RollingStrategy():
             return _rolling(strategy, names)
         case BlueGreenStrategy():
-            return _at_once(names, strategy.parallel_clusters, strategy.validation_period)
+            return _at_once(names, strategy.parallel_clusters, strategy.monitoring_period)
         case DirectStrategy():
             return _at_once(
                 names, strategy.parallel_clusters, timedelta(), check=not strategy.skip_health_checks
             )
 
 
+def check_strategy(strategy: RolloutStrategy) -> None:
+    """Raise `InvalidInput` that names the first setting that has no meaning."""
+    match strategy:
+        case CanaryStrategy():
+            cumulative_percentages(strategy)
+            check_duration(strategy.evaluation_period, "/canaryConfig/evaluationPeriod", LONGEST_SOAK)
+        case BlueGreenStrategy():
+            _check_blue_green(strategy)
+        case RollingStrategy():
+            check_duration(strategy.validation_period, "/rollingConfig/validationPeriod", LONGEST_SOAK)
+            check_duration(
+                strategy.pause_between_clusters, "/rollingConfig/pauseBetweenClusters", LONGEST_SOAK
+            )
+        case DirectStrategy():
+            pass  # its settings are bounded by their types
+
+
+def _check_blue_green(strategy: BlueGreenStrategy) -> None:
+    check_duration(strategy.validation_period, "/blueGreenConfig/validationPeriod", LONGEST_SOAK)
+    check_duration(strategy.monitoring_period, "/blueGreenConfig/monitoringPeriod", LONGEST_SOAK)
+    check_duration(strategy.retention, "/blueGreenConfig/retention", LONGEST_RETENTION)
+    for name, path in (
+        (strategy.blue_namespace, "blueNamespace"),
+        (strategy.green_namespace, "greenNamespace"),
+    ):
+        if not _NAMESPACE.fullmatch(name):
+            message = f"must be the name of a namespace (a DNS label), got {name[:70]!r}"
+            raise InvalidInput(message, FieldError(f"/blueGreenConfig/{path}", message))
+    if strategy.blue_namespace == strategy.green_namespace:
+        message = "must differ from blueNamespace"
+        raise InvalidInput(message, FieldError("/blueGreenConfig/greenNamespace", message))
+
+
 def cumulative_percentages(strategy: CanaryStrategy) -> tuple[int, ...]:
     """Return the share of clusters that is reached with each stage; the last is always 100."""
-    if strategy.percentages:
-        steps = strategy.percentages
-        if any(later <= earlier for earlier, later in pairwise(steps)):
-            message = f"must increase from stage to stage, got {list(steps)}"
-            raise InvalidInput(message, FieldError("/canaryConfig/stages", message))
-        return steps if steps[-1] == 100 else (*steps, 100)
-    return (*range(strategy.initial_percentage, 100, strategy.increment_percentage), 100)
+    if not strategy.percentages:
+        second = strategy.initial_percentage + strategy.increment_percentage
+        return tuple(sorted({min(step, 100) for step in (strategy.initial_percentage, second, 100)}))
+    steps = strategy.percentages
+    if any(later <= earlier for earlier, later in pairwise(steps)):
+        message = f"must increase from stage to stage, got {list(steps)}"
+        raise InvalidInput(message, FieldError("/canaryConfig/percentages", message))
+    return steps if steps[-1] == 100 else (*steps, 100)
 
 
 def _canary(strategy: CanaryStrategy, names: Sequence[str]) -> tuple[RolloutStage, ...]:
@@ -149,7 +201,8 @@ def _canary(strategy: CanaryStrategy, names: Sequence[str]) -> tuple[RolloutStag
 
 
 def _rolling(strategy: RollingStrategy, names: Sequence[str]) -> tuple[RolloutStage, ...]:
-    unknown = [name for name in strategy.cluster_order if name not in names]
+    targets = set(names)
+    unknown = [name for name in strategy.cluster_order if name not in targets]
     if unknown:
         message = f"{unknown[0]!r} is not one of the target clusters"
         raise InvalidInput(message, FieldError("/rollingConfig/clusterOrder", message))

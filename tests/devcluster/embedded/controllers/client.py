@@ -34,7 +34,6 @@ _GROUPS = {
     "cronjobs": "batch",
     "endpointslices": "discovery.k8s.io",
     "storageclasses": "storage.k8s.io",
-    "volumeattributesclasses": "storage.k8s.io",
 }
 
 

@@ -45,8 +45,7 @@ def table(
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": metadata,
         "columnDefinitions": msgspec.to_builtins(printer.columns) if headers else None,
-        # The generic printer of the real server writes null for an empty list.
-        "rows": None if not rows and printer.cells is _plain else rows,
+        "rows": rows,
     }
 
 

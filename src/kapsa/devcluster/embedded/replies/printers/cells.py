@@ -46,14 +46,15 @@ class Printer(msgspec.Struct, frozen=True):
 
 
 def printer(headers: str, cells: Cells) -> Printer:
-    """Return a printer with headers from text: `Name, Desired:integer, PV:string:name, IP+`; + marks wide columns."""
+    """Return a printer with headers from text: `Name, Ready, Desired:integer, IP+`; + marks wide columns."""
     columns = []
     for header in headers.split(","):
-        name, type_, format_ = (*header.strip().split(":"), "", "")[:3]
+        name, _, type_ = header.strip().partition(":")
         priority = int(name.endswith("+"))
         name = name.rstrip("+")
-        default = "name" if name == "Name" else ""
-        columns.append(Column(name, type_.rstrip("+") or "string", format_ or default, "", priority))
+        columns.append(
+            Column(name, type_.rstrip("+") or "string", "name" if name == "Name" else "", "", priority)
+        )
     return Printer(tuple(columns), cells)
 
 

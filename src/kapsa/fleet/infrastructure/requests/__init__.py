@@ -1,1 +1,0 @@
-"""State of requests that all replicas share: idempotency keys and rate limits."""
