@@ -68,7 +68,7 @@ async def test_in_a_running_process_it_starts_in_under_20_ms(capsys: pytest.Capt
 
 
 def test_a_server_loads_none_of_the_modules_that_its_first_requests_do_without() -> None:
-    """Each of them takes a tenth of a start or more: the log, YAML, CEL, HTTP to webhooks, certificates."""
+    """A start would take a tenth longer, or more, with each: the log, YAML, CEL, HTTP to webhooks, certificates."""
     script = (
         "import sys\n"
         "from kapsa.devcluster.embedded.server import Server\n"

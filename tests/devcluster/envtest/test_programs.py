@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -72,6 +73,19 @@ def get(port: int, path: str, tls: ssl.SSLContext | None = None, seconds: float 
             connection.close()
 
 
+def wait_until_free(port: int) -> None:
+    """Wait until a port can be used again."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        else:
+            return
+
+
 class Certificates:
     """The certificates that envtest issues: one authority for the server, another for its clients."""
 
@@ -88,7 +102,7 @@ class Certificates:
             context.load_cert_chain(*self.clients.issue_client(user, groups).write(self.directory, user))
         return context
 
-    def flags(self, port: int) -> list[str]:
+    def flags(self, port: int, etcd: int) -> list[str]:
         return [
             "--allow-privileged=true",
             "--authorization-mode=RBAC",
@@ -96,7 +110,7 @@ class Certificates:
             f"--cert-dir={self.directory}",
             f"--client-ca-file={self.directory / 'client-ca.crt'}",
             "--disable-admission-plugins=ServiceAccount",
-            "--etcd-servers=http://127.0.0.1:1",
+            f"--etcd-servers=http://127.0.0.1:{etcd}",
             f"--secure-port={port}",
             f"--service-account-issuer=https://127.0.0.1:{port}/",
             "--service-cluster-ip-range=10.0.0.0/24",
@@ -108,11 +122,29 @@ def certificates(tmp_path: Path) -> Certificates:
     return Certificates(tmp_path / "certificates")
 
 
-def test_etcd_answers_health_checks_until_it_is_stopped(start: Start) -> None:
+@pytest.fixture
+def etcd(start: Start, tmp_path: Path) -> int:
+    """The port of an etcd that is ready."""
+    port = free_port()
+    start("etcd", f"--listen-client-urls=http://127.0.0.1:{port}", f"--data-dir={tmp_path / 'data'}")
+    get(port, "/health")
+    return port
+
+
+def read_all(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return the exit code of a process that ends, and what it wrote to its standard error."""
+    _, written = process.communicate(timeout=20)
+    return process.returncode, written
+
+
+def test_etcd_answers_health_checks_until_it_is_stopped(start: Start, tmp_path: Path) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     process = start(
-        "etcd", f"--listen-client-urls={url}", f"--advertise-client-urls={url}", "--data-dir=/nowhere"
+        "etcd",
+        f"--listen-client-urls={url}",
+        f"--advertise-client-urls={url}",
+        f"--data-dir={tmp_path / 'data'}",
     )
     status, body = get(port, "/health")
     assert (status, json.loads(body)) == (200, {"health": "true", "reason": ""})
@@ -140,10 +172,10 @@ def test_help_has_the_flags_that_envtest_looks_for(assets: Path) -> None:
 
 
 def test_the_api_server_knows_its_callers_by_their_certificates(
-    start: Start, certificates: Certificates
+    start: Start, certificates: Certificates, etcd: int
 ) -> None:
     port = free_port()
-    process = start("kube-apiserver", *certificates.flags(port))
+    process = start("kube-apiserver", *certificates.flags(port, etcd))
     assert get(port, "/healthz", certificates.context()) == (200, b"ok")
     admin, eve = certificates.context("admin", "system:masters"), certificates.context("eve", "guests")
     status, body = get(port, "/api/v1/namespaces/default/secrets", admin)
@@ -156,32 +188,119 @@ def test_the_api_server_knows_its_callers_by_their_certificates(
             'in the namespace "default"'
         )
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=10) == 0
-    assert process.stderr is not None
-    assert (
-        "kube-apiserver: --etcd-servers has no effect: the state is in this process\n"
-        in process.stderr.read()
+    code, written = read_all(process)
+    assert code == 0
+    assert "kube-apiserver: --allow-privileged has no effect: privileged pods are accepted" in written
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
+def test_the_objects_outlive_the_api_server_and_its_port_is_free_again(
+    start: Start, certificates: Certificates, etcd: int, stop: signal.Signals
+) -> None:
+    port, admin = free_port(), certificates.context("admin", "system:masters")
+    first = start("kube-apiserver", *certificates.flags(port, etcd))
+    before = json.loads(get(port, "/api/v1/namespaces/default", admin)[1])
+    first.send_signal(stop)
+    read_all(first)
+    if stop == signal.SIGKILL:
+        wait_until_free(port)
+    start("kube-apiserver", *certificates.flags(port, etcd))
+    after = json.loads(get(port, "/api/v1/namespaces/default", admin)[1])
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+def test_an_etcd_has_one_api_server_at_a_time(start: Start, certificates: Certificates, etcd: int) -> None:
+    port = free_port()
+    first = start("kube-apiserver", *certificates.flags(port, etcd))
+    get(port, "/healthz", certificates.context())
+    assert read_all(start("kube-apiserver", *certificates.flags(free_port(), etcd))) == (
+        1,
+        "kube-apiserver: another kube-apiserver uses this etcd; the drop-in serves one at a time\n",
+    )
+    assert get(port, "/healthz", certificates.context()) == (200, b"ok")
+    assert first.poll() is None
+
+
+def test_the_api_server_ends_with_its_etcd(start: Start, certificates: Certificates, tmp_path: Path) -> None:
+    etcd, port = free_port(), free_port()
+    holder = start("etcd", f"--listen-client-urls=http://127.0.0.1:{etcd}", f"--data-dir={tmp_path / 'data'}")
+    get(etcd, "/health")
+    process = start("kube-apiserver", *certificates.flags(port, etcd))
+    get(port, "/healthz", certificates.context())
+    holder.kill()
+    assert read_all(process)[0] == 1
+
+
+def test_the_api_server_needs_the_etcd_of_the_drop_in(start: Start, certificates: Certificates) -> None:
+    nobody = free_port()
+    code, written = read_all(start("kube-apiserver", *certificates.flags(free_port(), nobody)))
+    assert code == 1
+    assert written == (
+        "kube-apiserver: --etcd-servers must name the etcd of kapsa's drop-in for envtest; "
+        f"there is none at http://127.0.0.1:{nobody}: Connection refused\n"
     )
 
 
+def test_a_data_directory_has_one_etcd_at_a_time(start: Start, etcd: int, tmp_path: Path) -> None:
+    flags = [f"--listen-client-urls=http://127.0.0.1:{free_port()}", f"--data-dir={tmp_path / 'data'}"]
+    assert read_all(start("etcd", *flags)) == (
+        1,
+        f"etcd: --data-dir {tmp_path / 'data'} is in use by another etcd; stop it, or choose another directory\n",
+    )
+    assert get(etcd, "/health")[0] == 200
+
+
+def test_the_engine_of_an_etcd_that_was_killed_does_not_keep_its_data_directory(
+    start: Start, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        port = free_port()
+        process = start(
+            "etcd", f"--listen-client-urls=http://127.0.0.1:{port}", f"--data-dir={tmp_path / 'data'}"
+        )
+        assert get(port, "/health")[0] == 200
+        process.kill()
+        process.wait(timeout=10)
+
+
+def test_only_this_user_can_connect_to_the_engine(etcd: int, tmp_path: Path) -> None:
+    directory = get(etcd, "/kapsa/engine")[1].decode()
+    assert directory == str(tmp_path / "data")
+    assert (Path(directory) / "engine.sock").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_stranger_at_the_engines_socket_does_not_disturb_it(
+    start: Start, certificates: Certificates, etcd: int, tmp_path: Path
+) -> None:
+    for message in (b"", b"\0\0\0\x08argument", b"\xff\xff\xff\xff", b"x"):
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.connect(str(tmp_path / "data" / "engine.sock"))
+            stranger.sendall(message)
+            stranger.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(1) == b""
+    port = free_port()
+    start("kube-apiserver", *certificates.flags(port, etcd))
+    assert get(port, "/healthz", certificates.context()) == (200, b"ok")
+
+
 def test_a_busy_port_and_a_missing_certificate_are_one_line_each(
-    start: Start, certificates: Certificates
+    start: Start, certificates: Certificates, etcd: int
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for name, arguments in (
-            ("kube-apiserver", certificates.flags(port)),
+            ("kube-apiserver", certificates.flags(port, etcd)),
             ("etcd", [f"--listen-client-urls=http://127.0.0.1:{port}"]),
         ):
-            process = start(name, *arguments)
-            _, said = process.communicate(timeout=20)
-            assert process.returncode == 1
-            assert said == f"{name}: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+            assert read_all(start(name, *arguments)) == (
+                1,
+                f"{name}: cannot listen on 127.0.0.1:{port}: Address already in use\n",
+            )
     (certificates.directory / "apiserver.crt").unlink()
-    process = start("kube-apiserver", *certificates.flags(free_port()))
-    _, said = process.communicate(timeout=20)
-    assert process.returncode == 1
-    assert said.startswith(f"kube-apiserver: {certificates.directory / 'apiserver.crt'} does not exist; ")
+    code, written = read_all(start("kube-apiserver", *certificates.flags(free_port(), etcd)))
+    assert code == 1
+    assert written.startswith(f"kube-apiserver: {certificates.directory / 'apiserver.crt'} does not exist; ")
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,24 @@
-"""The program `etcd` of the drop-in: it answers health checks until a signal ends it.
+"""The program `etcd` of the drop-in: it holds the state, and the engine that serves it.
 
-It runs as a script and imports next to nothing, because envtest starts it twice for each control plane.
+It runs as a script. A thread answers health checks while the engine loads: envtest comes back 100 ms after its first
+check and then starts `kube-apiserver`, which passes its port to the engine through a socket in the data directory.
 """
 
 import os
 import signal
 import socket
 import sys
+import threading
 
-USED = ("listen-client-urls",)
-WITHOUT_EFFECT = ("advertise-client-urls", "data-dir", "listen-peer-urls", "name", "unsafe-no-fsync")
+USED = ("data-dir", "listen-client-urls")
+WITHOUT_EFFECT = ("advertise-client-urls", "listen-peer-urls", "name", "unsafe-no-fsync")
 REFUSED = ("auth-token", "cert-file", "client-cert-auth", "client-crl-file", "key-file", "trusted-ca-file")
-"""Flags that would change who may connect: this program serves everybody on its port."""
+"""Flags that would change who may connect: this program answers everybody on its port."""
+HELP = "etcd of kapsa's drop-in for envtest; its state is in memory.\n\n" + "\n".join(
+    f"  --{name}" for name in sorted((*USED, *WITHOUT_EFFECT))
+)
+ENGINE_SOCKET = "engine.sock"
+ROOT = os.path.abspath(__file__ + "/../../../..")  # noqa: PTH100  pathlib takes longer to import than all of this
 
 
 def parse_flags(arguments: list[str]) -> dict[str, str]:
@@ -25,7 +32,7 @@ def parse_flags(arguments: list[str]) -> dict[str, str]:
         if not equals:
             value = "true" if name == "unsafe-no-fsync" else next(rest, "")
         if name not in USED and name not in WITHOUT_EFFECT:
-            sys.stderr.write(f"etcd: --{name} has no effect: this etcd keeps no state\n")
+            sys.stderr.write(f"etcd: --{name} has no effect: this etcd keeps its state in memory\n")
         flags[name] = value
     return flags
 
@@ -38,6 +45,54 @@ def address(flags: dict[str, str]) -> tuple[str, int]:
     if scheme != "http" or not port.isdigit():
         sys.exit(f"etcd: --listen-client-urls must be http://HOST:PORT, got {url!r}")
     return host.strip("[]"), int(port)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listener for health checks. Exit with a message when the address cannot be used."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        sys.exit(f"etcd: cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}")
+
+
+def listen_in(directory: str) -> socket.socket:
+    """Return a listener in the data directory, which becomes the working directory: the path of a socket is short.
+
+    Only processes of this user can connect. Exit with a message when the directory cannot be used.
+    """
+    engine = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)  # noqa: PTH103
+        os.chdir(directory)
+        if os.path.exists(ENGINE_SOCKET):  # noqa: PTH110
+            _remove_stale(directory)
+        others = os.umask(0o177)
+        engine.bind(ENGINE_SOCKET)
+        os.umask(others)
+        engine.listen()
+    except OSError as error:
+        sys.exit(f"etcd: cannot use --data-dir {directory}: {os.strerror(error.errno or 0)}")
+    return engine
+
+
+def _remove_stale(directory: str) -> None:
+    """Remove the socket of a process that has ended. Exit with a message when it has not."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        if probe.connect_ex(ENGINE_SOCKET) == 0:
+            sys.exit(
+                f"etcd: --data-dir {directory} is in use by another etcd; stop it, or choose another directory"
+            )
+    os.unlink(ENGINE_SOCKET)  # noqa: PTH108
+
+
+def answer_checks(listener: socket.socket) -> None:
+    """Answer one request after the other, forever."""
+    while True:
+        connection, _ = listener.accept()
+        try:
+            answer(connection)
+        except OSError:
+            continue
 
 
 def answer(connection: socket.socket) -> None:
@@ -54,6 +109,7 @@ def answer(connection: socket.socket) -> None:
         bodies = {
             b"/health": b'{"health":"true","reason":""}',
             b"/version": b'{"etcdserver":"3.6.0","etcdcluster":"3.6.0"}',
+            b"/kapsa/engine": os.fsencode(os.getcwd()),  # noqa: PTH109
         }
         body = bodies.get(path, b"404 page not found\n")
         status = b"200 OK" if path in bodies else b"404 Not Found"
@@ -63,24 +119,15 @@ def answer(connection: socket.socket) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serve until a signal arrives."""
-    if {"-h", "--help"} & set(arguments):
-        names = "".join(f"  --{name}\n" for name in sorted((*USED, *WITHOUT_EFFECT)))
-        sys.stdout.write(f"etcd of kapsa's drop-in for envtest; it keeps no state.\n\n{names}")
-        return
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    host, port = address(parse_flags(arguments))
-    try:
-        listener = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
-    except OSError as error:
-        sys.exit(f"etcd: cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}")
-    while True:
-        connection, _ = listener.accept()
-        try:
-            answer(connection)
-        except OSError:
-            continue
+    flags = parse_flags(arguments)
+    listener = listen(*address(flags))
+    engine = listen_in(flags.get("data-dir", "default.etcd"))
+    threading.Thread(target=answer_checks, args=(listener,), daemon=True).start()
+    sys.path.insert(0, ROOT)
+    from kapsa.devcluster.envtest.engine import run
+
+    run(engine)
 
 
 if __name__ == "__main__":

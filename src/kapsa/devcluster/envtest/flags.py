@@ -15,6 +15,7 @@ _USED = frozenset(
         "cert-dir",
         "client-ca-file",
         "disable-admission-plugins",
+        "etcd-servers",
         "secure-port",
         "tls-cert-file",
         "tls-private-key-file",
@@ -23,7 +24,6 @@ _USED = frozenset(
 _WITHOUT_EFFECT = {
     "advertise-address": "the Service kubernetes points to the address of --bind-address",
     "allow-privileged": "privileged pods are accepted, and no pod runs",
-    "etcd-servers": "the state is in this process",
     "service-account-issuer": "the engine has an issuer of its own",
     "service-account-key-file": "the engine has a key of its own",
     "service-account-signing-key-file": "the engine has a key of its own",
