@@ -6,7 +6,8 @@ Rules, each with the word that a finding starts with:
 
     opening     A docstring opens with a verb (functions) or a noun phrase (classes, modules, attributes), never with
                 What, Who, How, Whether, That and the like.
-    imperative  A function's docstring opens with an imperative verb, not with an article or a pronoun.
+    imperative  A function's docstring opens with an imperative verb: not with an article or a pronoun, and not
+                with another form of a verb (Returns, Returning, Returned).
     word        Words that a native reader stumbles over, in docstrings, comments, messages and pages.
     name        Names that say nothing of what they hold.
     module      A module is named by a noun, not by a gerund or a participle.
@@ -28,9 +29,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PROSE = {".md", ".tpl", ".txt", ".yaml", ".tmpl", ".toml"}
+PROSE = {".go", ".html", ".md", ".sh", ".tpl", ".txt", ".yaml", ".tmpl", ".toml"}
+PROSE_NAMES = {"Dockerfile", "Makefile", "run"}
 # What tools write from the code, and tables of measurements.
-GENERATED = ("charts/kapsa/files/", "constraints.txt", "tools/openapi/")
+GENERATED = ("charts/kapsa/files/", "constraints.txt")
 
 OPENINGS = {
     *(
@@ -68,6 +70,9 @@ ARTICLES = {
     ),
     *("Some", "The", "These", "This", "Those"),
 }
+INFLECTED = re.compile(r"[A-Z][a-z]+([^s]s|ing|ed)")
+# Imperatives that end like another form.
+IMPERATIVES = {"Bring", "Embed", "Exceed", "Feed", "Proceed", "Seed", "Shed", "Speed"}
 WORDS = re.compile(
     r"\b(told|tells?|telling|hears?|heard|anew|whom|whoever|worth while|beside|so many|and away with|as it stands there"
     r"|each of them|(?<!there )(?:is|are|was|were) no (?!longer\b|more\b|less\b|later\b|other\b)[a-z]+)\b",
@@ -78,6 +83,9 @@ GERUND = re.compile(r"(^|_)[a-z]+(ing|ied)$|^(stored|written|applied|told|begun|
 # Kubernetes' own nouns, and pytest's habit.
 NOUNS = {"autoscaling", "defaulting", "networking", "pruning", "testing", "tracing", "scheduling"}
 MARKUP = re.compile(r"(?<!`)``[^`]+``(?!`)|:(?:class|meth|func|mod|attr|raises?|param)\b[^:]*:")
+
+# Files that list what is banned: this one and its test.
+BANNING = {Path(__file__).resolve(), ROOT / "tests" / "test_english.py"}
 
 
 class Finding(NamedTuple):
@@ -112,7 +120,8 @@ def _paths(arguments: list[str]) -> Iterator[Path]:
     )
     for name in sorted(listed.splitlines()):
         path = ROOT / name
-        if path.suffix in {".py", *PROSE} and path.is_file() and not name.startswith(GENERATED):
+        is_text = path.suffix in {".py", *PROSE} or path.name in PROSE_NAMES
+        if is_text and path.is_file() and not name.startswith(GENERATED):
             yield path
 
 
@@ -121,7 +130,7 @@ def _check(path: Path) -> Iterator[Finding]:
     if path.suffix != ".py":
         yield from _words(path, enumerate(text.splitlines(), 1))
         return
-    if path == Path(__file__).resolve():  # it lists what it bans
+    if path in BANNING:
         return
     tree = ast.parse(text)
     yield from _docstrings(path, tree)
@@ -141,7 +150,7 @@ def _docstrings(path: Path, tree: ast.Module) -> Iterator[Finding]:
             word = opening.group() if opening else ""
             if word in OPENINGS:
                 yield Finding(path, line, "opening", text.strip().splitlines()[0])
-            elif is_docstring and word in ARTICLES and _is_called(path, node):
+            elif is_docstring and not _is_imperative(word) and _is_called(path, node):
                 yield Finding(path, line, "imperative", text.strip().splitlines()[0])
 
 
@@ -153,6 +162,10 @@ def _texts_in(
         value = statement.value if isinstance(statement, ast.Expr) else None
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
             yield value.value, statement.lineno, index == 0
+
+
+def _is_imperative(word: str) -> bool:
+    return word not in ARTICLES and (word in IMPERATIVES or not INFLECTED.fullmatch(word))
 
 
 def _is_called(path: Path, node: ast.AST) -> bool:

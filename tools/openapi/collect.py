@@ -3,8 +3,8 @@
     python tools/openapi/collect.py --kubeconfig FILE
 
 Reads discovery, OpenAPI v3 and tables through `kubectl proxy`, strips the descriptions of fields, keeps what a
-server needs (types, formats, list types, map and merge keys, defaults, required fields, what table columns say of
-themselves) and writes one compressed file named after the server's minor version.
+server needs (types, formats, list types, map and merge keys, defaults, required fields, descriptions of table
+columns) and writes one compressed file named after the server's minor version.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def main() -> None:
     arguments = parser.parse_args()
     with connect(arguments.kubectl, arguments.kubeconfig) as cluster:
         version = cluster.get("/version")
-        found = groups(cluster)
+        built_in = groups(cluster)
         data = {
             "version": {
                 key: version[key] for key in ("major", "minor", "gitVersion", "gitCommit", "buildDate")
             },
-            "groups": found,
-            "columns": columns(cluster, found),
+            "groups": built_in,
+            "columns": columns(cluster, built_in),
             "definitions": definitions(cluster),
         }
     target = DATA / f"kubernetes-{version['major']}.{version['minor']}.json.gz"
@@ -79,26 +79,26 @@ def main() -> None:
 
 
 def custom_groups(cluster: Cluster) -> set[str]:
-    """Groups that definitions in this cluster have added; they are no part of Kubernetes."""
+    """Return the groups that CustomResourceDefinitions of this cluster added to those of Kubernetes."""
     listed = cluster.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
     return {definition["spec"]["group"] for definition in listed}
 
 
 def groups(cluster: Cluster) -> list[dict[str, Any]]:
-    """Every built-in group-version with its resources, in the server's order; core first."""
+    """Return each built-in group-version with its resources, in the server's order, core first."""
     custom = custom_groups(cluster)
-    found = [{"name": "", "version": "v1", "resources": resources(cluster, "/api/v1")}]
+    built_in = [{"name": "", "version": "v1", "resources": resources(cluster, "/api/v1")}]
     for group in cluster.get("/apis")["groups"]:
         for version in group["versions"] if group["name"] not in custom else ():
             path = f"/apis/{version['groupVersion']}"
-            found.append(
+            built_in.append(
                 {
                     "name": group["name"],
                     "version": version["version"],
                     "resources": resources(cluster, path),
                 }
             )
-    return found
+    return built_in
 
 
 def resources(cluster: Cluster, path: str) -> list[dict[str, Any]]:
@@ -119,10 +119,10 @@ def resources(cluster: Cluster, path: str) -> list[dict[str, Any]]:
     ]
 
 
-def columns(cluster: Cluster, found: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """What the columns of each resource's table say of themselves, by group/resource."""
+def columns(cluster: Cluster, built_in: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return the descriptions of the columns of each resource's table, by group/resource."""
     texts = {}
-    for group in found:
+    for group in built_in:
         root = f"/apis/{group['name']}/{group['version']}" if group["name"] else "/api/v1"
         for resource in group["resources"]:
             if "list" in resource["verbs"]:
@@ -133,7 +133,7 @@ def columns(cluster: Cluster, found: list[dict[str, Any]]) -> dict[str, list[str
 
 
 def definitions(cluster: Cluster) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     custom = custom_groups(cluster)
     for path, document in cluster.get("/openapi/v3")["paths"].items():
         if path.removeprefix("apis/").partition("/")[0] in custom:
@@ -143,12 +143,12 @@ def definitions(cluster: Cluster) -> dict[str, Any]:
             compact = strip(schema)
             if definition in PER_GROUP_KINDS:
                 compact.pop("x-kubernetes-group-version-kind", None)
-            found[definition] = compact
-    return found
+            by_name[definition] = compact
+    return by_name
 
 
 def strip(schema: dict[str, Any]) -> dict[str, Any]:
-    """One schema node without descriptions; a reference wrapped in a single allOf becomes a plain one."""
+    """Return a schema without descriptions, and with each reference in a single allOf as a plain one."""
     kept = {key: value for key, value in schema.items() if key != "description"}
     wrapped = kept.pop("allOf", None)
     if wrapped is not None:

@@ -1,4 +1,4 @@
-// The controller-runtime peer: the same two operators as the Kapsa and kopf ones beside it, as its book recommends
+// The controller-runtime peer: the same two operators as the Kapsa and kopf ones next to it, as its book recommends
 // them: typed client, cached reads, owned watches, status by merge patch. Children are made with CreateOrUpdate, the
 // cheapest way it has; with -apply by server-side apply, which is what Kapsa does.
 package main
