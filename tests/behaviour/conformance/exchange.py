@@ -117,9 +117,6 @@ class Marks:
             return sorted(entries, key=lambda entry: [str(entry.get(each, "")) for each in MANAGER])
         if key == "serverAddress":
             return "<address>"
-        if path[-2:] == ("columnDefinitions", "description"):
-            # The embedded engine's data does not include descriptions.
-            return "<prose>"
         if key in ("clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort", "pod-template-hash"):
             return f"<{key}>" if value not in (None, "", "None", ["None"]) else value
         return self.body(value, path)

@@ -247,16 +247,36 @@ async def test_a_waiting_key_moves_ahead_when_its_resource_changes() -> None:
     assert len(queue) == 0
 
 
-async def test_waiting_raises_priority_so_that_no_key_starves() -> None:
+async def test_a_change_overtakes_a_start_up_list_that_has_waited_for_minutes() -> None:
     queue, clock = queue_on_manual_clock()
-    queue.add("patient", Reason("Added"), priority=Priority.BACKGROUND)
-    for _ in range(100):
+    for number in range(100):
+        queue.add(f"listed-{number}", Reason("Added"), priority=Priority.BACKGROUND)
+    clock.time += 600
+    queue.add("edited", CHANGED, priority=Priority.CHANGE)
+    assert (await take(queue)).key == "edited"
+
+
+async def test_a_steady_stream_of_changes_starves_no_key() -> None:
+    queue, clock = queue_on_manual_clock()
+    waiting = {f"listed-{number}" for number in range(10)}
+    for key in sorted(waiting):
+        queue.add(key, Reason("Added"), priority=Priority.BACKGROUND)
+    for run in range(8 * 10):
         clock.time += 1
-        queue.add(f"change-{clock.time}", CHANGED, priority=Priority.CHANGE)
-        if (item := await take(queue)).key == "patient":
-            break
+        queue.add(f"change-{run}", CHANGED, priority=Priority.CHANGE)
+        item = await take(queue)
+        waiting.discard(item.key)
         queue.done(item.key)
-    assert clock.time <= Priority.CHANGE + 1
+    assert not waiting
+
+
+async def test_keys_that_moved_ahead_leave_nothing_behind() -> None:
+    queue, _ = queue_on_manual_clock()
+    for run in range(1000):
+        queue.add(f"key-{run}", Reason("Added"), priority=Priority.BACKGROUND)
+        queue.add(f"key-{run}", CHANGED, priority=Priority.CHANGE)
+        queue.done((await take(queue)).key)
+    assert sum(map(len, queue._lanes)) <= 1
 
 
 async def test_a_cancelled_worker_passes_its_wake_up_on() -> None:
@@ -284,12 +304,14 @@ async def test_shutting_down_wakes_every_worker_and_hands_out_no_more_keys() -> 
 @given(
     steps=st.lists(
         st.tuples(
-            st.sampled_from(["add", "take", "done"]), st.sampled_from(["a", "b", "c"]), st.integers(0, 60)
+            st.sampled_from(["add", "take", "done"]),
+            st.sampled_from(["a", "b", "c"]),
+            st.sampled_from(Priority),
         ),
         max_size=60,
     )
 )
-def test_every_add_is_followed_by_a_run_that_starts_after_it(steps: list[tuple[str, str, int]]) -> None:
+def test_every_add_is_followed_by_a_run_that_starts_after_it(steps: list[tuple[str, str, Priority]]) -> None:
     """No wake-up is lost and no key has two runs at a time, in any order of adds, gets and ends."""
 
     async def play() -> None:

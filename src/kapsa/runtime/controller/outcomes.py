@@ -11,7 +11,7 @@ class Requeue(msgspec.Struct, frozen=True):
     """Reconcile again later. Returned from reconcile(); an exception backs off instead."""
 
     after: float
-    """Seconds until the next run. An event for the resource in between triggers it earlier."""
+    """Seconds until the next run, at least a few milliseconds. An event for the resource triggers it earlier."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.after, int | float):

@@ -35,6 +35,11 @@ __all__ = ["Reconciler"]
 
 _log = structlog.get_logger(__name__)
 
+_TURN = 0.01
+"""Seconds for which runs that await nothing may hold the event loop."""
+_SHORTEST_REQUEUE = 0.005
+"""Seconds until a `Requeue(after=0)`: a resource that always asks for the next run must not hold a worker."""
+
 
 class Reconciler:
     """One running controller: its queue and its workers."""
@@ -53,6 +58,8 @@ class Reconciler:
         self._gvk = controller.gvk
         self._matches = matcher(controller.labels)
         self._workers: list[asyncio.Task[None]] = []
+        self._turn = 0
+        self._turn_ends = 0.0
         self._resync: asyncio.Task[None] | None = None
         self._gave_up: dict[Key, tuple[object, ...]] = {}
         self._last_errors: dict[Key, str] = {}
@@ -123,12 +130,28 @@ class Reconciler:
         self._last_errors.clear()
 
     async def _work(self) -> None:
+        time_of_loop = asyncio.get_running_loop().time
         while True:
             try:
                 item = await self.queue.get()
             except QueueShutDownError:
                 return
             await self._process(item)
+            while time_of_loop() >= self._turn_ends:
+                await self._next_turn()
+
+    async def _next_turn(self) -> None:
+        """Let the event loop serve probes, the lease and signals, although keys are waiting.
+
+        A run of a converged resource awaits nothing, and neither does taking a waiting key: without this, a
+        start-up list of thousands would hold the loop until its end. All workers share one turn, which the
+        first of them begins when the loop comes round.
+        """
+        turn = self._turn
+        await asyncio.sleep(0)
+        if self._turn == turn:
+            self._turn += 1
+            self._turn_ends = asyncio.get_running_loop().time() + _TURN
 
     # -- one run ---------------------------------------------------------------------------------------------
 
@@ -175,7 +198,9 @@ class Reconciler:
         if completed or result == "terminal":
             queue.forget(key)
             if after is not None:
-                queue.add_after(key, after, Reason("Requeue"), priority=Priority.BACKGROUND)
+                queue.add_after(
+                    key, max(after, _SHORTEST_REQUEUE), Reason("Requeue"), priority=Priority.BACKGROUND
+                )
         else:
             priority = item.priority if not again else Priority.EVENT
             queue.retry(key, Reason("Retry"), priority=priority)

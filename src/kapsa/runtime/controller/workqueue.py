@@ -24,6 +24,8 @@ __all__ = ["Backoff", "Item", "Priority", "QueueObserver", "QueueShutDownError",
 
 K = TypeVar("K", bound=Hashable)
 
+_PATIENCE = 8
+"""One of so many runs goes to the key that has waited longest, whatever its priority."""
 _ECHOES_KEPT = 32
 """Echoes that one key may still expect when its next run begins; with more, some were lost in a relist."""
 
@@ -51,18 +53,18 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Priority(enum.IntEnum):
-    """The head start of a key, in seconds of waiting.
+    """The urgency of a key.
 
-    The queue orders keys by `time of arrival - head start`: a change overtakes all background work that
-    arrived less than a minute before it, and nothing that has waited longer. Waiting raises priority by
-    itself, so a steady stream of changes cannot starve the rest.
+    The queue hands out the most urgent key first, and the oldest of those: a person's change never waits for
+    the thousands of keys of a start-up list. One of every eight runs goes to the key that has waited longest,
+    so a steady stream of changes cannot starve the rest.
     """
 
     BACKGROUND = 0
     """The list at start-up, a relist, a resync, Requeue(after=...)."""
-    EVENT = 30
+    EVENT = 1
     """A child or a mapped object changed; the resource's status changed."""
-    CHANGE = 60
+    CHANGE = 2
     """The resource itself was created, changed or deleted."""
 
 
@@ -103,14 +105,13 @@ class Item(Generic[K]):
 
     def __init__(
         self,
-        key: K,
-        waiting: _Waiting,
+        waiting: _Waiting[K],
         *,
         failures: int = 0,
         own: set[Hashable] | None = None,
         now: float = 0.0,
     ) -> None:
-        self.key = key
+        self.key = waiting.key
         self.priority = waiting.priority
         self.reasons = waiting.reasons
         """Each reason and how often it was given since the last run, in order of arrival."""
@@ -120,7 +121,7 @@ class Item(Generic[K]):
         """Failures of this key in a row before this run."""
         self.own = own
         """Changes made by this run and the ones before it whose echo has not arrived."""
-        self.dirty: _Waiting | None = None
+        self.dirty: _Waiting[K] | None = None
 
     def wrote(self, change: Hashable) -> None:
         """Record a change that this run made: its echo is not news for this key."""
@@ -129,15 +130,15 @@ class Item(Generic[K]):
         self.own.add(change)
 
 
-class _Waiting:
+class _Waiting(Generic[K]):
     """A key that waits for a worker, or for its own running reconcile to end."""
 
-    __slots__ = ("added_at", "changes", "news", "order", "priority", "reasons")
+    __slots__ = ("added_at", "changes", "key", "news", "priority", "reasons")
 
-    def __init__(self, priority: int, now: float) -> None:
+    def __init__(self, key: K, priority: Priority, now: float) -> None:
+        self.key = key
         self.priority = priority
         self.added_at = now
-        self.order = now - priority
         self.reasons: dict[Reason, int] = {}
         self.news = False
         """True if a reason was given that cannot be an echo of the running reconcile."""
@@ -175,10 +176,12 @@ class WorkQueue(Generic[K]):
         self.backoff = backoff or Backoff()
         self._observer = observer
         self._time = time
-        self._waiting: dict[K, _Waiting] = {}
-        self._ready: list[tuple[float, int, K, _Waiting]] = []
+        self._waiting: dict[K, _Waiting[K]] = {}
+        self._lanes: tuple[deque[_Waiting[K]], ...] = tuple(deque() for _ in Priority)
+        self._urgent_first = tuple(reversed(self._lanes))
+        self._handed_out = 0
         self._running: dict[K, Item[K]] = {}
-        self._delayed: dict[K, tuple[float, Reason, int]] = {}
+        self._delayed: dict[K, tuple[float, Reason, Priority]] = {}
         self._timers: list[tuple[float, int, K]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._failures: dict[K, int] = {}
@@ -222,7 +225,9 @@ class WorkQueue(Generic[K]):
 
     def now(self) -> float:
         """Return the seconds on the queue's clock: the event loop's own, unless one was handed in."""
-        return self._time() if self._time is not None else asyncio.get_running_loop().time()
+        if self._time is None:
+            self._time = asyncio.get_running_loop().time
+        return self._time()
 
     # -- adding ----------------------------------------------------------------------------------------------
 
@@ -231,7 +236,7 @@ class WorkQueue(Generic[K]):
         key: K,
         reason: Reason,
         *,
-        priority: int = Priority.EVENT,
+        priority: Priority = Priority.EVENT,
         change: Hashable | None = None,
     ) -> None:
         """Request a run that starts after now.
@@ -251,7 +256,9 @@ class WorkQueue(Generic[K]):
             return
         self._push(key, reason, priority)
 
-    def add_after(self, key: K, delay: float, reason: Reason, *, priority: int = Priority.BACKGROUND) -> None:
+    def add_after(
+        self, key: K, delay: float, reason: Reason, *, priority: Priority = Priority.BACKGROUND
+    ) -> None:
         """Request a run in `delay` seconds, or earlier if an earlier one is already requested."""
         if self._shut_down or key in self._waiting:
             return
@@ -267,7 +274,7 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._timers, (due, self._sequence, key))
         self._arm()
 
-    def retry(self, key: K, reason: Reason, *, priority: int = Priority.EVENT) -> float:
+    def retry(self, key: K, reason: Reason, *, priority: Priority = Priority.EVENT) -> float:
         """Count a failure and request another run after the back-off. Return the wait in seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = self.backoff.delay(failures)
@@ -333,7 +340,8 @@ class WorkQueue(Generic[K]):
         """Hand out no more keys and discard those that wait. Runs in progress may finish."""
         self._shut_down = True
         self._waiting.clear()
-        self._ready.clear()
+        for lane in self._lanes:
+            lane.clear()
         self._delayed.clear()
         self._timers.clear()
         if self._timer is not None:
@@ -361,13 +369,12 @@ class WorkQueue(Generic[K]):
             del self._echoes[key]
         return True
 
-    def _mark_dirty(self, item: Item[K], reason: Reason, priority: int, change: Hashable | None) -> None:
+    def _mark_dirty(self, item: Item[K], reason: Reason, priority: Priority, change: Hashable | None) -> None:
         dirty = item.dirty
         if dirty is None:
-            dirty = item.dirty = _Waiting(priority, self.now())
+            dirty = item.dirty = _Waiting(item.key, priority, self.now())
         elif priority > dirty.priority:
             dirty.priority = priority
-            dirty.order = min(dirty.order, self.now() - priority)
         dirty.reasons[reason] = dirty.reasons.get(reason, 0) + 1
         if change is None:
             dirty.news = True
@@ -376,45 +383,52 @@ class WorkQueue(Generic[K]):
         else:
             dirty.changes.add(change)
 
-    def _push(self, key: K, reason: Reason, priority: int) -> None:
+    def _push(self, key: K, reason: Reason, priority: Priority) -> None:
         waiting = self._waiting.get(key)
         if waiting is None:
-            waiting = _Waiting(priority, self.now())
+            waiting = _Waiting(key, priority, self.now())
             waiting.reasons[reason] = 1
             self._enqueue(key, waiting)
             return
         waiting.reasons[reason] = waiting.reasons.get(reason, 0) + 1
-        order = self.now() - priority
         if priority > waiting.priority:
             waiting.priority = priority
-            if order < waiting.order:  # the older, later entry in the heap is skipped when it comes up
-                waiting.order = order
-                self._sequence += 1
-                heapq.heappush(self._ready, (order, self._sequence, key, waiting))
+            self._lanes[priority].append(waiting)  # the entry in the other lane is skipped when it comes up
 
-    def _enqueue(self, key: K, waiting: _Waiting) -> None:
+    def _enqueue(self, key: K, waiting: _Waiting[K]) -> None:
         self._delayed.pop(key, None)
         self._waiting[key] = waiting
-        self._sequence += 1
-        heapq.heappush(self._ready, (waiting.order, self._sequence, key, waiting))
+        self._lanes[waiting.priority].append(waiting)
         self._wake_one()
 
     def _pop(self) -> Item[K] | None:
-        while self._ready:
-            _, _, key, waiting = heapq.heappop(self._ready)
-            if self._waiting.get(key) is not waiting:
-                continue
-            del self._waiting[key]
-            now = self.now()
-            own = self._echoes.pop(key, None) if self._echoes else None
-            if own is not None and len(own) > _ECHOES_KEPT:
-                own = None
-            item = Item(key, waiting, failures=self._failures.get(key, 0), own=own, now=now)
-            self._running[key] = item
-            if self._observer is not None:
-                self._observer.started(now - waiting.added_at)
-            return item
-        return None
+        self._handed_out += 1
+        waiting = self._next(oldest=self._handed_out % _PATIENCE == 0)
+        if waiting is None:
+            return None
+        key = waiting.key
+        del self._waiting[key]
+        now = self.now()
+        own = self._echoes.pop(key, None) if self._echoes else None
+        if own is not None and len(own) > _ECHOES_KEPT:
+            own = None
+        item = Item(waiting, failures=self._failures.get(key, 0), own=own, now=now)
+        self._running[key] = item
+        if self._observer is not None:
+            self._observer.started(now - waiting.added_at)
+        return item
+
+    def _next(self, *, oldest: bool) -> _Waiting[K] | None:
+        """Return the first key of the most urgent lane, or the one that has waited longest."""
+        chosen: deque[_Waiting[K]] | None = None
+        for lane in self._urgent_first:
+            while lane and self._waiting.get(lane[0].key) is not lane[0]:
+                lane.popleft()
+            if lane and (chosen is None or lane[0].added_at < chosen[0].added_at):
+                chosen = lane
+                if not oldest:
+                    break
+        return None if chosen is None else chosen.popleft()
 
     def _wake_one(self) -> None:
         while self._takers:

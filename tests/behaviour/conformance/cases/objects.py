@@ -8,6 +8,8 @@ from tests.behaviour.conformance.cases.requests import (
     LEASES,
     SECRETS,
     SERVICES,
+    WIDGETS,
+    apply,
     case,
     configmap,
     delete,
@@ -17,6 +19,7 @@ from tests.behaviour.conformance.cases.requests import (
     put,
     secret,
     service,
+    widget,
 )
 
 LONG = "a" * 254
@@ -332,5 +335,25 @@ CASES = [
                 "spec": {"holderIdentity": "you"},
             },
         ),
+    ),
+    case(
+        "a new object with a resource version is rejected",
+        post(CONFIGMAPS, configmap(resourceVersion="5")),
+        post(CONFIGMAPS, configmap(resourceVersion="0")),
+        post(CONFIGMAPS, configmap(name="two", resourceVersion="x")),
+        post(CONFIGMAPS, configmap(name="two", resourceVersion="")),
+    ),
+    case(
+        "a new custom object with a resource version is rejected",
+        post(WIDGETS, {**widget(), "metadata": {"name": "one", "resourceVersion": "5"}}),
+    ),
+    case(
+        "an applied object that does not exist, with a resource version, is a conflict",
+        apply(f"{CONFIGMAPS}/one", configmap(resourceVersion="5")),
+    ),
+    case(
+        "a put of an object that does not exist, with a resource version, is not found",
+        put(f"{CONFIGMAPS}/one", configmap(resourceVersion="5")),
+        put(f"{LEASES}/one", {"metadata": {"name": "one", "resourceVersion": "5"}}),
     ),
 ]

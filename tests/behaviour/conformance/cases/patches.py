@@ -327,4 +327,46 @@ CASES = [
     case("apply of a custom object needs a valid one", apply(f"{WIDGETS}/one", widget(spec={"size": 99}))),
     case("force without apply is rejected", START, merge(ONE, {"data": {"a": "2"}}, "force=true")),
     case("apply status creates nothing", apply(f"{WIDGETS}/one/status", widget(status={"ready": True}))),
+    case(
+        "an apply to scale without a name",
+        post(DEPLOYMENTS, deployment()),
+        apply(
+            f"{DEPLOYMENTS}/one/scale",
+            {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 3}},
+        ),
+        get(f"{DEPLOYMENTS}/one"),
+    ),
+    case(
+        "an apply to a widget's scale without a name",
+        post(WIDGETS, widget(spec={"size": 1})),
+        apply(
+            f"{WIDGETS}/one/scale", {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 3}}
+        ),
+        get(f"{WIDGETS}/one"),
+    ),
+    case(
+        "an apply to status without a name",
+        post(DEPLOYMENTS, deployment()),
+        apply(
+            f"{DEPLOYMENTS}/one/status",
+            {"apiVersion": "apps/v1", "kind": "Deployment", "status": {"replicas": 2}},
+        ),
+    ),
+    case(
+        "an apply to an object without a name",
+        apply(f"{CONFIGMAPS}/one", {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}),
+    ),
+    case(
+        "an apply to scale with another name",
+        post(DEPLOYMENTS, deployment()),
+        apply(
+            f"{DEPLOYMENTS}/one/scale",
+            {
+                "apiVersion": "autoscaling/v1",
+                "kind": "Scale",
+                "metadata": {"name": "two"},
+                "spec": {"replicas": 3},
+            },
+        ),
+    ),
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.behaviour.conformance.cases.requests import case, merge, named, post
+from tests.behaviour.conformance.cases.requests import case, get, merge, named, post
+from tests.behaviour.conformance.exchange import Case
 
 INGRESSES = "/apis/networking.k8s.io/v1/namespaces/{ns}/ingresses"
 POLICIES = "/apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies"
@@ -14,6 +15,25 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings"
 BUDGETS = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets"
 SCALERS = "/apis/autoscaling/v2/namespaces/{ns}/horizontalpodautoscalers"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/{ns}/events"
+CORE_EVENTS = "/api/v1/namespaces/{ns}/events"
+FIRST_VERSION_SCALERS = "/apis/autoscaling/v1/namespaces/{ns}/horizontalpodautoscalers"
+CONTROLLER = {"apiVersion": "v1", "kind": "ReplicationController", "name": "one"}
+EVENT = {
+    "metadata": {"name": "one"},
+    "eventTime": "2026-01-01T00:00:00.000000Z",
+    "reportingController": "x.io/c",
+    "reportingInstance": "i",
+    "action": "A",
+    "reason": "R",
+    "type": "Normal",
+    "regarding": {"kind": "Pod", "namespace": "{ns}", "name": "p", "uid": "u-1", "apiVersion": "v1"},
+}
+
+
+def selected(sentence: str, *selectors: str) -> Case:
+    """Return a case that reads an event by each selector, of events.k8s.io and of the core group in turn."""
+    reads = [get(EVENTS, f"fieldSelector={selector}") for selector in selectors]
+    return case(sentence, post(EVENTS, EVENT), *reads)
 
 
 CASES = [
@@ -195,5 +215,74 @@ CASES = [
                 "regarding": {"kind": "Pod", "namespace": "{ns}", "name": "p"},
             },
         ),
+    ),
+    case(
+        "an autoscaler of a replication controller is accepted",
+        post(SCALERS, named({"scaleTargetRef": CONTROLLER, "maxReplicas": 3})),
+        get(f"{FIRST_VERSION_SCALERS}/one"),
+    ),
+    case(
+        "an autoscaler of a replication controller in the first version is accepted",
+        post(FIRST_VERSION_SCALERS, named({"scaleTargetRef": CONTROLLER, "maxReplicas": 3})),
+        get(f"{SCALERS}/one"),
+    ),
+    case(
+        "an autoscaler of a replication controller without a version is accepted",
+        post(
+            SCALERS,
+            named({"scaleTargetRef": {"kind": "ReplicationController", "name": "a"}, "maxReplicas": 1}),
+        ),
+    ),
+    case(
+        "an autoscaler of a deployment of the core group is rejected",
+        post(
+            SCALERS,
+            named(
+                {
+                    "scaleTargetRef": {"apiVersion": "v1", "kind": "Deployment", "name": "one"},
+                    "maxReplicas": 3,
+                }
+            ),
+        ),
+    ),
+    case(
+        "an autoscaler cannot move to a deployment of the core group",
+        post(SCALERS, named({"scaleTargetRef": CONTROLLER, "maxReplicas": 3})),
+        merge(f"{SCALERS}/one", {"spec": {"scaleTargetRef": {"kind": "Deployment"}}}),
+    ),
+    selected("an event by the kind it regards", "regarding.kind=Pod", "regarding.kind=Node"),
+    selected(
+        "an event by the name it regards",
+        "regarding.name=p",
+        "regarding.name=q",
+        "regarding.name!=p",
+        "regarding.name=p,regarding.uid=u-1",
+    ),
+    selected(
+        "an event by the rest that it regards",
+        "regarding.namespace={ns}",
+        "regarding.apiVersion=v1",
+        "regarding.apiVersion=v2",
+        "regarding.fieldPath=",
+        "regarding.resourceVersion=",
+    ),
+    selected(
+        "an event by its reporter",
+        "reportingController=x.io/c",
+        "reportingController=y",
+        "type=Normal",
+        "reason=S",
+    ),
+    selected(
+        "an event by the fields of the other group",
+        "involvedObject.kind=Pod",
+        "reportingComponent=x",
+        "source=x",
+    ),
+    case(
+        "an event of events.k8s.io by the fields of the core group",
+        post(EVENTS, EVENT),
+        get(CORE_EVENTS, "fieldSelector=involvedObject.name=p,reportingComponent=x.io/c,source=x.io/c"),
+        get(CORE_EVENTS, "fieldSelector=regarding.name=p"),
     ),
 ]

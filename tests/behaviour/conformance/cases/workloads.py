@@ -18,6 +18,7 @@ DEPLOYED = f"{DEPLOYMENTS}/one"
 JOBS = "/apis/batch/v1/namespaces/{ns}/jobs"
 CRONJOBS = "/apis/batch/v1/namespaces/{ns}/cronjobs"
 STATEFULSETS = "/apis/apps/v1/namespaces/{ns}/statefulsets"
+REPLICASETS = "/apis/apps/v1/namespaces/{ns}/replicasets"
 DAEMONSETS = "/apis/apps/v1/namespaces/{ns}/daemonsets"
 TEMPLATE = deployment()["spec"]["template"]
 
@@ -265,5 +266,30 @@ CASES = [
                 "spec": {"selector": {"matchLabels": {"app": "one"}}, "template": TEMPLATE},
             },
         ),
+    ),
+    case(
+        "a change of a deployment's annotations raises its generation",
+        post(DEPLOYMENTS, deployment()),
+        merge(f"{DEPLOYMENTS}/one", {"metadata": {"annotations": {"note": "a"}}}),
+        merge(f"{DEPLOYMENTS}/one", {"metadata": {"annotations": {"note": "a"}}}),
+        merge(f"{DEPLOYMENTS}/one", {"metadata": {"labels": {"note": "a"}}}),
+        merge(f"{DEPLOYMENTS}/one", {"metadata": {"annotations": None}}),
+    ),
+    case(
+        "a deployment's annotations written with its status leave its generation",
+        post(DEPLOYMENTS, deployment()),
+        merge(f"{DEPLOYMENTS}/one/status", {"metadata": {"annotations": {"note": "a"}}}),
+        merge(f"{DEPLOYMENTS}/one/status", {"status": {"replicas": 1}}),
+    ),
+    case(
+        "a change of a replica set's annotations leaves its generation",
+        post(
+            REPLICASETS,
+            {
+                "metadata": {"name": "one"},
+                "spec": {"selector": {"matchLabels": {"app": "one"}}, "template": TEMPLATE},
+            },
+        ),
+        merge(f"{REPLICASETS}/one", {"metadata": {"annotations": {"note": "a"}}}),
     ),
 ]

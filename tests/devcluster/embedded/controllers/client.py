@@ -34,6 +34,7 @@ _GROUPS = {
     "cronjobs": "batch",
     "endpointslices": "discovery.k8s.io",
     "storageclasses": "storage.k8s.io",
+    "volumeattributesclasses": "storage.k8s.io",
 }
 
 

@@ -1,11 +1,13 @@
 """OpenAPI documents for built-in kinds and live custom resources."""
 
+import gzip
 from typing import Any
 
 import msgspec
 import pytest
 
 from kapsa.devcluster.embedded.custom.resources import resources_of
+from kapsa.devcluster.embedded.documents.descriptions import DESCRIPTIONS_FILE
 from kapsa.devcluster.embedded.documents.openapi import OpenApi
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import ResourceRegistry
@@ -141,3 +143,22 @@ def test_version_2_is_served_as_protobuf_with_the_custom_kinds(registry: Resourc
     assert reply.body.startswith(b"\x0a\x032.0")
     assert WIDGET.encode() in reply.body
     assert b'"kind":"Deployment"' in reply.body
+
+
+def test_built_in_fields_have_descriptions(registry: ResourceRegistry) -> None:
+    schemas = read(OpenApi(registry), "/openapi/v3/apis/apps/v1")["components"]["schemas"]
+    kind = schemas["io.k8s.api.apps.v1.Deployment"]
+    assert kind["description"] == "Deployment enables declarative updates for Pods and ReplicaSets."
+    described = [name for name, schema in schemas.items() if schema.get("description")]
+    assert len(described) > 0.9 * len(schemas)
+    assert (
+        "number of desired pods"
+        in schemas["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["replicas"]["description"].lower()
+    )
+
+
+def test_the_descriptions_name_their_origin_and_licence() -> None:
+    data = msgspec.json.decode(gzip.decompress(DESCRIPTIONS_FILE.read_bytes()))
+    assert "kube-apiserver v1.36" in data["licence"]
+    assert "Apache License 2.0" in data["licence"]
+    assert DESCRIPTIONS_FILE.stat().st_size < 1_000_000

@@ -236,3 +236,39 @@ def test_rows_contain_the_object_that_the_client_requests() -> None:
 )
 def test_ages_are_short(seconds: int, text: str) -> None:
     assert human_duration(timedelta(seconds=seconds)) == text
+
+
+def test_a_signing_request_shows_its_signer_its_duration_and_its_state() -> None:
+    spec = {"signerName": "example.com/signer", "username": "ada", "expirationSeconds": 7200}
+    conditions = [{"type": "Approved"}, {"type": "Failed"}]
+    obj = {"spec": spec, "status": {"conditions": conditions, "certificate": "x"}}
+    shown = cells("certificates.k8s.io", "v1", "certificatesigningrequests", obj)
+    assert shown == ["x", "5m", "example.com/signer", "ada", "120m", "Approved,Failed,Issued"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "missing"), [([], "?"), ([{"type": "Dangling", "status": "True"}], "True")]
+)
+def test_a_flow_schema_shows_whether_its_priority_level_is_missing(
+    conditions: list[Any], missing: str
+) -> None:
+    spec = {"priorityLevelConfiguration": {"name": "exempt"}, "matchingPrecedence": 7}
+    obj = {"spec": {**spec, "distinguisherMethod": {"type": "ByUser"}}, "status": {"conditions": conditions}}
+    shown = cells("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", obj)
+    assert shown == ["x", "exempt", 7, "ByUser", "5m", missing]
+
+
+def test_a_component_shows_its_health() -> None:
+    healthy = {"conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]}
+    assert cells("", "v1", "componentstatuses", healthy) == ["x", "Healthy", "ok", ""]
+    failing = {"conditions": [{"type": "Healthy", "status": "False", "error": "refused"}]}
+    assert cells("", "v1", "componentstatuses", failing) == ["x", "Unhealthy", "", "refused"]
+    assert cells("", "v1", "componentstatuses", {}) == ["x", "Unknown", "", ""]
+
+
+def test_an_allocated_and_deleted_claim_shows_its_states() -> None:
+    obj = {
+        "metadata": {"deletionTimestamp": CREATED},
+        "status": {"allocation": {}, "reservedFor": [{"name": "p"}]},
+    }
+    assert cells("resource.k8s.io", "v1", "resourceclaims", obj)[1] == "deleted,allocated,reserved"

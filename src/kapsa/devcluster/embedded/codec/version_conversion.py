@@ -99,6 +99,9 @@ def _autoscaler_to_v2(obj: Object) -> Object:
     if current is not None:
         resource = {"name": "cpu", "current": {"averageUtilization": current}}
         status["currentMetrics"] = [{"type": "Resource", "resource": resource}]
+    status.setdefault("currentMetrics", None)
+    if not status.get("currentReplicas"):
+        status.pop("currentReplicas", None)
     return {**obj, "apiVersion": "autoscaling/v2", "spec": spec, "status": status}
 
 

@@ -1,6 +1,6 @@
 """OpenAPI documents: version 3 with an index and a document per group-version, version 2 as one document.
 
-A document's hash in the index is that of its inputs (the data file, the definitions of custom resources), so
+A document's hash in the index is that of its inputs (the data files, the definitions of custom resources), so
 the index is cheap and a document is built only when a client requests it.
 """
 
@@ -14,6 +14,11 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from kapsa.devcluster.embedded.documents.descriptions import (
+    DESCRIPTIONS_FILE,
+    describe,
+    field_descriptions,
+)
 from kapsa.devcluster.embedded.documents.openapi_paths import path_items, reference
 from kapsa.devcluster.embedded.documents.openapi_protobuf import ACCEPTED, MEDIA_TYPE, encode_v2
 from kapsa.devcluster.embedded.documents.openapi_v2 import to_v2
@@ -29,6 +34,7 @@ Document = dict[str, Any]
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _SCALE = "io.k8s.api.autoscaling.v1.Scale"
 _KIND = "x-kubernetes-group-version-kind"
+_CONVENTIONS = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 
 
 def custom_definition_name(group: str, version: str, kind: str) -> str:
@@ -38,7 +44,7 @@ def custom_definition_name(group: str, version: str, kind: str) -> str:
 
 @cache
 def _data_digest() -> bytes:
-    return hashlib.sha512(DATA_FILE.read_bytes()).digest()
+    return hashlib.sha512(DATA_FILE.read_bytes() + DESCRIPTIONS_FILE.read_bytes()).digest()
 
 
 class OpenApi:
@@ -199,10 +205,12 @@ class _Schemas:
             "type": "object",
             "required": ["items"],
             "properties": {
-                "apiVersion": {"type": "string"},
-                "items": {"type": "array", "items": reference(kind)},
-                "kind": {"type": "string"},
-                "metadata": reference(f"{_META}.ListMeta"),
+                **_type_properties("io.k8s.api.core.v1.PodList", f"{_META}.ListMeta"),
+                "items": {
+                    "description": f"List of {info.resource}. More info: {_CONVENTIONS}",
+                    "type": "array",
+                    "items": reference(kind),
+                },
             },
             _KIND: [{"group": info.group, "kind": info.list_kind, "version": info.version}],
         }
@@ -216,7 +224,7 @@ class _Schemas:
             name = pending.pop()
             if name in self.by_name or name not in self._builtin:
                 continue
-            self.by_name[name] = schema = _expand(self._builtin.document(name))
+            self.by_name[name] = schema = _expand(describe(name, self._builtin.document(name)))
             pending.extend(_references(schema))
 
 
@@ -235,6 +243,16 @@ def _expand(schema: Document) -> Document:
     return expanded
 
 
+def _type_properties(like: str, metadata: str) -> Document:
+    """Return the properties that each kind has, with the descriptions of a built-in one."""
+    texts = field_descriptions(like)
+    return {
+        "apiVersion": {"description": texts["apiVersion"], "type": "string"},
+        "kind": {"description": texts["kind"], "type": "string"},
+        "metadata": {"description": texts["metadata"], "allOf": [reference(metadata)]},
+    }
+
+
 def _custom_schema(info: ResourceInfo) -> Document:
     """Return the schema of a custom resource from its definition, with type and object metadata."""
     schema: Document = {}
@@ -242,11 +260,7 @@ def _custom_schema(info: ResourceInfo) -> Document:
         if version["name"] == info.version:
             schema = dict((version.get("schema") or {}).get("openAPIV3Schema") or {})
     properties = dict(schema.get("properties") or {})
-    properties |= {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        "metadata": reference(f"{_META}.ObjectMeta"),
-    }
+    properties |= _type_properties("io.k8s.api.core.v1.Pod", f"{_META}.ObjectMeta")
     schema["type"] = "object"
     if not schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("properties"):
         schema["properties"] = properties

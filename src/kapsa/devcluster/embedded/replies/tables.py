@@ -45,7 +45,8 @@ def table(
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": metadata,
         "columnDefinitions": msgspec.to_builtins(printer.columns) if headers else None,
-        "rows": rows,
+        # The generic printer of the real server writes null for an empty list.
+        "rows": None if not rows and printer.cells is _plain else rows,
     }
 
 

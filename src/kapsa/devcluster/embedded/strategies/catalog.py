@@ -5,14 +5,24 @@ from __future__ import annotations
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.strategies.cluster.configuration import ConfigMapStrategy, SecretStrategy
 from kapsa.devcluster.embedded.strategies.cluster.coordination import LeaseStrategy, PriorityClassStrategy
+from kapsa.devcluster.embedded.strategies.cluster.devices import (
+    ResourceClaimStrategy,
+    ResourceClaimTemplateStrategy,
+)
 from kapsa.devcluster.embedded.strategies.cluster.events import EventStrategy
+from kapsa.devcluster.embedded.strategies.cluster.flow_control import (
+    FlowSchemaStrategy,
+    PriorityLevelStrategy,
+)
 from kapsa.devcluster.embedded.strategies.cluster.namespaces import NamespaceStrategy
 from kapsa.devcluster.embedded.strategies.cluster.nodes import NodeStrategy
 from kapsa.devcluster.embedded.strategies.cluster.service_accounts import ServiceAccountStrategy
 from kapsa.devcluster.embedded.strategies.cluster.storage import (
+    CSIDriverStrategy,
     PersistentVolumeClaimStrategy,
     PersistentVolumeStrategy,
     StorageClassStrategy,
+    VolumeAttributesClassStrategy,
 )
 from kapsa.devcluster.embedded.strategies.custom.strategy import CustomResourceStrategy, DefinitionStrategy
 from kapsa.devcluster.embedded.strategies.generic.addresses import Addresses
@@ -78,7 +88,13 @@ _KINDS: dict[tuple[str, str], type[BuiltInStrategy]] = {
     ("networking.k8s.io", "networkpolicies"): NetworkPolicyStrategy,
     ("policy", "poddisruptionbudgets"): PodDisruptionBudgetStrategy,
     ("scheduling.k8s.io", "priorityclasses"): PriorityClassStrategy,
+    ("storage.k8s.io", "csidrivers"): CSIDriverStrategy,
     ("storage.k8s.io", "storageclasses"): StorageClassStrategy,
+    ("storage.k8s.io", "volumeattributesclasses"): VolumeAttributesClassStrategy,
+    ("resource.k8s.io", "resourceclaims"): ResourceClaimStrategy,
+    ("resource.k8s.io", "resourceclaimtemplates"): ResourceClaimTemplateStrategy,
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"): FlowSchemaStrategy,
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): PriorityLevelStrategy,
     (_RBAC, "clusterrolebindings"): RoleBindingStrategy,
     (_RBAC, "clusterroles"): RoleStrategy,
     (_RBAC, "rolebindings"): RoleBindingStrategy,

@@ -151,7 +151,7 @@ def _matcher(term: Term, info: ResourceInfo) -> FieldMatcher:
         return lambda stored: (stored.name == value) == equal
     if field == "metadata.namespace":
         return lambda stored: (stored.namespace == value) == equal
-    path = field.split(".")
+    path = _stored_name(field, info).split(".")
     default = _DEFAULTS.get(field, "")
     special = _SPECIAL.get((info.group, info.resource, field))
 
@@ -161,6 +161,15 @@ def _matcher(term: Term, info: ResourceInfo) -> FieldMatcher:
         return (actual == value) == equal
 
     return matches
+
+
+def _stored_name(field: str, info: ResourceInfo) -> str:
+    """Return the stored name of a field: events of both groups are stored as those of the core group."""
+    if info.group != "events.k8s.io":
+        return field
+    if field == "reportingController":
+        return "reportingComponent"
+    return field.replace("regarding.", "involvedObject.", 1)
 
 
 def _lookup(value: Any, path: list[str], default: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from kapsa.devcluster.embedded.apply import field_manager as apply
 from kapsa.devcluster.embedded.apply import json_patch
+from kapsa.devcluster.embedded.apply.conflicts import ApplyConflict
 from kapsa.devcluster.embedded.apply.object_versions import converter
 from kapsa.devcluster.embedded.apply.strategic_patch import strategic_merge_patch
 from kapsa.devcluster.embedded.backend import Backend
@@ -50,6 +51,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 _BUILT_IN = (JSON, MERGE, STRATEGIC, APPLY)
 _CUSTOM = (JSON, MERGE, APPLY)
+_REPLICAS = ("f:spec", "f:replicas")
 
 
 class Patch(msgspec.Struct, frozen=True):
@@ -143,7 +145,10 @@ def scale_applying(request: Request, write: WriteRequest, backend: Backend) -> T
         apply.check_request(scale, "autoscaling/v1", "Scale")
         metadata = {"name": (scale.get("metadata") or {}).get("name")}
         empty = {"apiVersion": info.api_version, "kind": info.kind, "metadata": metadata}
-        result = _apply(live, with_replicas(info, empty, scale), write, backend)
+        try:
+            result = _apply(live, with_replicas(info, empty, scale), write, backend)
+        except ApplyConflict as error:
+            raise _seen_by_scale(error) from error
         if info.is_custom:
             # The real server detects conflicts, but cannot convert the Scale back into a custom resource.
             raise apply.failed(
@@ -153,6 +158,14 @@ def scale_applying(request: Request, write: WriteRequest, backend: Backend) -> T
         return result
 
     return transform
+
+
+def _seen_by_scale(error: ApplyConflict) -> ApplyConflict:
+    """Return the conflict in the terms of a Scale, the one field of which is the number of replicas."""
+    return ApplyConflict(
+        (manager._replace(api_version="autoscaling/v1") if manager.api_version else manager, _REPLICAS)
+        for manager, _ in error.conflicts
+    )
 
 
 def _restoring(content: Any, write: WriteRequest) -> Transform:

@@ -82,7 +82,7 @@ async def create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
     for admission in backend.admission_of(info):
         await admission.validate(write, obj, None)
     write.warnings.extend(strategy.warnings(obj, None))
-    if meta.get("resourceVersion") and write.method is WriteMethod.CREATE:
+    if _names_revision(meta.get("resourceVersion")) and write.method is WriteMethod.CREATE:
         raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
     if info.converter is not None:
         obj = await info.converter.to_storage(obj)
@@ -95,6 +95,11 @@ async def create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
     if info.converter is not None:
         await info.converter.prepare([stored])
     return stored
+
+
+def _names_revision(text: str | None) -> bool:
+    """Return whether a resourceVersion is a number other than zero. On creation the real server ignores all others."""
+    return text is not None and text.isascii() and text.isdigit() and int(text) != 0
 
 
 def _named(write: WriteRequest, obj: Object) -> WriteRequest:

@@ -78,3 +78,17 @@ async def test_a_bound_claim_that_requests_more_storage_is_expanded(client: Obje
     await client.change("persistentvolumeclaims", "data", resources={"requests": {"storage": "4Gi"}})
     await client.settle()
     assert client.get("persistentvolumeclaims", "data")["status"]["capacity"] == {"storage": "4Gi"}
+
+
+async def test_an_attributes_class_in_use_stays_until_its_claim_is_gone(client: ObjectClient) -> None:
+    await client.create(
+        "volumeattributesclasses", "gold", driverName="csi.example.com", parameters={"iops": "9"}
+    )
+    await client.create("persistentvolumeclaims", "data", claim(volumeAttributesClassName="gold"))
+    await client.settle()
+    await client.delete("volumeattributesclasses", "gold")
+    await client.settle(60)
+    assert client.get("volumeattributesclasses", "gold")["metadata"]["deletionTimestamp"]
+    await client.delete("persistentvolumeclaims", "data")
+    await client.settle(60)
+    assert client.find("volumeattributesclasses", "gold") is None

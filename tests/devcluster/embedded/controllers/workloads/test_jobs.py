@@ -204,3 +204,12 @@ async def test_a_missed_run_within_the_starting_deadline_is_started_late(client:
     await client.change("cronjobs", "tick", suspend=False)
     await client.settle(1)
     assert client.get("cronjobs", "tick")["status"]["lastScheduleTime"] == "2026-01-01T00:05:00Z"
+
+
+async def test_a_schedule_without_a_time_is_recorded_as_an_event(client: ObjectClient) -> None:
+    await client.create("cronjobs", "never", cron("59 23 31 2 *"))
+    await client.settle(60)
+    events = [(event["type"], event["reason"], event["message"]) for event in client.list("events")]
+    detail = "time difference between two schedules is less than 1 second"
+    assert events == [("Warning", "InvalidSchedule", f"invalid schedule: 59 23 31 2 * : {detail}")]
+    assert client.names("jobs") == []

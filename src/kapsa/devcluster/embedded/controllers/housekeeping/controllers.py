@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from kapsa.devcluster.embedded.controllers.housekeeping import disruptions, endpoints, volumes
 from kapsa.devcluster.embedded.controllers.machinery.kinds import (
+    ATTRIBUTES_CLASS,
     CLAIM,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
@@ -161,9 +162,29 @@ class VolumeController(OwnerController):
         await self.carry_out(key, volumes.plan_volume(owner, claim))
 
 
+class AttributesClassController(OwnerController):
+    """Controller of VolumeAttributesClasses: protection while in use."""
+
+    kind, dependents = ATTRIBUTES_CLASS, (CLAIM, VOLUME)
+    account = component = "volumeattributesclass-protection-controller"
+
+    def observe(self, kind: Kind, new: Object | None, old: Object | None) -> None:
+        if kind == ATTRIBUTES_CLASS:
+            super().observe(kind, new, old)
+        elif old is not None:
+            used = volumes.attributes_classes_of(new) if new is not None else set()
+            for name in volumes.attributes_classes_of(old) - used:
+                self.queue.add(("", name))
+
+    async def sync(self, key: Key, owner: Object) -> None:
+        plan = volumes.plan_attributes_class(owner, self.view.objects(CLAIM), self.view.objects(VOLUME))
+        await self.carry_out(key, plan)
+
+
 HOUSEKEEPING_CONTROLLERS: tuple[type[OwnerController], ...] = (
     EndpointsController,
     DisruptionController,
     ClaimController,
     VolumeController,
+    AttributesClassController,
 )

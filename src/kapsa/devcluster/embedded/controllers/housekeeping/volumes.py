@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from kapsa.devcluster.embedded.controllers.machinery.kinds import CLAIM, VOLUME, Object
+from kapsa.devcluster.embedded.controllers.machinery.kinds import ATTRIBUTES_CLASS, CLAIM, VOLUME, Object
 from kapsa.devcluster.embedded.controllers.machinery.ownership import is_deleting
 from kapsa.devcluster.embedded.controllers.machinery.plan import (
     Create,
@@ -18,7 +18,11 @@ from kapsa.devcluster.embedded.controllers.machinery.plan import (
 )
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
-from kapsa.devcluster.embedded.strategies.cluster.storage import CLAIM_PROTECTION, VOLUME_PROTECTION
+from kapsa.devcluster.embedded.strategies.cluster.storage import (
+    ATTRIBUTES_CLASS_PROTECTION,
+    CLAIM_PROTECTION,
+    VOLUME_PROTECTION,
+)
 from kapsa.schemas.quantities import parse
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
@@ -207,3 +211,25 @@ def plan_volume(volume: Object, claim: Object | None) -> WritePlan:
         else:
             plan.do(UpdateStatus(VOLUME, {**volume, "status": {**status, "phase": "Released"}}))
     return plan
+
+
+def plan_attributes_class(attributes_class: Object, claims: list[Object], volumes: list[Object]) -> WritePlan:
+    """Plan the next step of a VolumeAttributesClass: it goes when no claim and no volume names it."""
+    plan = WritePlan()
+    metadata = attributes_class["metadata"]
+    finalizers = metadata.get("finalizers") or []
+    if not is_deleting(attributes_class) or ATTRIBUTES_CLASS_PROTECTION not in finalizers:
+        return plan
+    if any(metadata["name"] in attributes_classes_of(user) for user in (*claims, *volumes)):
+        return plan
+    left = [finalizer for finalizer in finalizers if finalizer != ATTRIBUTES_CLASS_PROTECTION]
+    plan.do(Update(ATTRIBUTES_CLASS, {**attributes_class, "metadata": {**metadata, "finalizers": left}}))
+    return plan
+
+
+def attributes_classes_of(user: Object) -> set[str]:
+    """Return the names of the VolumeAttributesClasses that a claim or a volume has or is to get."""
+    spec, status = user["spec"], user.get("status") or {}
+    requested = (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName")
+    names = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"), requested)
+    return {name for name in names if name}

@@ -37,6 +37,9 @@ EVENT = Kind("", "v1", "events", "Event")
 CLAIM = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUME = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 STORAGE_CLASS = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+ATTRIBUTES_CLASS = Kind(
+    "storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", namespaced=False
+)
 DEPLOYMENT = Kind("apps", "v1", "deployments", "Deployment")
 REPLICA_SET = Kind("apps", "v1", "replicasets", "ReplicaSet")
 REPLICATION_CONTROLLER = Kind("", "v1", "replicationcontrollers", "ReplicationController")

@@ -23,6 +23,8 @@ from kapsa.devcluster.embedded.strategies.workloads import schedule
 
 SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _MANY_MISSED = 100
+_NEVER = "time difference between two schedules is less than 1 second"
+"""The words of kube-controller-manager for a schedule with no time, such as February 31."""
 
 
 def plan(cron_job: Object, jobs: list[Object], now: datetime) -> WritePlan:
@@ -107,7 +109,12 @@ class _Sync:
         try:
             times = schedule.parse(self.spec["schedule"], self.spec.get("timeZone"))
         except ValueError as error:
-            self._record("UnparseableSchedule", f"unparseable schedule: {self.spec['schedule']} : {error}")
+            text = f'unparseable schedule: "{self.spec["schedule"]}" : {error}'
+            self._record("UnparseableSchedule", text)
+            return
+        if times.after(self.now) is None:
+            text = f"invalid schedule: {self.spec['schedule']} : {_NEVER}"
+            self._record("InvalidSchedule", text)
             return
         due, missed = self._due(times)
         following = times.after(self.now)

@@ -46,15 +46,14 @@ class Printer(msgspec.Struct, frozen=True):
 
 
 def printer(headers: str, cells: Cells) -> Printer:
-    """Return a printer with headers from text: `Name, Ready, Desired:integer, IP+`; + marks wide columns."""
+    """Return a printer with headers from text: `Name, Desired:integer, PV:string:name, IP+`; + marks wide columns."""
     columns = []
     for header in headers.split(","):
-        name, _, type_ = header.strip().partition(":")
+        name, type_, format_ = (*header.strip().split(":"), "", "")[:3]
         priority = int(name.endswith("+"))
         name = name.rstrip("+")
-        columns.append(
-            Column(name, type_.rstrip("+") or "string", "name" if name == "Name" else "", "", priority)
-        )
+        default = "name" if name == "Name" else ""
+        columns.append(Column(name, type_.rstrip("+") or "string", format_ or default, "", priority))
     return Printer(tuple(columns), cells)
 
 

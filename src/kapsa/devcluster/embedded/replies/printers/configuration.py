@@ -56,6 +56,26 @@ def _attachment(obj: Object, now: datetime) -> list[Any]:
     ]
 
 
+def _csi_driver(obj: Object, now: datetime) -> list[Any]:
+    spec = obj.get("spec") or {}
+    requests = spec.get("tokenRequests")
+    audiences = "<unset>" if requests is None else ",".join(each.get("audience", "") for each in requests)
+    return [
+        obj["metadata"]["name"],
+        spec.get("attachRequired", True),
+        bool(spec.get("podInfoOnMount")),
+        bool(spec.get("storageCapacity")),
+        audiences,
+        bool(spec.get("requiresRepublish")),
+        ",".join(spec.get("volumeLifecycleModes") or ()) or "<none>",
+        age(obj, now),
+    ]
+
+
+def _volume_attributes_class(obj: Object, now: datetime) -> list[Any]:
+    return [obj["metadata"]["name"], obj.get("driverName", ""), age(obj, now)]
+
+
 def _csi_node(obj: Object, now: datetime) -> list[Any]:
     return [obj["metadata"]["name"], len(dig(obj, "spec", "drivers") or ()), age(obj, now)]
 
@@ -116,8 +136,14 @@ PRINTERS = {
         "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age", _storage_class
     ),
     ("storage.k8s.io", "volumeattachments"): printer(
-        "Name, Attacher, PV, Node, Attached:boolean, Age", _attachment
+        "Name, Attacher:string:name, PV, Node, Attached:boolean, Age", _attachment
     ),
+    ("storage.k8s.io", "csidrivers"): printer(
+        "Name, AttachRequired:boolean, PodInfoOnMount:boolean, StorageCapacity:boolean, TokenRequests, "
+        "RequiresRepublish:boolean, Modes, Age",
+        _csi_driver,
+    ),
+    ("storage.k8s.io", "volumeattributesclasses"): printer("Name, DriverName, Age", _volume_attributes_class),
     ("storage.k8s.io", "csinodes"): printer("Name, Drivers:integer, Age", _csi_node),
     (_ADMISSION, "mutatingwebhookconfigurations"): printer("Name, Webhooks:integer, Age", _webhooks),
     (_ADMISSION, "validatingwebhookconfigurations"): printer("Name, Webhooks:integer, Age", _webhooks),

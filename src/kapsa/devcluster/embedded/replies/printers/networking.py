@@ -119,6 +119,19 @@ def _service_cidr(obj: Object, now: datetime) -> list[Any]:
     return [obj["metadata"]["name"], ",".join(dig(obj, "spec", "cidrs") or ()), age(obj, now)]
 
 
+def _ip_address(obj: Object, now: datetime) -> list[Any]:
+    # The real server writes an age under no header, too.
+    return [obj["metadata"]["name"], _parent(dig(obj, "spec", "parentRef")), age(obj, now)]
+
+
+def _parent(reference: Object | None) -> str:
+    if reference is None:
+        return "<none>"
+    resource, group = reference.get("resource", ""), reference.get("group", "")
+    parts = [f"{resource}.{group}".lower() if group else resource.lower(), reference.get("namespace", "")]
+    return "/".join([*filter(None, parts), reference.get("name", "")])
+
+
 PRINTERS = {
     ("", "services"): printer("Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector+", _service),
     ("", "endpoints"): printer("Name, Endpoints, Age", _endpoints),
@@ -128,5 +141,6 @@ PRINTERS = {
     ("networking.k8s.io", "ingresses"): printer("Name, Class, Hosts, Address, Ports, Age", _ingress),
     ("networking.k8s.io", "ingressclasses"): printer("Name, Controller, Parameters, Age", _ingress_class),
     ("networking.k8s.io", "networkpolicies"): printer("Name, Pod-Selector, Age", _network_policy),
+    ("networking.k8s.io", "ipaddresses"): printer("Name, ParentRef", _ip_address),
     ("networking.k8s.io", "servicecidrs"): printer("Name, CIDRs, Age", _service_cidr),
 }

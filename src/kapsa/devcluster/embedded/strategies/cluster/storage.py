@@ -1,4 +1,4 @@
-"""PersistentVolumes, their claims, and StorageClasses."""
+"""PersistentVolumes, their claims, and the classes and drivers behind them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ from kapsa.schemas.quantities import canonical, parse
 
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION = "kubernetes.io/pv-protection"
+ATTRIBUTES_CLASS_PROTECTION = "kubernetes.io/vac-protection"
+_DRIVER_DEFAULTS: dict[str, Any] = {
+    "attachRequired": True,
+    "podInfoOnMount": False,
+    "storageCapacity": False,
+    "fsGroupPolicy": "ReadWriteOnceWithFSType",
+    "requiresRepublish": False,
+    "seLinuxMount": False,
+}
+_TOKENS_IN_ATTRIBUTES = (
+    "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible "
+    "logging of tokens in volume attributes"
+)
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
@@ -107,6 +120,54 @@ class StorageClassStrategy(BuiltInStrategy):
         fixed = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
         changed = [field for field in fixed if (obj.get(field) or None) != (old.get(field) or None)]
         return [forbidden(field, f"updates to {field} are forbidden.") for field in changed]
+
+
+class VolumeAttributesClassStrategy(BuiltInStrategy):
+    def admit_create(self, obj: Object) -> None:
+        _protect(obj, ATTRIBUTES_CLASS_PROTECTION)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        missing = [] if obj.get("driverName") else [required("driverName")]
+        if obj.get("parameters"):
+            return missing
+        return [*missing, required("parameters", "must contain at least one key/value pair")]
+
+    def immutable(self, obj: Object, old: Object) -> list[FieldError]:
+        fixed = ("driverName", "parameters")
+        changed = [field for field in fixed if (obj.get(field) or None) != (old.get(field) or None)]
+        return [forbidden(field, f"updates to {field} are forbidden.") for field in changed]
+
+
+class CSIDriverStrategy(BuiltInStrategy):
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        for field, value in _DRIVER_DEFAULTS.items():
+            if spec.get(field) is None:
+                spec[field] = value
+        spec["volumeLifecycleModes"] = spec.get("volumeLifecycleModes") or ["Persistent"]
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        super().prepare_for_update(obj, old)
+        # The real server counts changes, but gives a new driver no generation.
+        if self.raises_generation(obj, old):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def immutable(self, obj: Object, old: Object) -> list[FieldError]:
+        # The first path is spelled as the real server spells it.
+        fixed = (("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes"))
+        return [
+            invalid(f"spec.{path}", obj["spec"].get(field), "field is immutable")
+            for field, path in fixed
+            if obj["spec"].get(field) != old["spec"].get(field)
+        ]
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        spec = obj["spec"]
+        requests = spec.get("tokenRequests")
+        unchanged = old is not None and old["spec"].get("tokenRequests") == requests
+        if not requests or unchanged or spec.get("serviceAccountTokenInSecrets") is not None:
+            return []
+        return [_TOKENS_IN_ATTRIBUTES]
 
 
 def _protect(obj: Object, finalizer: str) -> None:

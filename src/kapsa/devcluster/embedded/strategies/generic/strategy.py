@@ -20,6 +20,7 @@ Object = dict[str, Any]
 _COUNTED = frozenset(
     {
         ("", "pods"),
+        ("", "podtemplates"),
         ("", "replicationcontrollers"),
         ("apps", "daemonsets"),
         ("apps", "deployments"),
@@ -31,6 +32,8 @@ _COUNTED = frozenset(
         ("networking.k8s.io", "ingressclasses"),
         ("networking.k8s.io", "networkpolicies"),
         ("policy", "poddisruptionbudgets"),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
         ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
@@ -39,11 +42,15 @@ _COUNTED = frozenset(
         ("discovery.k8s.io", "endpointslices"),
         ("flowcontrol.apiserver.k8s.io", "flowschemas"),
         ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+        ("resource.k8s.io", "deviceclasses"),
+        ("resource.k8s.io", "resourceslices"),
         ("scheduling.k8s.io", "priorityclasses"),
     }
 )
 _CONDITIONAL = frozenset(
     {
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
         ("admissionregistration.k8s.io", "validatingadmissionpolicies"),

@@ -28,6 +28,11 @@ class DeploymentStrategy(PodTemplateStrategy):
             _default(strategy["rollingUpdate"], maxUnavailable="25%", maxSurge="25%")
         default_template(obj)
 
+    def raises_generation(self, obj: Object, old: Object) -> bool:
+        # A Deployment's annotations are copied to its ReplicaSets, so a change of them is one for the controller.
+        before, after = ((each["metadata"].get("annotations") or {}) for each in (old, obj))
+        return before != after or super().raises_generation(obj, old)
+
     def validate(self, obj: Object) -> list[FieldError]:
         return rules.validate_deployment(obj)
 

@@ -9,6 +9,8 @@ from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy
 from kapsa.schemas.field_errors import FieldError, invalid, required
 
 _CPU_TARGET = 80
+_OTHER_METRICS = "autoscaling.alpha.kubernetes.io/metrics"
+"""The annotation of the first version with the metrics that it has no field for."""
 _UP: dict[str, Any] = {
     "stabilizationWindowSeconds": 0,
     "selectPolicy": "Max",
@@ -29,6 +31,9 @@ class HorizontalPodAutoscalerStrategy(BuiltInStrategy):
         if spec.get("minReplicas") is None:
             spec["minReplicas"] = 1
         if self.info.version == "v1":
+            annotated = _OTHER_METRICS in (obj["metadata"].get("annotations") or {})
+            if spec.get("targetCPUUtilizationPercentage") is None and not annotated:
+                spec["targetCPUUtilizationPercentage"] = _CPU_TARGET
             return
         if not spec.get("metrics"):
             target = {"type": "Utilization", "averageUtilization": _CPU_TARGET}
@@ -57,13 +62,25 @@ class HorizontalPodAutoscalerStrategy(BuiltInStrategy):
             errors.append(invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
         target = spec.get("scaleTargetRef") or {}
         errors += [required(f"spec.scaleTargetRef.{f}") for f in ("kind", "name") if not target.get(f)]
-        group = (target.get("apiVersion") or "").rpartition("/")[0]
-        if self.info.version != "v1" and not group:
-            detail = "apiVersion must specify API group"
-            errors.append(invalid("spec.scaleTargetRef.apiVersion", target.get("apiVersion") or "", detail))
         for way in ("scaleUp", "scaleDown"):
             rules = (spec.get("behavior") or {}).get(way)
             if rules is not None and not rules.get("policies"):
                 path = f"spec.behavior.{way}.policies"
                 errors.append(required(path, "must specify at least one Policy"))
         return errors
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return [*_validate_target(obj["spec"].get("scaleTargetRef") or {}), *self.validate(obj)]
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        before, after = (each["spec"].get("scaleTargetRef") or {} for each in (old, obj))
+        same = all(before.get(field) == after.get(field) for field in ("apiVersion", "kind"))
+        return [*([] if same else _validate_target(after)), *self.validate(obj)]
+
+
+def _validate_target(target: Object) -> list[FieldError]:
+    """Return the errors of the target's apiVersion. The one scalable kind of the core group needs no group."""
+    version = target.get("apiVersion") or ""
+    if "/" in version or target.get("kind") == "ReplicationController":
+        return []
+    return [invalid("spec.scaleTargetRef.apiVersion", version, "apiVersion must specify API group")]

@@ -55,7 +55,7 @@ audit_content = Table(
     metadata,
     Column("entry_id", BigInteger, ForeignKey(audit_entry.c.id, ondelete="CASCADE"), primary_key=True),
     Column("actor", Text, nullable=False),
-    Column("payload", JSONB, nullable=False),
+    Column("payload", Text, nullable=False),
     Column("salt", LargeBinary, nullable=False),
     Index(None, "actor", "entry_id"),
     comment="What an entry says about people and clusters. The chain has its salted hash, so it can be erased.",
@@ -106,8 +106,11 @@ idempotency_key = Table(
     Column("fingerprint", LargeBinary, nullable=False),
     Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
     Column("claimed_until", _MOMENT, nullable=False),
+    Column("claim", Uuid, nullable=False),
     Column("applied_at", _MOMENT),
-    Column("response", JSONB),
+    Column("status", Integer),
+    Column("headers", JSONB),
+    Column("body", LargeBinary),
     Index(None, "created_at"),
 )
 

@@ -32,7 +32,7 @@ CREATE TABLE fleet.audit_content (
   entry_id bigint CONSTRAINT audit_content_pkey PRIMARY KEY
     CONSTRAINT audit_content_entry_id_fkey REFERENCES fleet.audit_entry (id) ON DELETE CASCADE,
   actor text NOT NULL,
-  payload jsonb NOT NULL,
+  payload text NOT NULL,
   salt bytea NOT NULL
 );
 CREATE INDEX audit_content_actor_entry_id ON fleet.audit_content (actor, entry_id);
@@ -93,8 +93,11 @@ CREATE TABLE fleet.idempotency_key (
   fingerprint bytea NOT NULL,
   created_at timestamptz NOT NULL DEFAULT fleet.now(),
   claimed_until timestamptz NOT NULL,
+  claim uuid NOT NULL,
   applied_at timestamptz,
-  response jsonb,
+  status integer,
+  headers jsonb,
+  body bytea,
   CONSTRAINT idempotency_key_pkey PRIMARY KEY (subject, key)
 );
 CREATE INDEX idempotency_key_created_at ON fleet.idempotency_key (created_at);

@@ -1,0 +1,29 @@
+"""Priority and fairness: flow schemas and priority levels. The embedded engine stores them and limits nothing."""
+
+from __future__ import annotations
+
+from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
+
+_QUEUING = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
+
+
+class FlowSchemaStrategy(BuiltInStrategy):
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        spec["matchingPrecedence"] = spec.get("matchingPrecedence") or 1000
+
+
+class PriorityLevelStrategy(BuiltInStrategy):
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        for kind, shares in (("exempt", 0), ("limited", 30)):
+            level = spec.get(kind)
+            if level is None:
+                continue
+            for field, value in (("nominalConcurrencyShares", shares), ("lendablePercent", 0)):
+                if level.get(field) is None:
+                    level[field] = value
+        queuing = ((spec.get("limited") or {}).get("limitResponse") or {}).get("queuing")
+        if queuing is not None:
+            for field, value in _QUEUING.items():
+                queuing[field] = queuing.get(field) or value
