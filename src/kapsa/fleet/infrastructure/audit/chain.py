@@ -1,0 +1,80 @@
+"""The chain of audit entries: what is hashed, and with which key.
+
+A link is a keyed hash over the entry and the link before it. The key is sealed in the vault: write access to the
+database is not enough to forge a chain. Of actor and payload only a salted hash is in the chain, so they can be
+erased, and cannot be guessed from what remains.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+
+from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.tables.foundation import internal_secret
+from kapsa.fleet.orchestrator.ports.vault import KeyVault
+
+__all__ = ["ChainEntry", "chain_key", "content_hash", "encode_payload", "link_hash", "new_salt"]
+
+_NAME = "audit-chain"
+_BOUND = ("audit-chain", "internal_secret", _NAME, 1)
+
+
+class ChainEntry(msgspec.Struct, frozen=True):
+    """The part of an entry that is in the chain for good."""
+
+    id: int
+    commit_order: int
+    recorded_at: datetime
+    action: str
+    object_kind: str
+    object_id: str
+    content_hash: bytes
+
+
+def encode_payload(payload: Mapping[str, Any]) -> str:
+    """Return a payload as the exact text that is stored and hashed."""
+    return msgspec.json.encode(payload, order="sorted").decode()
+
+
+def new_salt() -> bytes:
+    """Return a salt for one entry."""
+    return secrets.token_bytes(16)
+
+
+def content_hash(salt: bytes, actor: str, payload: str) -> bytes:
+    """Return the hash of actor and payload."""
+    return hashlib.sha256(salt + msgspec.json.encode([actor, payload])).digest()
+
+
+def link_hash(key: bytes, sequence: int, previous: bytes, entry: ChainEntry) -> bytes:
+    """Return the hash of a link."""
+    moment = entry.recorded_at.astimezone(UTC).isoformat(timespec="microseconds")
+    parts = [
+        sequence,
+        previous.hex(),
+        entry.id,
+        entry.commit_order,
+        moment,
+        entry.action,
+        entry.object_kind,
+        entry.object_id,
+        entry.content_hash.hex(),
+    ]
+    return hmac.digest(key, msgspec.json.encode(parts), "sha256")
+
+
+async def chain_key(database: Database, vault: KeyVault) -> bytes:
+    """Return the key of the chain of this database, which the first manager makes."""
+    fresh = vault.seal(*_BOUND, secrets.token_bytes(32))
+    create = insert(internal_secret).values(name=_NAME, value=fresh).on_conflict_do_nothing()
+    query = select(internal_secret.c.value).where(internal_secret.c.name == _NAME)
+    async with database.transaction() as connection:
+        await connection.execute(create)
+        return vault.open((await connection.execute(query)).scalar_one(), *_BOUND)
