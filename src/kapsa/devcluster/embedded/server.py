@@ -63,11 +63,11 @@ class Server:
         self.backend = backend or Backend()
         self.faults = faults
         self._gate = FaultGate(_Levers(self.backend), faults or FaultPlan())
-        self.webhooks = WebhookAdmission(self.backend)
-        """Admission webhooks and the routes of their calls."""
         counter = InProcessClient(self.backend, manager="kube-apiserver")
         rbac = RbacAuthorizer(self.backend.store)
         self._authorizer: Authorizer = rbac if policy is None else PolicyAuthorizer(policy)
+        self.webhooks = WebhookAdmission(self.backend, self._authorizer)
+        """Admission webhooks and the routes of their calls."""
         chain = admission_chain(self.backend, self._authorizer, self.webhooks, counter.update_status)
         if policy is None:
             chain.append(EscalationCheck(rbac))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kapsa.schemas.cel.language import types
 from kapsa.schemas.cel.language.parser import parse
@@ -15,6 +15,7 @@ from kapsa.schemas.cel.language.syntax import (
     Literal,
     MapLiteral,
     Message,
+    MessageField,
     Node,
     Problems,
     Select,
@@ -34,7 +35,10 @@ from kapsa.schemas.cel.library import FUNCTIONS
 from kapsa.schemas.cel.library.signatures import Functions, Overload
 from kapsa.schemas.cel.literals import check_literals
 
-__all__ = ["check", "walk"]
+__all__ = ["MessageTypes", "check", "walk"]
+
+MessageTypes = Callable[[str], Type | None]
+"""Returns the type of objects that an expression constructs by this name, None if there is none."""
 
 _LITERALS = {
     bool: types.BOOL,
@@ -69,14 +73,20 @@ _TYPE_NAMES = {
 }
 
 
-def check(source: str, variables: Mapping[str, Type], functions: Functions | None = None) -> Node:
+def check(
+    source: str,
+    variables: Mapping[str, Type],
+    functions: Functions | None = None,
+    messages: MessageTypes | None = None,
+) -> Node:
     """Parse an expression and determine the types of its nodes.
 
     Raises CelCompileError, in the words of cel-go, if its syntax or its types are wrong.
     """
     root = parse(source)
     problems = Problems(source)
-    checker = _Checker(variables, {**FUNCTIONS, **functions} if functions else FUNCTIONS, problems)
+    declared = {**FUNCTIONS, **functions} if functions else FUNCTIONS
+    checker = _Checker(variables, declared, messages, problems)
     checker.check(root)
     checker.resolve(root)
     problems.raise_if_any()
@@ -95,9 +105,16 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 class _Checker:
-    def __init__(self, variables: Mapping[str, Type], functions: Functions, problems: Problems) -> None:
+    def __init__(
+        self,
+        variables: Mapping[str, Type],
+        functions: Functions,
+        messages: MessageTypes | None,
+        problems: Problems,
+    ) -> None:
         self._scopes: list[Mapping[str, Type]] = [variables]
         self._functions = functions
+        self._messages = messages
         self._problems = problems
         self._substitutions = Substitutions()
         self._free = 0
@@ -143,7 +160,8 @@ class _Checker:
         for scope in reversed(self._scopes):
             if name in scope:
                 return scope[name]
-        return _TYPE_NAMES.get(name)
+        message = self._messages(name) if self._messages is not None else None
+        return types.type_of(message) if message is not None else _TYPE_NAMES.get(name)
 
     def _is_variable(self, name: str) -> bool:
         return any(name in scope for scope in self._scopes)
@@ -166,6 +184,9 @@ class _Checker:
 
     def _select(self, node: Select) -> None:
         name = None if node.test else _qualified_name(node)
+        if name is not None and self._is_variable(name):
+            node.type, node.variable = self._find(name) or ERROR, name
+            return
         if name is not None and self._find(name) is not None and not self._starts_with_variable(name):
             node.type, node.is_type = self._find(name) or ERROR, True
             return
@@ -305,13 +326,30 @@ class _Checker:
         if type_ is None:
             self._undeclared(node, node.name)
             return
-        for _, value in node.fields:
-            self.check(value)
         node.type = ERROR
         if type_.kind != "type":
             self._problems.report(node.offset, f"'{type_.type_name}' is not a type")
-        else:
+        elif type_.params[0].kind != "struct":
             self._problems.report(node.offset, f"'{type_.params[0].type_name}' is not a message type")
+        else:
+            node.type = type_.params[0]
+        for field in node.fields:
+            self._message_field(field, node.type)
+
+    def _message_field(self, field: MessageField, message: Type) -> None:
+        declared = message.declared
+        expected = ERROR
+        if declared is not None and declared.fields is not None:
+            if field.name in declared.fields:
+                expected = declared.fields[field.name].type.type(f"{message.name}.{field.name}")
+            else:
+                self._problems.report(field.offset, f"undefined field '{field.name}'")
+        actual = self.check(field.value)
+        if field.optional:
+            actual = self._optional_element(field.value)
+        if not self._assign(expected, actual):
+            expects = f"expected type of field '{field.name}' is '{expected.text}'"
+            self._problems.report(field.offset, f"{expects} but provided type is '{actual.text}'")
 
     def _comprehension(self, node: Comprehension) -> None:
         iterated = self._apply(self.check(node.iterated))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from kapsa.schemas.cel.checker import check
+from kapsa.schemas.cel.checker import MessageTypes, check
 from kapsa.schemas.cel.costs.meter import CostExceededError, Meter
 from kapsa.schemas.cel.interpreter import METER, Evaluate, build
 from kapsa.schemas.cel.language.parser import TOO_DEEP
@@ -76,14 +76,19 @@ def _run(evaluate: Evaluate, frame: dict[str, Any]) -> Any:
 
 
 def compile_typed(
-    expression: str, variables: Mapping[str, Type], functions: Functions | None = None
+    expression: str,
+    variables: Mapping[str, Type],
+    functions: Functions | None = None,
+    messages: MessageTypes | None = None,
 ) -> Program:
-    """Compile an expression over typed variables, with more `functions` than those of the library if given.
+    """Compile an expression over typed variables.
+
+    `functions` are added to those of the library; `messages` are the types that the expression may construct.
 
     Raises CelCompileError if the syntax is invalid or the types do not match.
     """
     try:
-        return Program(check(expression, variables, functions))
+        return Program(check(expression, variables, functions, messages))
     except RecursionError:
         raise CelCompileError(TOO_DEEP) from None
 

@@ -7,10 +7,11 @@ evaluation. Errors are exceptions; `&&`, `||` and the macros that expand to them
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from kapsa.schemas import go_regexp
-from kapsa.schemas.cel.costs.meter import LIST_COST, MAP_COST, call_cost
+from kapsa.schemas.cel.costs.meter import LIST_COST, MAP_COST, STRUCT_COST, call_cost
 from kapsa.schemas.cel.folds import (
     ABSENT,
     ERRORS,
@@ -30,6 +31,7 @@ from kapsa.schemas.cel.language.syntax import (
     ListLiteral,
     Literal,
     MapLiteral,
+    Message,
     Node,
     Select,
     UInt,
@@ -41,6 +43,8 @@ from kapsa.schemas.cel.values import (
     NONE,
     CelDuration,
     CelEvaluationError,
+    LazyFields,
+    MessageValue,
     Optional,
     Timestamp,
     TypeValue,
@@ -113,6 +117,8 @@ class _Builder:
                 return self._list(node)
             case MapLiteral():
                 return self._map(node)
+            case Message():
+                return self._message(node)
             case Comprehension():
                 return self._comprehension(node)
         raise AssertionError(f"the checker rejects {type(node).__name__}")
@@ -143,6 +149,8 @@ class _Builder:
     def _select(self, node: Select) -> Evaluate:
         if node.is_type:
             return self._charged(_constant(TypeValue(node.type.params[0].type_name)))
+        if node.variable:
+            return self._charged(itemgetter(node.variable))
         operand, key = self.build(node.operand), _key(node)
         if node.test:
             return _presence(operand, key, struct=node.operand.type.kind == "struct")
@@ -150,8 +158,9 @@ class _Builder:
         if node.operand.type.kind == "struct":
 
             def read(frame: Frame) -> Any:
-                value = operand(frame).get(key)
-                if value is None:
+                holder = operand(frame)
+                value = holder.get(key)
+                if value is None and not isinstance(holder, LazyFields):
                     raise CelEvaluationError(f"no such key: {shown}")
                 return value
 
@@ -307,6 +316,22 @@ class _Builder:
             return values
 
         return self._charged(run, MAP_COST)
+
+    def _message(self, node: Message) -> Evaluate:
+        name = node.type.name
+        fields = [(field.name, self.build(field.value), field.optional) for field in node.fields]
+
+        def run(frame: Frame) -> MessageValue:
+            message = MessageValue(name)
+            for field, value, optional in fields:
+                item = value(frame)
+                if not optional:
+                    message[field] = item
+                elif item.given:
+                    message[field] = item.value
+            return message
+
+        return self._charged(run, STRUCT_COST)
 
     def _comprehension(self, node: Comprehension) -> Evaluate:
         if node.is_binding:

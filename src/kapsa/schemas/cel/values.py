@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar
@@ -20,7 +20,9 @@ __all__ = [
     "NO_OVERLOAD",
     "CelDuration",
     "CelEvaluationError",
+    "LazyFields",
     "MapList",
+    "MessageValue",
     "Opaque",
     "Optional",
     "SetList",
@@ -205,6 +207,44 @@ class MapList(list[Any]):
         return MapList(list(merged.values()), self.keys)
 
 
+class MessageValue(dict[str, Any]):
+    """An object that an expression constructs, such as `Object.spec{replicas: 1}`."""
+
+    __slots__ = ("type_name",)
+
+    def __init__(self, type_name: str) -> None:
+        super().__init__()
+        self.type_name = type_name
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, MessageValue)
+            and self.type_name == other.type_name
+            and self.keys() == other.keys()
+            and all(equals(value, other[key]) for key, value in self.items())
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+
+class LazyFields(dict[str, Any]):
+    """An object whose fields are computed when an expression first reads them. A field may be null."""
+
+    __slots__ = ("_compute",)
+
+    def __init__(self, compute: Callable[[str], Any]) -> None:
+        super().__init__()
+        self._compute = compute
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = self._compute(key)
+        return self[key]
+
+
 def type_name(value: Any) -> str:
     """Return the name of a value's type, as `type(value)` and errors show it."""
     named = _NAMES.get(type(value))
@@ -212,7 +252,7 @@ def type_name(value: Any) -> str:
         return named
     if isinstance(value, list):
         return "list"
-    if isinstance(value, dict):
+    if isinstance(value, dict) and not isinstance(value, MessageValue):
         return "map"
     return str(value.type_name)
 

@@ -16,7 +16,7 @@ from kapsa.devcluster.embedded.admission.plugins.runtime_classes import RuntimeC
 from kapsa.devcluster.embedded.admission.plugins.service_accounts import ServiceAccounts
 from kapsa.devcluster.embedded.admission.plugins.topology_labels import TopologyLabels
 from kapsa.devcluster.embedded.admission.pod_security.admission import PodSecurity
-from kapsa.devcluster.embedded.admission.policies.validation import MutatingPolicyWarning, ValidatingPolicies
+from kapsa.devcluster.embedded.admission.policies.plugins import MutatingPolicies, ValidatingPolicies
 from kapsa.devcluster.embedded.admission.quota.admission import ResourceQuotas, StatusWriter
 from kapsa.devcluster.embedded.admission.webhooks import WebhookAdmission
 from kapsa.devcluster.embedded.authorization.authorizer import Authorizer
@@ -48,8 +48,8 @@ def admission_chain(
         CertificateSubjects(backend),
         DefaultIngressClass(backend),
         TopologyLabels(backend),
-        MutatingPolicyWarning(backend),
         CreationCheck(authorizer),
+        MutatingPolicies(backend, authorizer),
         ValidatingPolicies(backend, authorizer),
         webhooks,
         ResourceQuotas(backend, write_status),

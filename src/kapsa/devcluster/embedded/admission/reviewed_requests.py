@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.devcluster.embedded.admission.webhook_match import ReviewedRequest
+from kapsa.devcluster.embedded.admission.webhook_match import ReviewedRequest, in_version
+from kapsa.devcluster.embedded.codec.go_types import DecodingError, check_metadata, check_types
+from kapsa.devcluster.embedded.codec.written_form import write_as_go
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.requests.mutations import DeleteRequest, WriteRequest
+from kapsa.devcluster.wire.status_errors import internal
+from kapsa.schemas.defaulting import apply_defaults
+from kapsa.schemas.pruning import prune, unknown_fields
 
-__all__ = ["reviewed_deletion", "reviewed_write"]
+__all__ = ["read_back", "reviewed_deletion", "reviewed_write"]
 
 Object = dict[str, Any]
 
@@ -34,6 +40,34 @@ def reviewed_write(write: WriteRequest, obj: Object, old: Object | None) -> Revi
         object=obj,
         old=old,
     )
+
+
+async def read_back(
+    source: ResourceInfo, info: ResourceInfo, patched: Any, *, strict: bool = False
+) -> Object:
+    """Decode a patched object from the version it was patched in: without unknown fields, with defaults.
+
+    Raises StatusError 500 for a value of a wrong type, and if `strict` for an unknown field.
+    """
+    if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
+        raise internal("the patched object is no longer an object")
+    obj = await in_version(source, info, patched)
+    assert obj is not None
+    if info.schema is None:
+        return obj
+    try:
+        if info.is_custom:
+            check_metadata(obj)
+        else:
+            check_types(info.schema, obj, info)
+            write_as_go(info.schema, obj)
+    except DecodingError as error:
+        raise internal(str(error)) from None
+    if strict and not info.is_custom and (unknown := unknown_fields(info.schema, obj)):
+        raise internal(f"strict decoding error: {', '.join(unknown)}")
+    prune(info.schema, obj)
+    apply_defaults(info.schema, obj)
+    return obj
 
 
 def _plain_options(deletion: DeleteRequest) -> Object:

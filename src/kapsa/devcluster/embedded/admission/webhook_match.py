@@ -10,7 +10,6 @@ from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.kinds.labels import matches
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.wire.exchange import RequestUser
-from kapsa.devcluster.wire.status_errors import forbidden
 
 __all__ = ["Invocation", "ReviewedRequest", "in_version", "invocation_of", "rule_matches"]
 
@@ -42,6 +41,12 @@ class ReviewedRequest(msgspec.Struct, kw_only=True):
     dry_run: bool = False
     object: Object | None = None
     old: Object | None = None
+
+    @property
+    def shown_name(self) -> str:
+        """The name that errors show; a name that is yet to be generated shows its prefix."""
+        meta = (self.object or self.old or {}).get("metadata") or {}
+        return self.name or meta.get("name") or meta.get("generateName") or "Unknown"
 
 
 class Invocation(msgspec.Struct, kw_only=True):
@@ -86,10 +91,9 @@ class Invocation(msgspec.Struct, kw_only=True):
 
 
 async def invocation_of(backend: Backend, reviewed: ReviewedRequest, webhook: Object) -> Invocation | None:
-    """Return the call of a webhook for a request; None when it does not match.
+    """Return the call of a webhook for a request; None when its rules and selectors do not match.
 
-    Raises StatusError when a match condition fails and the webhook must not be skipped, or when the object cannot be
-    converted to the webhook's version.
+    Raises StatusError when the object cannot be converted to the webhook's version.
     """
     info = reviewed.info
     if info.group == "admissionregistration.k8s.io" and info.resource in _EXEMPT:
@@ -99,13 +103,12 @@ async def invocation_of(backend: Backend, reviewed: ReviewedRequest, webhook: Ob
     target = _matching_version(backend, reviewed, webhook)
     if target is None:
         return None
-    invocation = Invocation(
+    return Invocation(
         webhook=webhook,
         info=target,
         object=await in_version(reviewed.info, target, reviewed.object),
         old=await in_version(reviewed.info, target, reviewed.old),
     )
-    return invocation if _conditions_hold(reviewed, invocation) else None
 
 
 # Rules
@@ -174,41 +177,6 @@ def _object_selected(reviewed: ReviewedRequest, webhook: Object) -> bool:
         return True
     subjects = [subject for subject in (reviewed.object, reviewed.old) if subject is not None]
     return any(matches(selector, (s.get("metadata") or {}).get("labels") or {}) for s in subjects)
-
-
-# Match conditions
-
-
-def _conditions_hold(reviewed: ReviewedRequest, invocation: Invocation) -> bool:
-    webhook = invocation.webhook
-    conditions = webhook.get("matchConditions") or ()
-    if not conditions:
-        return True
-    variables = {
-        "object": invocation.object,
-        "oldObject": invocation.old,
-        "request": invocation.review(reviewed, "")["request"],
-    }
-    problems = []
-    for condition in conditions:
-        try:
-            if not _evaluate(condition["expression"], variables):
-                return False
-        except (ValueError, TypeError, RuntimeError) as error:
-            problems.append(f"expression '{condition['expression']}' resulted in error: {error}")
-    if not problems:
-        return True
-    if webhook.get("failurePolicy") == "Ignore":
-        return False
-    raise forbidden(reviewed.info, reviewed.name, ", ".join(problems))
-
-
-def _evaluate(expression: str, variables: Object) -> bool:
-    # CEL is imported with the first condition, as in kapsa.schemas: a server without any starts sooner.
-    from kapsa.schemas.cel.expressions import compile_expression
-
-    program = compile_expression(expression, tuple((name, "dyn") for name in variables))
-    return bool(program.evaluate(variables))
 
 
 # Forms

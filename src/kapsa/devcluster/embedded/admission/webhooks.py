@@ -8,23 +8,23 @@ import binascii
 import json
 from typing import Any
 
-from kapsa.devcluster.embedded.admission.reviewed_requests import reviewed_deletion, reviewed_write
+import msgspec
+
+from kapsa.devcluster.embedded.admission.policies.request_values import request_values
+from kapsa.devcluster.embedded.admission.reviewed_requests import read_back, reviewed_deletion, reviewed_write
 from kapsa.devcluster.embedded.admission.webhook_client import BundleError, CallError, WebhookClient
 from kapsa.devcluster.embedded.admission.webhook_match import (
     Invocation,
     ReviewedRequest,
-    in_version,
     invocation_of,
 )
 from kapsa.devcluster.embedded.apply.json_patch import json_patch
+from kapsa.devcluster.embedded.authorization.authorizer import Authorizer
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.codec.stored_form import decode
-from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.requests.mutations import DeleteRequest, WriteRequest
 from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
-from kapsa.devcluster.wire.status_errors import StatusError, internal
-from kapsa.schemas.defaulting import apply_defaults
-from kapsa.schemas.pruning import prune
+from kapsa.devcluster.wire.status_errors import StatusError, forbidden, internal
 
 __all__ = ["WebhookAdmission"]
 
@@ -40,8 +40,9 @@ class WebhookAdmission:
 
     resources: frozenset[tuple[str, str]] | None = None
 
-    def __init__(self, backend: Backend, client: WebhookClient | None = None) -> None:
+    def __init__(self, backend: Backend, authorizer: Authorizer, client: WebhookClient | None = None) -> None:
         self._backend = backend
+        self._authorizer = authorizer
         self.client = client or WebhookClient()
         self._webhooks: dict[tuple[str, str], list[Object]] = {}
         backend.store.listeners.append(self._follow)
@@ -53,20 +54,24 @@ class WebhookAdmission:
         if not webhooks:
             return obj
         reviewed = reviewed_write(write, obj, old)
-        called: dict[str, Invocation] = {}
-        reinvocable: set[str] = set()
+        passes = write.reinvocation
+        memory = passes.webhooks
+        if passes.is_second and memory.output != _fingerprint(obj):
+            memory.require_again()
         for webhook in webhooks:
-            changed = await self._call_mutating(reviewed, webhook, called, write.warnings)
-            if changed:
-                reinvocable |= {
-                    uid
-                    for uid, earlier in called.items()
-                    if earlier.webhook is not webhook and _if_needed(earlier)
-                }
-        for webhook in webhooks:
-            if _identity(webhook) in reinvocable:
-                await self._call_mutating(reviewed, webhook, called, write.warnings)
+            identity = _identity(webhook)
+            if passes.is_second and identity not in memory.due:
+                continue
+            invocation = await self._invocation(reviewed, webhook)
+            if invocation is None:
+                continue
+            if await self._call_mutating(reviewed, invocation, write.warnings):
+                memory.require_again()
+                passes.requested = True
+            if webhook.get("reinvocationPolicy") == "IfNeeded":
+                memory.repeatable.add(identity)
         assert reviewed.object is not None
+        memory.output = _fingerprint(reviewed.object)
         return reviewed.object
 
     async def validate(self, write: WriteRequest, obj: Object, old: Object | None) -> None:
@@ -80,19 +85,18 @@ class WebhookAdmission:
             return
         reviewed = reviewed_deletion(deletion, obj)
         for webhook in mutating:
-            await self._call_mutating(reviewed, webhook, {}, deletion.warnings)
+            invocation = await self._invocation(reviewed, webhook)
+            if invocation is not None:
+                await self._call_mutating(reviewed, invocation, deletion.warnings)
         await self._validate(reviewed, validating, deletion.warnings)
 
     # The two phases
 
     async def _call_mutating(
-        self, reviewed: ReviewedRequest, webhook: Object, called: dict[str, Invocation], warnings: list[str]
+        self, reviewed: ReviewedRequest, invocation: Invocation, warnings: list[str]
     ) -> bool:
         """Call one webhook and apply its patch. Return whether the object changed."""
-        invocation = await invocation_of(self._backend, reviewed, webhook)
-        if invocation is None:
-            return False
-        called[_identity(webhook)] = invocation
+        webhook = invocation.webhook
         response = await self._call(reviewed, invocation, warnings)
         patch = None if response is None else response.get("patch")
         if not patch:
@@ -103,22 +107,50 @@ class WebhookAdmission:
         if reviewed.object is None:
             what = "attempted to modify the object, which is not supported for this operation"
             raise internal(f'admission webhook "{webhook["name"]}" {what}')
-        before = json.dumps(reviewed.object, sort_keys=True)
+        before = _fingerprint(reviewed.object)
         try:
             patched = json_patch(invocation.object or {}, operations)
         except StatusError as error:
             raise internal(str(error.__cause__ or error.message)) from None
-        reviewed.object = await _read_back(invocation.info, reviewed.info, patched)
-        return json.dumps(reviewed.object, sort_keys=True) != before
+        reviewed.object = await read_back(invocation.info, reviewed.info, patched)
+        return _fingerprint(reviewed.object) != before
 
     async def _validate(self, reviewed: ReviewedRequest, webhooks: list[Object], warnings: list[str]) -> None:
-        matches = [await invocation_of(self._backend, reviewed, webhook) for webhook in webhooks]
+        matches = [await self._invocation(reviewed, webhook) for webhook in webhooks]
         invocations = [invocation for invocation in matches if invocation is not None]
         calls = [self._call(reviewed, invocation, warnings) for invocation in invocations]
         results = await asyncio.gather(*calls, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
+
+    async def _invocation(self, reviewed: ReviewedRequest, webhook: Object) -> Invocation | None:
+        """Return the call of a webhook for a request; None when it does not match, or its conditions do not hold.
+
+        Raises StatusError when a condition fails and the webhook must not be skipped.
+        """
+        invocation = await invocation_of(self._backend, reviewed, webhook)
+        conditions = webhook.get("matchConditions")
+        if invocation is None or not conditions:
+            return invocation
+        # CEL is imported with the first condition: a server without any starts sooner.
+        from kapsa.devcluster.embedded.admission.policies.evaluation import (
+            MATCH_BUDGET,
+            PolicyEvaluation,
+            PolicyExpressionError,
+            conditions_hold,
+        )
+        from kapsa.devcluster.embedded.admission.policies.programs import compile_conditions
+
+        values = request_values(reviewed, invocation, self._authorizer)
+        try:
+            compiled = compile_conditions(conditions, params=False)
+            holds = conditions_hold(compiled, PolicyEvaluation(values, budget=MATCH_BUDGET))
+        except PolicyExpressionError as error:
+            if webhook.get("failurePolicy") == "Ignore":
+                return None
+            raise forbidden(reviewed.info, reviewed.shown_name, str(error)) from None
+        return invocation if holds else None
 
     async def _call(
         self, reviewed: ReviewedRequest, invocation: Invocation, warnings: list[str]
@@ -174,20 +206,9 @@ def _identity(webhook: Object) -> str:
     return f"{webhook['configuration']}/{webhook['name']}"
 
 
-def _if_needed(invocation: Invocation) -> bool:
-    return bool(invocation.webhook.get("reinvocationPolicy") == "IfNeeded")
-
-
-async def _read_back(source: ResourceInfo, info: ResourceInfo, patched: Any) -> Object:
-    """Decode a patched object from the webhook's version: without unknown fields, with defaults."""
-    if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
-        raise internal("the patched object is no longer an object")
-    obj = await in_version(source, info, patched)
-    assert obj is not None
-    if info.schema is not None:
-        prune(info.schema, obj)
-        apply_defaults(info.schema, obj)
-    return obj
+def _fingerprint(obj: Object) -> bytes:
+    """Return bytes that are equal for equal objects."""
+    return msgspec.json.encode(obj, order="sorted")
 
 
 def _verified(answer: Object, uid: str, version: str, *, mutating: bool) -> Object:

@@ -12,7 +12,7 @@ import msgspec
 
 from kapsa.devcluster.wire.status_errors import StatusError, bad_request
 
-__all__ = ["MAXIMUM_OPERATIONS", "json_patch", "merge_patch"]
+__all__ = ["MAXIMUM_OPERATIONS", "OperationError", "PatchTestError", "json_patch", "merge_patch"]
 
 MAXIMUM_OPERATIONS = 10_000
 """The maximum number of operations in one JSON patch."""
@@ -68,8 +68,16 @@ def _without_nulls(value: Any) -> Any:
 # -- RFC 6902
 
 
-class _OperationError(Exception):
-    """An operation that does not apply. kube-apiserver does not return the reason."""
+class OperationError(Exception):
+    """An operation that does not apply. kube-apiserver returns the reason to policies and webhooks only."""
+
+
+class _MissingPathError(OperationError):
+    """A path whose parent does not exist."""
+
+
+class PatchTestError(OperationError):
+    """A `test` operation that did not find its value."""
 
 
 def json_patch(doc: dict[str, Any], operations: Any) -> Any:
@@ -85,7 +93,7 @@ def json_patch(doc: dict[str, Any], operations: Any) -> Any:
         for operation in operations or ():
             copied += _size_copied(result, operation, MAXIMUM_COPIED - copied)
             result = _operate(result, operation)
-    except _OperationError as error:
+    except OperationError as error:
         raise StatusError(
             422, "Invalid", "the server rejected our request due to an error in our request", details={}
         ) from error
@@ -118,7 +126,7 @@ def _size_copied(doc: Any, operation: dict[str, Any] | None, allowed: int) -> in
         return 0
     size = len(msgspec.json.encode(_get(doc, _path(operation, "from"))))
     if size > allowed:
-        raise _OperationError(f"the copies are larger than {MAXIMUM_COPIED} bytes")
+        raise OperationError(f"the copies are larger than {MAXIMUM_COPIED} bytes")
     return size
 
 
@@ -126,9 +134,9 @@ def _operate(doc: Any, operation: dict[str, Any] | None) -> Any:
     operation = operation or {}
     match operation.get("op"):
         case "add":
-            return _edit(doc, _path(operation), _adding(operation.get("value")))
+            return _explained(doc, operation, _adding(operation.get("value")))
         case "remove":
-            return _edit(doc, _path(operation), _removing)
+            return _explained(doc, operation, _removing)
         case "replace":
             return _replace(doc, _path(operation), operation)
         case "move":
@@ -140,19 +148,19 @@ def _operate(doc: Any, operation: dict[str, Any] | None) -> Any:
             return _edit(doc, _path(operation), _adding(value))
         case "test":
             return _test(doc, _path(operation), operation.get("value"))
-    raise _OperationError(f"Unexpected kind: {operation.get('op', 'unknown')}")
+    raise OperationError(f"Unexpected kind: {operation.get('op', 'unknown')}")
 
 
 def _path(operation: dict[str, Any], name: str = "path") -> list[str] | None:
     """Return the decoded tokens of a pointer, None for the whole document."""
     pointer = operation.get(name)
     if type(pointer) is not str:
-        raise _OperationError(f"operation missing {name} field")
+        raise OperationError(f"operation missing {name} field")
     tokens = pointer.split("/")[1:]
     if tokens:
         return [token.replace("~1", "/").replace("~0", "~") for token in tokens]
     if pointer:
-        raise _OperationError(f"doc is missing path: {pointer}")
+        raise OperationError(f"doc is missing path: {pointer}")
     return None
 
 
@@ -160,20 +168,35 @@ _Change = Callable[[Any, str], None]
 """A change of one container, a copy, at one key."""
 
 
+def _explained(doc: Any, operation: dict[str, Any], change: _Change) -> Any:
+    """Edit a document. Raises OperationError with the real server's reason."""
+    path, name, pointer = _path(operation), operation["op"], operation["path"]
+    try:
+        return _edit(doc, path, change)
+    except _MissingPathError:
+        missing = f'doc is missing path: "{pointer}": missing value'
+        raise OperationError(f"{name} operation does not apply: {missing}") from None
+    except OperationError as error:
+        raise OperationError(f"error in {name} for path: '{pointer}': {error}") from None
+
+
 def _edit(doc: Any, path: list[str] | None, change: _Change) -> Any:
     if path is None:
-        raise _OperationError("doc is missing path")
+        raise OperationError("doc is missing path")
     return _edit_below(doc, path, change)
 
 
 def _edit_below(container: Any, path: list[str], change: _Change) -> Any:
     if type(container) not in (dict, list):
-        raise _OperationError(f"doc is missing path: {'/'.join(path)}")
+        raise _MissingPathError(f"doc is missing path: {'/'.join(path)}")
     copy = container.copy()
     if len(path) == 1:
         change(copy, path[0])
     else:
-        key = _existing(copy, path[0])
+        try:
+            key = _existing(copy, path[0])
+        except OperationError:
+            raise _MissingPathError(f"doc is missing path: {'/'.join(path)}") from None
         copy[key] = _edit_below(copy[key], path[1:], change)
     return copy
 
@@ -183,7 +206,7 @@ def _existing(container: Any, token: str) -> Any:
     if type(container) is dict:
         if token in container:
             return token
-        raise _OperationError(f"missing value: {token}")
+        raise OperationError(f"Unable to remove nonexistent key: {token}: missing value")
     return _index(container, token, len(container))
 
 
@@ -192,9 +215,9 @@ def _index(container: list[Any], token: str, size: int) -> int:
     try:
         index = int(token)
     except ValueError:
-        raise _OperationError(f"value was not a proper array index: '{token}'") from None
+        raise OperationError(f"value was not a proper array index: '{token}'") from None
     if not -size <= index < size:
-        raise _OperationError(f"Unable to access invalid index: {index}")
+        raise OperationError(f"Unable to access invalid index: {index}: invalid index referenced")
     return index + size if index < 0 else index
 
 
@@ -218,7 +241,7 @@ def _replace(doc: Any, path: list[str] | None, operation: dict[str, Any]) -> Any
     value = operation.get("value")
     if path is None:
         if type(value) not in (dict, list):
-            raise _OperationError("replace operation value must be object or array")
+            raise OperationError("replace operation value must be object or array")
         return value
 
     def put(container: Any, token: str) -> None:
@@ -231,10 +254,10 @@ def _replace(doc: Any, path: list[str] | None, operation: dict[str, Any]) -> Any
 def _get(doc: Any, path: list[str] | None) -> Any:
     """Return the value at a path; a missing member of an object is null."""
     if path is None:
-        raise _OperationError("doc is missing path")
+        raise OperationError("doc is missing path")
     for depth, token in enumerate(path):
         if type(doc) not in (dict, list):
-            raise _OperationError(f"doc is missing path: {'/'.join(path)}")
+            raise OperationError(f"doc is missing path: {'/'.join(path)}")
         last = depth == len(path) - 1
         doc = doc.get(token) if last and type(doc) is dict else doc[_existing(doc, token)]
     return doc
@@ -243,7 +266,7 @@ def _get(doc: Any, path: list[str] | None) -> Any:
 def _test(doc: Any, path: list[str] | None, expected: Any) -> Any:
     actual = doc if path is None else _get(doc, path)
     if not _identical(actual, expected):
-        raise _OperationError("test failed")
+        raise PatchTestError("test failed")
     return doc
 
 

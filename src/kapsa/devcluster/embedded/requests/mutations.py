@@ -10,7 +10,32 @@ from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.requests.parameters import DeleteParameters, WriteMethod, WriteParameters
 from kapsa.devcluster.wire.exchange import ADMIN, RequestUser
 
-__all__ = ["DeleteRequest", "WriteRequest"]
+__all__ = ["DeleteRequest", "InvocationMemory", "Reinvocation", "WriteRequest"]
+
+
+class InvocationMemory(msgspec.Struct):
+    """The webhooks or policies that one write has called, and those to call again."""
+
+    repeatable: set[str] = msgspec.field(default_factory=set)
+    """Called so far, and willing to be called again if something changes the object later."""
+    due: set[str] = msgspec.field(default_factory=set)
+    """To be called in the second pass."""
+    output: bytes = b""
+    """The object as the last of them left it."""
+
+    def require_again(self) -> None:
+        """Note that the object has changed: all that are willing are called again."""
+        self.due |= self.repeatable
+        self.repeatable.clear()
+
+
+class Reinvocation(msgspec.Struct):
+    """The passes of one write through mutating admission: a second one follows if the first changed the object."""
+
+    requested: bool = False
+    is_second: bool = False
+    webhooks: InvocationMemory = msgspec.field(default_factory=InvocationMemory)
+    policies: InvocationMemory = msgspec.field(default_factory=InvocationMemory)
 
 
 class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +55,7 @@ class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The decoded strategic merge patch, which errors show; None for every other write."""
     warnings: list[str] = []
     """Warnings for the client. The steps of the write append to it."""
+    reinvocation: Reinvocation = msgspec.field(default_factory=Reinvocation)
 
     @property
     def key(self) -> str:

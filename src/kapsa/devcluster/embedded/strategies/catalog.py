@@ -37,8 +37,10 @@ from kapsa.devcluster.embedded.strategies.network.networking import (
 from kapsa.devcluster.embedded.strategies.network.services import ServiceStrategy
 from kapsa.devcluster.embedded.strategies.pods.strategy import PodStrategy
 from kapsa.devcluster.embedded.strategies.policy.admission_policies import (
-    AdmissionPolicyBindingStrategy,
-    AdmissionPolicyStrategy,
+    MutatingBindingStrategy,
+    MutatingPolicyStrategy,
+    ValidatingBindingStrategy,
+    ValidatingPolicyStrategy,
 )
 from kapsa.devcluster.embedded.strategies.policy.disruptions import PodDisruptionBudgetStrategy
 from kapsa.devcluster.embedded.strategies.policy.limits import LimitRangeStrategy, ResourceQuotaStrategy
@@ -100,10 +102,10 @@ _KINDS: dict[tuple[str, str], type[BuiltInStrategy]] = {
     (_RBAC, "rolebindings"): RoleBindingStrategy,
     (_RBAC, "roles"): RoleStrategy,
     ("", "serviceaccounts"): ServiceAccountStrategy,
-    (_ADMISSION, "mutatingadmissionpolicies"): AdmissionPolicyStrategy,
-    (_ADMISSION, "mutatingadmissionpolicybindings"): AdmissionPolicyBindingStrategy,
-    (_ADMISSION, "validatingadmissionpolicies"): AdmissionPolicyStrategy,
-    (_ADMISSION, "validatingadmissionpolicybindings"): AdmissionPolicyBindingStrategy,
+    (_ADMISSION, "mutatingadmissionpolicies"): MutatingPolicyStrategy,
+    (_ADMISSION, "mutatingadmissionpolicybindings"): MutatingBindingStrategy,
+    (_ADMISSION, "validatingadmissionpolicies"): ValidatingPolicyStrategy,
+    (_ADMISSION, "validatingadmissionpolicybindings"): ValidatingBindingStrategy,
     (_ADMISSION, "mutatingwebhookconfigurations"): WebhookConfigurationStrategy,
     (_ADMISSION, "validatingwebhookconfigurations"): WebhookConfigurationStrategy,
 }

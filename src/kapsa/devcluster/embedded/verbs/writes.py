@@ -17,7 +17,7 @@ from kapsa.devcluster.embedded.codec.version_conversion import from_storage, to_
 from kapsa.devcluster.embedded.codec.written_form import store_as_go, write_as_go
 from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
-from kapsa.devcluster.embedded.requests.mutations import WriteRequest
+from kapsa.devcluster.embedded.requests.mutations import Reinvocation, WriteRequest
 from kapsa.devcluster.embedded.requests.parameters import WriteMethod
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.embedded.verbs import metadata
@@ -60,8 +60,7 @@ async def create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
         write_as_go(info.schema, obj)
     obj = _track(backend, write, obj, None)
     strategy.admit_create(obj)
-    for admission in backend.admission_of(info):
-        obj = await admission.mutate(write, obj, None)
+    obj = await _mutate(backend, write, obj, None)
     meta = obj["metadata"]
     generated = not meta.get("name") and meta.get("generateName")
     if generated:
@@ -125,6 +124,8 @@ async def update(backend: Backend, write: WriteRequest, transform: Transform) ->
         decode_into_schema(write, obj)
         _check_identity(write, obj)
         _check_revision(backend, write, obj, old)
+        if write.reinvocation.requested:
+            write = msgspec.structs.replace(write, reinvocation=Reinvocation())
         obj = keep_times_of_unchanged(await _prepare_update(backend, write, obj, old), old)
         if converter is not None:
             obj = await converter.to_storage(obj)
@@ -214,8 +215,7 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
         write_as_go(info.schema, obj)
     if not is_system:
         obj = _track(backend, write, obj, old)
-    for admission in backend.admission_of(info):
-        obj = await admission.mutate(write, obj, old)
+    obj = await _mutate(backend, write, obj, old)
     metadata.keep_system_fields(obj, old)
     if is_whole:
         strategy.prepare_for_update(obj, old)
@@ -237,6 +237,18 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
     for admission in backend.admission_of(info):
         await admission.validate(write, obj, old)
     write.warnings.extend(strategy.warnings(obj, old))
+    return obj
+
+
+async def _mutate(backend: Backend, write: WriteRequest, obj: Object, old: Object | None) -> Object:
+    """Pass an object through mutating admission, twice if a webhook or policy has changed it."""
+    plugins = backend.admission_of(write.info)
+    for plugin in plugins:
+        obj = await plugin.mutate(write, obj, old)
+    if write.reinvocation.requested:
+        write.reinvocation.is_second = True
+        for plugin in plugins:
+            obj = await plugin.mutate(write, obj, old)
     return obj
 
 

@@ -9,10 +9,9 @@ from typing import Any
 from kapsa.schemas.cel.library.formats import NamedFormat
 from kapsa.schemas.cel.values import Opaque, size_of
 
-__all__ = ["LIST_COST", "MAP_COST", "CostExceededError", "Meter", "call_cost"]
+__all__ = ["LIST_COST", "MAP_COST", "STRUCT_COST", "CostExceededError", "Meter", "call_cost"]
 
-LIST_COST, MAP_COST = 10, 30
-_STRUCT_COST = 40
+LIST_COST, MAP_COST, STRUCT_COST = 10, 30, 40
 _STRING_FACTOR, _PATTERN_FACTOR = 0.1, 0.25
 
 
@@ -105,7 +104,7 @@ def _contains_text(_: str, args: Sequence[Any], __: Any) -> int:
 
 def _selector(size: int) -> int:
     """Return the cost of parsing a selector: one requirement for each two characters at most."""
-    return LIST_COST + math.ceil(size * _STRING_FACTOR) + math.ceil(size * 0.5) * (LIST_COST + _STRUCT_COST)
+    return LIST_COST + math.ceil(size * _STRING_FACTOR) + math.ceil(size * 0.5) * (LIST_COST + STRUCT_COST)
 
 
 def _sets(factor: int) -> Cost:

@@ -12,6 +12,7 @@ from kapsa.schemas.cel.language.syntax import (
     Literal,
     MapLiteral,
     Message,
+    MessageField,
     Node,
     Problems,
     Select,
@@ -334,12 +335,14 @@ class _Parser:
         text += "".join(token.text for token in self._tokens[self._at : at])
         self._at = at
         brace = self._take()
-        fields: list[tuple[str, Node]] = []
+        fields: list[MessageField] = []
         while self._next.kind != "}":
-            self._accept("?")
+            if self._next.kind == "<EOF>":
+                self._mismatched("{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}")
+            optional = self._accept("?") is not None
             field = self._field_name()
-            self._expect(":")
-            fields.append((field.text, self._expression()))
+            colon = self._expect(":")
+            fields.append(MessageField(colon.offset, field.text, self._expression(), optional))
             if self._accept(",") is None:
                 break
         self._expect("}")

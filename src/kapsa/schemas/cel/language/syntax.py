@@ -17,6 +17,7 @@ __all__ = [
     "Literal",
     "MapLiteral",
     "Message",
+    "MessageField",
     "Node",
     "Problems",
     "Select",
@@ -249,7 +250,7 @@ class Identifier(Node):
 class Select(Node):
     """`operand.field`, or `has(operand.field)` if `test` is true."""
 
-    __slots__ = ("field", "is_type", "operand", "test")
+    __slots__ = ("field", "is_type", "operand", "test", "variable")
 
     def __init__(self, offset: int, operand: Node, field: str, *, test: bool = False) -> None:
         super().__init__(offset)
@@ -258,6 +259,8 @@ class Select(Node):
         self.test = test
         self.is_type = False
         """Set by the checker: True if the whole chain is the name of a type, such as `net.IP`."""
+        self.variable = ""
+        """Set by the checker: the name of the variable that the whole chain is, such as `authorizer.requestResource`."""
 
     def children(self) -> list[Node]:
         return [self.operand]
@@ -307,18 +310,27 @@ class MapLiteral(Node):
         return [node for key, value, _ in self.entries for node in (key, value)]
 
 
+class MessageField(NamedTuple):
+    """A field of a message: its name, its value, and whether the value is an optional."""
+
+    offset: int
+    name: str
+    value: Node
+    optional: bool
+
+
 class Message(Node):
-    """`Name{field: value}`. Rules have no types that can be constructed, so the checker rejects it."""
+    """`Name{field: value, ?other: optional}`. Only the mutations of policies have types that can be constructed."""
 
     __slots__ = ("fields", "name")
 
-    def __init__(self, offset: int, name: str, fields: list[tuple[str, Node]]) -> None:
+    def __init__(self, offset: int, name: str, fields: list[MessageField]) -> None:
         super().__init__(offset)
         self.name = name
         self.fields = fields
 
     def children(self) -> list[Node]:
-        return [value for _, value in self.fields]
+        return [field.value for field in self.fields]
 
 
 class Comprehension(Node):

@@ -1,84 +1,97 @@
-"""The expressions of a policy on one request: conditions, variables, validations and messages."""
+"""The evaluation of a policy's expressions on one request, within the cost that one request may take."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["ExpressionError", "PolicyExpressions"]
+from kapsa.devcluster.embedded.admission.policies.programs import CompiledExpression
+from kapsa.schemas.cel.expressions import CelEvaluationError, CostExceededError
+from kapsa.schemas.cel.values import LazyFields
 
-Object = dict[str, Any]
-_VARIABLE = re.compile(r"\bvariables\.([A-Za-z_][A-Za-z0-9_]*)")
-_TYPES = {"authorizer": "kubernetes.authorization.Authorizer"}
+__all__ = [
+    "MATCH_BUDGET",
+    "PolicyBudgetError",
+    "PolicyEvaluation",
+    "PolicyExpressionError",
+    "conditions_hold",
+]
+
+_BUDGET = 10_000_000
+MATCH_BUDGET = 2_500_000
+"""The most that the match conditions of one policy or webhook may cost together."""
+_CALL_LIMIT = 1_000_000
+"""The most that one expression may cost."""
 
 
-class ExpressionError(Exception):
+class PolicyExpressionError(Exception):
     """An expression that failed, in the words of the real server."""
 
 
-class PolicyExpressions:
-    """The expressions of one policy, with the values of one request."""
+class PolicyBudgetError(PolicyExpressionError):
+    """Expressions that cost more than they may. No further one is evaluated."""
 
-    def __init__(self, spec: Object, values: Mapping[str, Any]) -> None:
-        self._spec = spec
-        self._values = dict(values)
-        self._expressions = {each["name"]: each["expression"] for each in spec.get("variables") or ()}
-        self._variables: dict[str, Any] = {}
-        self._failed: dict[str, str] = {}
+    def __init__(self) -> None:
+        super().__init__(
+            "validation failed due to running out of cost budget, no further validation rules will be run"
+        )
 
-    def matches(self) -> bool:
-        """Return whether all match conditions hold. Raises ExpressionError when one fails and none is false."""
-        problems: list[str] = []
-        for condition in self._spec.get("matchConditions") or ():
-            try:
-                if self.evaluate(condition["expression"], with_variables=False) is not True:
-                    return False
-            except ExpressionError as error:
-                problems.append(str(error))
-        if problems:
-            raise ExpressionError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
-        return True
 
-    def message(self, validation: Object) -> str:
-        """Return the message of a validation that does not hold."""
-        if validation.get("messageExpression"):
-            try:
-                text = self.evaluate(validation["messageExpression"])
-            except ExpressionError:
-                text = None
-            if isinstance(text, str) and text.strip() and "\n" not in text.strip():
-                return text.strip()
-        given = (validation.get("message") or "").strip()
-        return given or f"failed expression: {validation['expression'].strip()}"
+class PolicyEvaluation:
+    """The values of one request, the variables computed from them, and the cost that is left."""
 
-    def evaluate(self, expression: str, *, with_variables: bool = True) -> Any:
-        """Return the value of an expression. Raises ExpressionError when it fails."""
-        # CEL is imported with the first policy, as in kapsa.schemas: a server without any starts sooner.
-        from kapsa.schemas.cel.expressions import CelCompileError, CelEvaluationError, compile_expression
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        variables: Mapping[str, CompiledExpression] | None = None,
+        budget: int = _BUDGET,
+    ) -> None:
+        self._variables = variables or {}
+        self._values = {**values, "variables": LazyFields(self._variable)}
+        self._left = budget
+        self._spent_by_variables = 0
 
-        values = dict(self._values)
-        if with_variables:
-            values["variables"] = self._variables_of(expression)
-        types = tuple((name, _TYPES.get(name, "dyn")) for name in values)
+    def evaluate(self, expression: CompiledExpression) -> Any:
+        """Return the value of an expression. Raises PolicyExpressionError when it fails."""
+        if expression.program is None:
+            raise PolicyExpressionError(f"compilation error: {expression.problem}")
+        cost = 0
         try:
-            return compile_expression(expression, types).evaluate(values)
-        except CelCompileError as error:
-            raise ExpressionError(f"compilation error: compilation failed: {error}") from None
-        except CelEvaluationError as error:
-            raise ExpressionError(f"expression '{expression}' resulted in error: {error}") from None
+            value, cost = expression.program.evaluate_metered(self._values, _CALL_LIMIT)
+        except (CelEvaluationError, CostExceededError) as error:
+            cost = _CALL_LIMIT if isinstance(error, CostExceededError) else 0
+            text = f"expression '{expression.text}' resulted in error: {error}"
+            raise PolicyExpressionError(text) from None
+        finally:
+            self._left -= cost + self._spent_by_variables
+            self._spent_by_variables = 0
+        if self._left < 0:
+            raise PolicyBudgetError
+        return value
 
-    def _variables_of(self, expression: str) -> dict[str, Any]:
-        """Return the variables that an expression uses, each evaluated once."""
-        for name in _VARIABLE.findall(expression):
-            if name in self._variables or name not in self._expressions:
-                continue
-            if name not in self._failed:
-                try:
-                    self._variables[name] = self.evaluate(self._expressions[name])
-                    continue
-                except ExpressionError as error:
-                    inner = str(error).partition("' resulted in error: ")[2] or str(error)
-                    self._failed[name] = f'composited variable "{name}" fails to evaluate: {inner}'
-            raise ExpressionError(f"expression '{expression}' resulted in error: {self._failed[name]}")
-        return self._variables
+    def _variable(self, name: str) -> Any:
+        expression = self._variables[name]
+        if expression.program is None:
+            raise CelEvaluationError(f'composited variable "{name}" fails to compile: {expression.problem}')
+        try:
+            value, cost = expression.program.evaluate_metered(self._values, _CALL_LIMIT)
+        except (CelEvaluationError, CostExceededError) as error:
+            raise CelEvaluationError(f'composited variable "{name}" fails to evaluate: {error}') from None
+        self._spent_by_variables += cost
+        return value
+
+
+def conditions_hold(conditions: Sequence[CompiledExpression], evaluation: PolicyEvaluation) -> bool:
+    """Return whether all match conditions hold. Raises PolicyExpressionError when one fails and none is false."""
+    problems: list[str] = []
+    for condition in conditions:
+        try:
+            if evaluation.evaluate(condition) is False:
+                return False
+        except PolicyBudgetError:
+            raise
+        except PolicyExpressionError as error:
+            problems.append(str(error))
+    if problems:
+        raise PolicyExpressionError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+    return True

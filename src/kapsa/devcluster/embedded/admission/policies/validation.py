@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: rejects or warns about writes that the expressions of a policy do not allow."""
+"""The decisions of ValidatingAdmissionPolicies: a request is denied, or its client warned."""
 
 from __future__ import annotations
 
@@ -7,26 +7,31 @@ from typing import Any
 
 import msgspec
 
-from kapsa.devcluster.embedded.admission.plugin import Object, Plugin
-from kapsa.devcluster.embedded.admission.policies.authorizer_values import AuthorizerValue
-from kapsa.devcluster.embedded.admission.policies.evaluation import ExpressionError, PolicyExpressions
-from kapsa.devcluster.embedded.admission.policies.parameters import ParameterError, parameters_of
-from kapsa.devcluster.embedded.admission.reviewed_requests import reviewed_deletion, reviewed_write
-from kapsa.devcluster.embedded.admission.webhook_match import (
-    Invocation,
-    ReviewedRequest,
-    invocation_of,
-    rule_matches,
+from kapsa.devcluster.embedded.admission.plugin import Object
+from kapsa.devcluster.embedded.admission.policies.catalog import (
+    PolicyCatalog,
+    PolicyUse,
+    UseProblem,
+    namespace_of,
 )
+from kapsa.devcluster.embedded.admission.policies.evaluation import (
+    MATCH_BUDGET,
+    PolicyBudgetError,
+    PolicyEvaluation,
+    PolicyExpressionError,
+    conditions_hold,
+)
+from kapsa.devcluster.embedded.admission.policies.programs import CompiledExpression
+from kapsa.devcluster.embedded.admission.policies.request_values import request_values
+from kapsa.devcluster.embedded.admission.webhook_match import ReviewedRequest
 from kapsa.devcluster.embedded.authorization.authorizer import Authorizer
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.requests.mutations import DeleteRequest, WriteRequest
 from kapsa.devcluster.wire import status_errors as errors
 
-__all__ = ["MutatingPolicyWarning", "ValidatingPolicies"]
+__all__ = ["PolicyValidation"]
 
-_GROUP = "admissionregistration.k8s.io"
 _CODES = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
+_LONGEST_MESSAGE = 5 * 1024
 
 
 class _Failure(msgspec.Struct, frozen=True):
@@ -34,158 +39,114 @@ class _Failure(msgspec.Struct, frozen=True):
 
     message: str
     reason: str = "Invalid"
+    always_denies: bool = False
+    """True if the request is denied whatever the actions of the binding are."""
 
 
-class ValidatingPolicies(Plugin):
-    """The ValidatingAdmissionPolicy plugin of the real server."""
+class PolicyValidation:
+    """The check of one request against the validating policies."""
 
-    def __init__(self, backend: Backend, authorizer: Authorizer) -> None:
-        super().__init__(backend)
+    def __init__(self, backend: Backend, authorizer: Authorizer, reviewed: ReviewedRequest) -> None:
+        self._backend = backend
         self._authorizer = authorizer
-        self._bindings = backend.store.collection(_GROUP, "validatingadmissionpolicybindings")
+        self._reviewed = reviewed
 
-    async def validate(self, write: WriteRequest, obj: Object, old: Object | None) -> None:
-        if self._bindings.current():
-            await self._check(reviewed_write(write, obj, old), write.warnings)
-
-    async def validate_deletion(self, deletion: DeleteRequest, obj: Object) -> None:
-        if self._bindings.current():
-            await self._check(reviewed_deletion(deletion, obj), deletion.warnings)
-
-    async def _check(self, reviewed: ReviewedRequest, warnings: list[str]) -> None:
-        bindings = self._objects(_GROUP, "validatingadmissionpolicybindings")
-        denials: list[tuple[str, _Failure]] = []
-        for policy in self._objects(_GROUP, "validatingadmissionpolicies"):
-            name = policy["metadata"]["name"]
-            bound = [each for each in bindings if each["spec"].get("policyName") == name]
-            invocation = (
-                await self._matched(reviewed, policy["spec"].get("matchConstraints")) if bound else None
-            )
-            if invocation is None:
+    async def run(self, catalog: PolicyCatalog, warnings: list[str]) -> None:
+        """Check the request. Raises StatusError if a policy denies it."""
+        denials: list[tuple[str, str]] = []
+        async for use in catalog.uses(self._reviewed):
+            if isinstance(use, UseProblem):
+                if not use.policy.ignores_failures:
+                    denials.append((f"{_title(use)} denied request: {use.message}", "Invalid"))
                 continue
-            for binding in bound:
-                if await self._matched(reviewed, binding["spec"].get("matchResources") or _ANYTHING) is None:
-                    continue
-                title = f"'{name}' with binding '{binding['metadata']['name']}'"
-                for failure in self._failures(reviewed, invocation, policy["spec"], binding["spec"]):
-                    actions = binding["spec"].get("validationActions") or ()
-                    if "Deny" in actions:
-                        denials.append(
-                            (f"ValidatingAdmissionPolicy {title} denied request: {failure.message}", failure)
-                        )
-                    if "Warn" in actions:
-                        warnings.append(
-                            f"Validation failed for ValidatingAdmissionPolicy {title}: {failure.message}"
-                        )
+            actions = use.binding["spec"].get("validationActions") or ()
+            for failure in self._failures(use):
+                if "Deny" in actions or failure.always_denies:
+                    denials.append((f"{_title(use)} denied request: {failure.message}", failure.reason))
+                if "Warn" in actions and not failure.always_denies:
+                    warnings.append(f"Validation failed for {_title(use)}: {failure.message}")
         if denials:
-            raise _denial(reviewed, *denials[0])
+            raise _denial(self._reviewed, *denials[0])
 
-    async def _matched(self, reviewed: ReviewedRequest, constraints: Object | None) -> Invocation | None:
-        """Return the object in the version that constraints match; None if they do not match."""
-        if constraints is None:
-            return None
-        rules = constraints.get("resourceRules")
-        excluded = constraints.get("excludeResourceRules") or ()
-        if any(_covers(rule, reviewed) for rule in excluded):
-            return None
-        named = [
-            r
-            for r in rules or _EVERY_RULE
-            if not r.get("resourceNames") or reviewed.name in r["resourceNames"]
-        ]
-        return await invocation_of(
-            self._backend, reviewed, {**constraints, "rules": named, "matchConditions": []}
-        )
-
-    def _failures(
-        self, reviewed: ReviewedRequest, invocation: Invocation, spec: Object, binding: Object
-    ) -> Iterator[_Failure]:
-        """Yield what a policy with a binding rejects; what fails counts unless the policy ignores failures."""
-        ignores = spec.get("failurePolicy") == "Ignore"
+    def _failures(self, use: PolicyUse) -> Iterator[_Failure]:
+        """Yield what a policy rejects; what fails counts unless the policy ignores failures."""
+        ignores = use.policy.ignores_failures
+        programs = use.policy.programs
+        values = request_values(self._reviewed, use.invocation, self._authorizer, parameter=use.parameter)
         try:
-            parameters = parameters_of(
-                self._backend, spec.get("paramKind"), binding.get("paramRef"), reviewed.namespace
-            )
-        except ParameterError as error:
-            if not ignores:
-                yield _Failure(f"failed to configure binding: {error}")
-            return
-        for parameter in parameters:
-            expressions = PolicyExpressions(spec, self._values(reviewed, invocation, parameter))
-            try:
-                if not expressions.matches():
-                    continue
-            except ExpressionError as error:
-                if not ignores:
-                    yield _Failure(str(error))
-                continue
-            yield from _violations(expressions, spec, ignores=ignores)
-
-    def _values(self, reviewed: ReviewedRequest, invocation: Invocation, parameter: Object | None) -> Object:
-        request = invocation.review(reviewed, "")["request"]
-        for field in ("object", "oldObject"):
-            request.pop(field, None)
-        is_namespace = (reviewed.info.group, reviewed.info.resource) == ("", "namespaces")
-        namespace: Object | None = None
-        if reviewed.namespace and not is_namespace:
-            namespace = self._object("", "namespaces", reviewed.namespace)
-        values: dict[str, Any] = {
-            "object": invocation.object,
-            "oldObject": invocation.old,
-            "request": request,
-            "params": parameter,
-            "namespaceObject": namespace,
-            "authorizer": AuthorizerValue(self._authorizer, reviewed.user),
-        }
-        return values
-
-
-def _violations(expressions: PolicyExpressions, spec: Object, *, ignores: bool) -> Iterator[_Failure]:
-    for validation in spec.get("validations") or ():
-        try:
-            holds = expressions.evaluate(validation["expression"])
-        except ExpressionError as error:
+            matching = PolicyEvaluation(values, budget=MATCH_BUDGET)
+            if not conditions_hold(programs.conditions, matching):
+                return
+            values["namespaceObject"] = namespace_of(self._backend, self._reviewed)
+            results = list(_results(PolicyEvaluation(values, programs.variables), use))
+            annotations = list(_annotations(PolicyEvaluation(values, programs.variables), use))
+        except PolicyExpressionError as error:
             if not ignores:
                 yield _Failure(str(error))
+            return
+        for result in [*results, *annotations]:
+            if isinstance(result, _Failure):
+                yield result
+            elif not ignores:
+                yield _Failure(str(result), always_denies=result in annotations)
+
+
+def _results(evaluation: PolicyEvaluation, use: PolicyUse) -> Iterator[_Failure | PolicyExpressionError]:
+    """Yield the validations that do not hold, and those that fail. Raises PolicyBudgetError."""
+    for (validation, expression), message in zip(
+        use.policy.programs.validations, use.policy.programs.messages, strict=True
+    ):
+        try:
+            holds = evaluation.evaluate(expression)
+        except PolicyBudgetError:
+            raise
+        except PolicyExpressionError as error:
+            yield error
             continue
         if holds is not True:
-            yield _Failure(expressions.message(validation), validation.get("reason") or "Invalid")
-    for annotation in spec.get("auditAnnotations") or ():
+            text = _message(evaluation, validation, message)
+            yield _Failure(text, validation.get("reason") or "Invalid")
+
+
+def _message(evaluation: PolicyEvaluation, validation: Object, message: CompiledExpression | None) -> str:
+    """Return the message of a validation that does not hold."""
+    if message is not None:
         try:
-            expressions.evaluate(annotation["valueExpression"])
-        except ExpressionError as error:
-            if not ignores:
-                yield _Failure(str(error))
+            text = evaluation.evaluate(message)
+        except PolicyBudgetError as error:
+            return f"failed messageExpression: {error}"
+        except PolicyExpressionError:
+            text = None
+        if isinstance(text, str) and _is_presentable(text.strip()):
+            return text.strip()
+    given = (validation.get("message") or "").strip()
+    return given or f"failed expression: {validation['expression'].strip()}"
 
 
-_EVERY_RULE = [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]
-_ANYTHING: Object = {"resourceRules": _EVERY_RULE}
+def _is_presentable(text: str) -> bool:
+    return bool(text) and "\n" not in text and len(text.encode()) <= _LONGEST_MESSAGE
 
 
-def _covers(rule: Object, reviewed: ReviewedRequest) -> bool:
-    names = rule.get("resourceNames")
-    return rule_matches(rule, reviewed, reviewed.info) and (not names or reviewed.name in names)
+def _annotations(evaluation: PolicyEvaluation, use: PolicyUse) -> Iterator[PolicyExpressionError]:
+    """Yield the audit annotations that fail. Their values are for an audit log, which this server does not have."""
+    for expression in use.policy.programs.annotations:
+        try:
+            evaluation.evaluate(expression)
+        except PolicyBudgetError:
+            raise
+        except PolicyExpressionError as error:
+            yield error
 
 
-def _denial(reviewed: ReviewedRequest, message: str, failure: _Failure) -> errors.StatusError:
-    subject = reviewed.object or reviewed.old or {}
-    meta = subject.get("metadata") or {}
-    name = reviewed.name or meta.get("name") or meta.get("generateName") or "Unknown"
-    error = errors.forbidden(reviewed.info, name, message)
-    error.reason, error.code = failure.reason, _CODES.get(failure.reason, 422)
-    error.details = {**(error.details or {}), "causes": [{"message": message}]}
+def _title(use: PolicyUse | UseProblem) -> str:
+    binding = use.binding_name if isinstance(use, PolicyUse) else use.binding
+    bound = f" with binding '{binding}'" if binding else ""
+    return f"ValidatingAdmissionPolicy '{use.policy.name}'{bound}"
+
+
+def _denial(reviewed: ReviewedRequest, message: str, reason: str) -> errors.StatusError:
+    error = errors.forbidden(reviewed.info, reviewed.shown_name, message)
+    error.reason, error.code = reason, _CODES.get(reason, 422)
+    causes: list[dict[str, Any]] = [{"message": message}]
+    error.details = {**(error.details or {}), "causes": causes}
     return error
-
-
-class MutatingPolicyWarning(Plugin):
-    """The warning that mutating policies are stored and not applied."""
-
-    resources = frozenset(
-        {(_GROUP, "mutatingadmissionpolicies"), (_GROUP, "mutatingadmissionpolicybindings")}
-    )
-
-    async def validate(self, write: WriteRequest, obj: Object, old: Object | None) -> None:
-        write.warnings.append(
-            f"the embedded devcluster stores this {write.info.kind}, but does not apply mutating admission policies; "
-            "use the real engine"
-        )

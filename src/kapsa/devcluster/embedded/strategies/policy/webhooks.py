@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from kapsa.devcluster.embedded.strategies.generic import rules
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.policy.match_rules import rule_with_operations
 from kapsa.schemas.field_errors import FieldError, duplicate, invalid, not_supported, required
 
-_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_REINVOCATIONS = ("IfNeeded", "Never")
 
 
 class WebhookConfigurationStrategy(BuiltInStrategy):
@@ -32,6 +34,15 @@ class WebhookConfigurationStrategy(BuiltInStrategy):
             if service is not None and service.get("port") is None:
                 service["port"] = 443
 
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return [*self.validate(obj), *_conditions(obj)]
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        before, after = (
+            [webhook.get("matchConditions") for webhook in each.get("webhooks") or ()] for each in (old, obj)
+        )
+        return self.validate(obj) if before == after else [*self.validate(obj), *_conditions(obj)]
+
     def validate(self, obj: Object) -> list[FieldError]:
         errors: list[FieldError] = []
         names: set[str] = set()
@@ -47,10 +58,21 @@ class WebhookConfigurationStrategy(BuiltInStrategy):
         return errors
 
 
+def _conditions(obj: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, webhook in enumerate(obj.get("webhooks") or ()):
+        if conditions := webhook.get("matchConditions"):
+            # CEL is imported with the first condition: a server without any starts sooner.
+            from kapsa.devcluster.embedded.strategies.policy.policy_expressions import match_conditions
+
+            errors += match_conditions(conditions, f"webhooks[{index}].matchConditions", params=False)
+    return errors
+
+
 def _webhook(webhook: Object, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for index, rule in enumerate(webhook.get("rules") or ()):
-        errors += _rule(rule, f"{path}.rules[{index}]")
+        errors += rule_with_operations(rule, f"{path}.rules[{index}]")
     if webhook["failurePolicy"] not in ("Fail", "Ignore"):
         errors.append(not_supported(f"{path}.failurePolicy", webhook["failurePolicy"], ["Fail", "Ignore"]))
     if webhook["matchPolicy"] not in ("Equivalent", "Exact"):
@@ -63,6 +85,11 @@ def _webhook(webhook: Object, path: str) -> list[FieldError]:
     if not 1 <= webhook["timeoutSeconds"] <= 30:
         detail = "the timeout value must be between 1 and 30 seconds"
         errors.append(invalid(f"{path}.timeoutSeconds", webhook["timeoutSeconds"], detail))
+    for selector in ("namespaceSelector", "objectSelector"):
+        errors += rules.label_selector(webhook[selector], f"{path}.{selector}")
+    reinvocation = webhook.get("reinvocationPolicy")
+    if reinvocation is not None and reinvocation not in _REINVOCATIONS:
+        errors.append(not_supported(f"{path}.reinvocationPolicy", reinvocation, _REINVOCATIONS))
     errors += _client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
     versions = webhook.get("admissionReviewVersions")
     if not versions:
@@ -70,15 +97,6 @@ def _webhook(webhook: Object, path: str) -> list[FieldError]:
     elif not set(versions) & {"v1", "v1beta1"}:
         detail = "must include at least one of v1, v1beta1"
         errors.append(invalid(f"{path}.admissionReviewVersions", versions, detail))
-    return errors
-
-
-def _rule(rule: Object, path: str) -> list[FieldError]:
-    needed = ("operations", "apiGroups", "apiVersions", "resources")
-    errors = [required(f"{path}.{field}") for field in needed if not rule.get(field)]
-    for index, operation in enumerate(rule.get("operations") or ()):
-        if operation not in _OPERATIONS:
-            errors.append(not_supported(f"{path}.operations[{index}]", operation, _OPERATIONS))
     return errors
 
 

@@ -1,0 +1,1 @@
+"""The CEL expressions of admission policies: the variables they see, and their compilation."""
