@@ -373,7 +373,7 @@ SELECTED = [
         ),
     ),
     simple(
-        "its own change does not call a policy again",
+        "its own change calls a policy again",
         configuration("Object{data: {'count': string(size(object.data))}}"),
         reinvocationPolicy="IfNeeded",
     ),

@@ -53,6 +53,7 @@ class PolicyMutation:
         self._backend = backend
         self._authorizer = authorizer
         self._reviewed = reviewed
+        self._has_patched = False
 
     async def run(self, catalog: PolicyCatalog, passes: Reinvocation) -> Object:
         """Return the object as the policies leave it. Raises StatusError if one fails and must not be ignored."""
@@ -73,13 +74,16 @@ class PolicyMutation:
                 continue
             if _fingerprint(reviewed.object) != before:
                 memory.require_again()
-                passes.requested = True
             if use.policy.spec.get("reinvocationPolicy") == "IfNeeded":
                 memory.repeatable.add(use.identity)
         fatal = [each for each in problems if not each.policy.ignores_failures]
         if fatal:
             raise _denial(reviewed, fatal)
         assert reviewed.object is not None
+        if self._has_patched:
+            # As in the real server, a policy that is willing is called again after its own change, too.
+            memory.require_again()
+            passes.requested = True
         memory.output = _fingerprint(reviewed.object)
         return reviewed.object
 
@@ -104,6 +108,7 @@ class PolicyMutation:
             except (PolicyExpressionError, PolicyPatchError) as error:
                 problems.append(_Problem(use.policy, use.binding_name, str(error), "Invalid"))
                 continue
+            self._has_patched = True
             reviewed.object = await read_back(info, reviewed.info, patched, strict=kind == "JSONPatch")
         return True
 

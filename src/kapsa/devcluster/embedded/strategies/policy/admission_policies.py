@@ -89,7 +89,8 @@ class ValidatingPolicyStrategy(_PolicyStrategy):
             ]
         errors += expressions.validations(compiler, validations, "spec.validations")
         name, path = obj["metadata"].get("name") or "", "spec.auditAnnotations"
-        return errors + expressions.audit_annotations(compiler, name, annotations, path)
+        errors += expressions.audit_annotations(compiler, name, annotations, path)
+        return errors
 
 
 class MutatingPolicyStrategy(_PolicyStrategy):
