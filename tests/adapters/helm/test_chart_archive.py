@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import io
@@ -17,20 +18,22 @@ from kapsa.adapters.testing.chart_server import pack_chart
 
 CHART = b"apiVersion: v2\nname: app\nversion: 1.0.0\n"
 Change = Callable[[tarfile.TarInfo], None]
+packed = functools.partial(gzip.compress, mtime=0)
+"""The same bytes at any time: they are in the names of tests."""
 
 
 def tar(*entries: tuple[str, bytes] | tuple[str, bytes, Change], pax: bool = True) -> bytes:
     """Return a chart archive with these entries after its Chart.yaml."""
-    packed = io.BytesIO()
+    buffer = io.BytesIO()
     form = tarfile.PAX_FORMAT if pax else tarfile.GNU_FORMAT
-    with tarfile.open(fileobj=packed, mode="w", format=form) as archive:
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as archive:
         for name, content, *changes in (("app/Chart.yaml", CHART), *entries):
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             for change in changes:
                 change(entry)
             archive.addfile(entry, io.BytesIO(content))
-    return packed.getvalue()
+    return buffer.getvalue()
 
 
 def kind(type_: bytes, link: str = "") -> Change:
@@ -64,7 +67,7 @@ def test_directories_a_long_name_and_a_byte_order_mark_are_fine() -> None:
     long = f"app/templates/{'a' * 150}.yaml"
     for pax in (True, False):
         content = tar(("app/templates/", b"", kind(tarfile.DIRTYPE)), (long, b"x"), pax=pax)
-        assert long.removeprefix("app/") in read_archive(gzip.compress(content)).files
+        assert long.removeprefix("app/") in read_archive(packed(content)).files
     marked = pack_chart("app", "1.0.0", {"Chart.yaml": b"\xef\xbb\xbf" + CHART})
     assert read_archive(marked).metadata.version == "1.0.0"
 
@@ -97,7 +100,7 @@ def test_directories_a_long_name_and_a_byte_order_mark_are_fine() -> None:
 )
 def test_an_entry_that_could_do_harm_is_refused(entry: tuple[str, bytes], reason: str) -> None:
     with pytest.raises(Refused, match=reason):
-        read_archive(gzip.compress(tar(entry)))
+        read_archive(packed(tar(entry)))
 
 
 def test_a_file_that_becomes_a_directory_and_the_reverse_are_refused() -> None:
@@ -107,11 +110,11 @@ def test_a_file_that_becomes_a_directory_and_the_reverse_are_refused() -> None:
         (("app/a", b"x"), ("app/a/", b"", kind(tarfile.DIRTYPE))),
     ):
         with pytest.raises(Refused, match="both as a file and as a directory"):
-            read_archive(gzip.compress(tar(*entries)))
+            read_archive(packed(tar(*entries)))
 
 
 def test_bombs_are_stopped_by_ratio_size_count_and_depth() -> None:
-    blanks = gzip.compress(tar(("app/a", b"\0" * (30 * 1024 * 1024))))
+    blanks = packed(tar(("app/a", b"\0" * (30 * 1024 * 1024))))
     with pytest.raises(LimitExceeded, match="100 times"):
         read_archive(blanks)
     with pytest.raises(LimitExceeded, match="unpacks to more than 1 MB"):
@@ -119,11 +122,11 @@ def test_bombs_are_stopped_by_ratio_size_count_and_depth() -> None:
     with pytest.raises(LimitExceeded, match="larger than 1000 bytes"):
         read_archive(blanks, ArchiveLimits(packed_bytes=1000))
     with pytest.raises(LimitExceeded, match="more than 3 entries"):
-        read_archive(gzip.compress(tar(*((f"app/{i}", b"x") for i in range(3)))), ArchiveLimits(entries=3))
+        read_archive(packed(tar(*((f"app/{i}", b"x") for i in range(3)))), ArchiveLimits(entries=3))
     with pytest.raises(LimitExceeded, match="too long or too deep"):
-        read_archive(gzip.compress(tar(("app/" + "a/" * 30 + "b", b"x"))))
+        read_archive(packed(tar(("app/" + "a/" * 30 + "b", b"x"))))
     with pytest.raises(LimitExceeded, match="too long or too deep"):
-        read_archive(gzip.compress(tar(("app/" + "a" * 600, b"x"))))
+        read_archive(packed(tar(("app/" + "a" * 600, b"x"))))
 
 
 def test_subcharts_in_archives_are_checked_as_the_chart_is() -> None:
@@ -132,7 +135,7 @@ def test_subcharts_in_archives_are_checked_as_the_chart_is() -> None:
         "charts/sub-1.0.0.tgz"
         in read_archive(pack_chart("app", "1.0.0", {"charts/sub-1.0.0.tgz": good})).files
     )
-    evil = gzip.compress(tar(("app/link", b"", kind(tarfile.SYMTYPE, "/etc/passwd"))))
+    evil = packed(tar(("app/link", b"", kind(tarfile.SYMTYPE, "/etc/passwd"))))
     with pytest.raises(Refused, match=r"charts/sub\.tgz in the chart archive has the link"):
         read_archive(pack_chart("app", "1.0.0", {"charts/sub.tgz": evil}))
     nested = good
@@ -152,12 +155,12 @@ def test_subcharts_in_archives_are_checked_as_the_chart_is() -> None:
         (b"", "not a gzip file"),
         (b"PK\x03\x04", "not a gzip file"),
         (b"\x1f\x8b" + b"junk" * 20, "not a gzip file"),
-        (gzip.compress(b"not a tar at all" * 100), "not a tar archive"),
-        (gzip.compress(b""), "not a tar archive"),
-        (gzip.compress(tar())[:-20], "not whole"),
-        (gzip.compress(tar()[:530]), "not a tar archive|not whole"),
-        (gzip.compress(tar() + b"more"), "data after its end"),
-        (gzip.compress(tar()) + gzip.compress(tar(("app/evil", b"x"))), "data after its end"),
+        (packed(b"not a tar at all" * 100), "not a tar archive"),
+        (packed(b""), "not a tar archive"),
+        (packed(tar())[:-20], "not whole"),
+        (packed(tar()[:530]), "not a tar archive|not whole"),
+        (packed(tar() + b"more"), "data after its end"),
+        (packed(tar()) + packed(tar(("app/evil", b"x"))), "data after its end"),
     ],
 )  # fmt: skip
 def test_something_that_is_not_a_whole_archive_is_refused(content: bytes, reason: str) -> None:
@@ -186,8 +189,8 @@ def test_metadata_that_is_not_a_charts_is_refused_by_its_field(chart: bytes, rea
 
 
 def test_an_archive_without_a_chart_is_refused() -> None:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         archive.addfile(tarfile.TarInfo("app/values.yaml"))
     with pytest.raises(Refused, match=r"no Chart\.yaml"):
-        read_archive(packed.getvalue())
+        read_archive(buffer.getvalue())

@@ -4,7 +4,7 @@
 - `chart_metadata`: Chart.yaml.
 - `chart_repository`: a client of HTTP chart repositories.
 - `linter`, `renderer`: lint and render a chart with the real helm, in isolation.
-- `release_record`: the releases that helm has stored in a cluster.
+- `release_secret`: the releases that helm has stored in a cluster.
 
 `_values_schema` decides whether helm may validate the values, since a schema can refer to other files and
 servers.

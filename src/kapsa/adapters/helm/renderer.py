@@ -41,9 +41,15 @@ class RenderedChart(msgspec.Struct, frozen=True):
 
 
 async def render_chart(
-    chart: Path, values: Mapping[str, Any], *, release: str, namespace: str, limits: ProcessLimits
+    chart: Path,
+    values: Mapping[str, Any],
+    *,
+    release: str,
+    namespace: str,
+    limits: ProcessLimits,
+    include_crds: bool = False,
 ) -> RenderedChart:
-    """Render the chart in a directory.
+    """Render the chart in a directory. With `include_crds`, the files in `crds/` come first.
 
     Raises `RenderFailed` with helm's own message when the chart does not render, and `Refused` when helm
     would not accept the release name.
@@ -53,7 +59,10 @@ async def render_chart(
     if not (chart / "Chart.yaml").is_file():
         raise RenderFailed(f"there is no Chart.yaml in {chart.name!r}", reason="NoChart")
     check_schema = await asyncio.to_thread(schemas_are_self_contained, chart)
-    output = await _template(chart, values, release, namespace, limits, check_schema=check_schema)
+    options = ["--include-crds"] if include_crds else []
+    if not check_schema:
+        options += ["--skip-schema-validation"]
+    output = await _template(chart, values, release, namespace, limits, options)
     objects, hooks = _without_hooks(load_objects(output, "the rendered chart"))
     return RenderedChart(tuple(objects), tuple(map(display_name, hooks)), tuple(hooks), check_schema)
 
@@ -74,14 +83,11 @@ async def _template(
     release: str,
     namespace: str,
     limits: ProcessLimits,
-    *,
-    check_schema: bool,
+    options: list[str],
 ) -> bytes:
     arguments = ["template", release, str(chart), "--namespace", namespace]
     arguments += ["--dry-run=client", "--skip-tests", "--enable-dns=false", "--dependency-update=false"]
-    if not check_schema:
-        arguments += ["--skip-schema-validation"]
-    finished = await run_isolated_helm(arguments, values, limits)
+    finished = await run_isolated_helm([*arguments, *options], values, limits)
     if finished.code:
         raise RenderFailed(f"helm: {helm_message(finished.stderr, chart)}", hint=_hint(finished.stderr))
     return finished.output

@@ -16,7 +16,7 @@ import msgspec
 
 from kapsa.adapters.errors import LimitExceeded, Refused
 
-__all__ = ["RELEASE_SECRET", "ReleaseRecord", "read_release"]
+__all__ = ["RELEASE_SECRET", "HelmRelease", "read_release"]
 
 RELEASE_SECRET = "helm.sh/release.v1"  # noqa: S105 - the type of a Secret
 _MIB = 1024 * 1024
@@ -50,7 +50,7 @@ class _Stored(msgspec.Struct, frozen=True):
     config: dict[str, Any] | None = None
 
 
-class ReleaseRecord(msgspec.Struct, frozen=True):
+class HelmRelease(msgspec.Struct, frozen=True):
     """One revision of a release."""
 
     name: str
@@ -69,10 +69,10 @@ class ReleaseRecord(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        return f"ReleaseRecord({self.namespace}/{self.name} {self.revision}: {self.chart} {self.chart_version}, {self.status})"
+        return f"HelmRelease({self.namespace}/{self.name} {self.revision}: {self.chart} {self.chart_version}, {self.status})"
 
 
-def read_release(secret: Mapping[str, Any]) -> ReleaseRecord:
+def read_release(secret: Mapping[str, Any]) -> HelmRelease:
     """Return the release in a Secret of helm.
 
     Raises `Refused` if it is not one, and `LimitExceeded` if it is too large.
@@ -88,7 +88,7 @@ def read_release(secret: Mapping[str, Any]) -> ReleaseRecord:
         stored = msgspec.json.decode(_unpack(base64.b64decode(base64.b64decode(text)), what), type=_Stored)
     except (binascii.Error, msgspec.DecodeError, zlib.error, RecursionError, ValueError):
         raise Refused(f"{what} is not a Helm release: its content cannot be read") from None
-    return ReleaseRecord(
+    return HelmRelease(
         name=stored.name,
         # The namespace of the Secret is the one that its writer may write to; the content could name any.
         namespace=str(metadata.get("namespace") or stored.namespace),

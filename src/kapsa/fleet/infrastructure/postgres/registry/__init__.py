@@ -1,0 +1,1 @@
+"""Repositories of registered operators and clusters."""

@@ -1,0 +1,58 @@
+"""Cursors of pages: the key of the last item, opaque to clients."""
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from kapsa.fleet.domain.errors import FieldError, InvalidInput
+from kapsa.fleet.orchestrator.pages import Page
+
+__all__ = ["DEFAULT_LIMIT", "LARGEST_LIMIT", "check_limit", "decode_cursor", "encode_cursor", "page_of"]
+
+DEFAULT_LIMIT, LARGEST_LIMIT = 50, 200
+_LONGEST = 1024
+
+Item = TypeVar("Item")
+
+
+def encode_cursor(*key: str) -> str:
+    """Return the cursor after the item with this key."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(key)).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, size: int) -> tuple[str, ...] | None:
+    """Return the key in a cursor, or None for the first page.
+
+    Raises InvalidInput if the cursor is not one of this list.
+    """
+    if not cursor:
+        return None
+    try:
+        packed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        key = msgspec.json.decode(packed, type=tuple[str, ...]) if len(cursor) <= _LONGEST else ()
+    except (binascii.Error, msgspec.DecodeError, ValueError):
+        key = ()
+    if len(key) != size:
+        message = "is not a cursor of this list: use nextCursor of the page before, or leave it out"
+        raise InvalidInput(f"cursor {message}", FieldError("/cursor", message))
+    return key
+
+
+def check_limit(limit: int) -> int:
+    """Return the limit.
+
+    Raises InvalidInput if it is out of range.
+    """
+    if not 1 <= limit <= LARGEST_LIMIT:
+        message = f"must be between 1 and {LARGEST_LIMIT}, got {limit}"
+        raise InvalidInput(f"limit {message}", FieldError("/limit", message))
+    return limit
+
+
+def page_of(items: Sequence[Item], limit: int, key: Callable[[Item], tuple[str, ...]]) -> Page[Item]:
+    """Return a page of at most `limit` items; the repository has read one more, if there is one."""
+    shown = tuple(items[:limit])
+    return Page(shown, encode_cursor(*key(shown[-1])) if len(items) > limit else "")

@@ -1,0 +1,64 @@
+"""Secrets of operators: values of charts, and logins of chart repositories."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kapsa.fleet.orchestrator.ports.charts import RepositoryLogin
+from kapsa.fleet.orchestrator.ports.operators import OperatorRepository, StoredSecret
+from kapsa.fleet.orchestrator.ports.transactions import Connection
+from kapsa.fleet.orchestrator.ports.vault import KeyVault
+
+__all__ = ["OperatorSecrets"]
+
+_TABLE = "operator_secret"
+_LOGIN, _VALUES = "repository-login", "secret-values"
+
+
+class OperatorSecrets:
+    """Secrets of operators: sealed for the database, opened for a pull or a render."""
+
+    def __init__(self, repository: OperatorRepository, vault: KeyVault) -> None:
+        self._repository = repository
+        self._vault = vault
+
+    async def values(self, connection: Connection, operator_id: uuid.UUID) -> dict[str, Any]:
+        """Return the secret values of an operator. They win over its plain values."""
+        content = await self._open(connection, operator_id, _VALUES)
+        return msgspec.json.decode(content, type=dict[str, Any]) if content else {}
+
+    async def login(self, connection: Connection, operator_id: uuid.UUID) -> RepositoryLogin | None:
+        """Return the login for an operator's repository."""
+        content = await self._open(connection, operator_id, _LOGIN)
+        return msgspec.json.decode(content, type=RepositoryLogin) if content else None
+
+    async def put_values(
+        self, connection: Connection, operator_id: uuid.UUID, values: Mapping[str, Any]
+    ) -> None:
+        """Seal secret values in place of those before; empty ones erase them."""
+        await self._put(connection, operator_id, _VALUES, msgspec.json.encode(values) if values else b"")
+
+    async def put_login(
+        self, connection: Connection, operator_id: uuid.UUID, login: RepositoryLogin | None
+    ) -> None:
+        """Seal a login in place of the one before; None erases it."""
+        await self._put(connection, operator_id, _LOGIN, msgspec.json.encode(login) if login else b"")
+
+    async def _open(self, connection: Connection, operator_id: uuid.UUID, purpose: str) -> bytes:
+        stored = await self._repository.secret(connection, operator_id, purpose)
+        if stored is None:
+            return b""
+        return self._vault.open(stored.sealed, purpose, _TABLE, str(operator_id), stored.version)
+
+    async def _put(
+        self, connection: Connection, operator_id: uuid.UUID, purpose: str, content: bytes
+    ) -> None:
+        before = await self._repository.secret(connection, operator_id, purpose)
+        version = before.version + 1 if before is not None else 1
+        secret = None
+        if content:
+            sealed = self._vault.seal(purpose, _TABLE, str(operator_id), version, content)
+            secret = StoredSecret(purpose, version, sealed)
+        await self._repository.put_secret(connection, operator_id, secret, purpose)

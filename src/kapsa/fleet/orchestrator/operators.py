@@ -1,0 +1,410 @@
+"""Operators: registration of charts, their versions and values. Each write is audited in its own transaction."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from kapsa.fleet.domain.clusters import ClusterEnvironment
+from kapsa.fleet.domain.errors import FieldError, InvalidInput, NotAllowed, StateConflict, UnknownObject
+from kapsa.fleet.domain.operators import (
+    ChartSource,
+    HttpChart,
+    ManagedOperator,
+    OciChart,
+    OperatorVersion,
+    UploadedChart,
+)
+from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.values import leaf_paths, masked, merge_values
+from kapsa.fleet.domain.versions import is_version, version_order
+from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT, check_limit, decode_cursor, page_of
+from kapsa.fleet.orchestrator.names import check_name, check_values
+from kapsa.fleet.orchestrator.operator_secrets import OperatorSecrets
+from kapsa.fleet.orchestrator.pages import Page
+from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
+from kapsa.fleet.orchestrator.ports.charts import Charts, InspectedChart, RepositoryLogin
+from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
+from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
+from kapsa.fleet.orchestrator.ports.vault import KeyVault
+from kapsa.fleet.orchestrator.secret_values import without_masks
+
+__all__ = [
+    "AddVersion",
+    "Operators",
+    "RegisterOperator",
+    "RegisteredOperator",
+    "UpdateOperator",
+]
+
+_RELEASE_LIMIT = 53
+"""The longest name of a Helm release: an operator's release has its name."""
+_LARGEST_ARCHIVE = 16 * 1024 * 1024
+_LONGEST_GUIDE = 64 * 1024
+
+
+class RegisterOperator(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A request to register an operator."""
+
+    name: str
+    namespace: str
+    source: ChartSource
+    version: str = ""
+    """The first version; the newest one that is not a prerelease if it is left out."""
+    archive: bytes = b""
+    """The archive of the first version, if the source is `upload`; base64 in JSON."""
+    values: dict[str, Any] = {}
+    environment_values: dict[ClusterEnvironment, dict[str, Any]] = {}
+    secret_values: dict[str, Any] = {}
+    """Values that are sealed, and masked wherever they are shown. They win over `values`."""
+    credentials: RepositoryLogin | None = None
+
+
+class UpdateOperator(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A request to change an operator. What is left out stays as it is; null erases secrets and credentials."""
+
+    values: dict[str, Any] | UnsetType = UNSET
+    environment_values: dict[ClusterEnvironment, dict[str, Any]] | UnsetType = UNSET
+    secret_values: dict[str, Any] | UnsetType | None = UNSET
+    credentials: RepositoryLogin | UnsetType | None = UNSET
+    expected_version: int | None = None
+    """The version that the change is based on: StateConflict if the operator has another one."""
+
+
+class AddVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A request to register a version of an operator."""
+
+    version: str = ""
+    """A semantic version; the newest one that is not a prerelease if it is left out."""
+    archive: bytes = b""
+    """The archive, if the operator's source is `upload`; base64 in JSON."""
+    migration_guide: str = ""
+
+
+class RegisteredOperator(msgspec.Struct, frozen=True, rename="camel"):
+    """The result of a registration."""
+
+    operator: ManagedOperator
+    version: OperatorVersion | None
+    """The first version; None if the source is `upload` and no archive was sent."""
+    warnings: tuple[str, ...] = ()
+    """Warnings of the linter."""
+
+
+class Operators:
+    """The use cases of operators."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        repository: OperatorRepository,
+        charts: Charts,
+        vault: KeyVault,
+        audit: AuditTrail,
+    ) -> None:
+        self._transactions = transactions
+        self._repository = repository
+        self._charts = charts
+        self._secrets = OperatorSecrets(repository, vault)
+        self._audit = audit
+
+    async def register(self, principal: Principal, request: RegisterOperator) -> RegisteredOperator:
+        """Register an operator and its first version, which is pulled, linted and rendered.
+
+        Raises InvalidInput with the reason if the chart cannot be used, and StateConflict if the name is taken.
+        """
+        _require_writer(principal)
+        _check_registration(request)
+        async with self._transactions.transaction() as connection:
+            if await self._repository.get(connection, request.name) is not None:
+                raise _name_taken(request.name)
+        operator = ManagedOperator(
+            id=uuid.uuid4(),
+            name=request.name,
+            namespace=request.namespace,
+            source=request.source,
+            values=request.values,
+            environment_values={each.value: values for each, values in request.environment_values.items()},
+            created_at=await self._transactions.now(),
+            created_by=principal.subject,
+            secret_paths=tuple(sorted(leaf_paths(request.secret_values))),
+            has_credentials=request.credentials is not None,
+        )
+        chart = await self._chart(operator, request, request.secret_values, request.credentials)
+        async with self._transactions.transaction() as connection:
+            if not await self._repository.insert(connection, operator):
+                raise _name_taken(request.name)
+            await self._secrets.put_values(connection, operator.id, request.secret_values)
+            await self._secrets.put_login(connection, operator.id, request.credentials)
+            version = (
+                await self._insert_version(connection, principal, operator, chart, "") if chart else None
+            )
+            await self._record(connection, principal, "operator.register", operator, version)
+        return RegisteredOperator(_shown(operator), version, chart.warnings if chart else ())
+
+    async def page(
+        self, principal: Principal, *, cursor: str = "", limit: int = DEFAULT_LIMIT, prefix: str = ""
+    ) -> Page[ManagedOperator]:
+        """Return operators in the order of their names."""
+        _require_reader(principal)
+        (after,) = decode_cursor(cursor, 1) or ("",)
+        async with self._transactions.transaction() as connection:
+            operators = await self._repository.page(
+                connection, after=after, limit=check_limit(limit) + 1, prefix=prefix
+            )
+        return page_of([_shown(each) for each in operators], limit, lambda each: (each.name,))
+
+    async def get(self, principal: Principal, name: str) -> ManagedOperator:
+        """Return an operator. Raises UnknownObject if there is none of this name."""
+        _require_reader(principal)
+        async with self._transactions.transaction() as connection:
+            return _shown(await self._existing(connection, name))
+
+    async def update(self, principal: Principal, name: str, request: UpdateOperator) -> ManagedOperator:
+        """Change the values or credentials of an operator.
+
+        Raises StateConflict if it was changed since the version that the request is based on.
+        """
+        _require_writer(principal)
+        _check_update(request)
+        async with self._transactions.transaction() as connection:
+            before = await self._existing(connection, name)
+            if request.expected_version not in (None, before.version):
+                raise _changed(before)
+            after = _updated(before, request)
+            if not await self._repository.update(connection, after, expected=before.version):
+                raise _changed(before)
+            if request.secret_values is not UNSET:
+                await self._secrets.put_values(connection, before.id, request.secret_values or {})
+            if request.credentials is not UNSET:
+                await self._secrets.put_login(connection, before.id, request.credentials)
+            fields = [field for field in request.__struct_fields__ if getattr(request, field) is not UNSET]
+            await self._record(connection, principal, "operator.update", after, None, fields=fields)
+        return _shown(after)
+
+    async def delete(self, principal: Principal, name: str) -> None:
+        """Delete an operator with its versions and secrets.
+
+        Raises StateConflict while deployments refer to it.
+        """
+        _require_writer(principal)
+        async with self._transactions.transaction() as connection:
+            operator = await self._existing(connection, name)
+            if not await self._repository.delete(connection, operator.id):
+                raise StateConflict(
+                    f"operator {name} has deployments or installations: remove them first, their history names it"
+                )
+            await self._record(connection, principal, "operator.delete", operator, None)
+
+    async def add_version(self, principal: Principal, name: str, request: AddVersion) -> RegisteredOperator:
+        """Register a version of an operator. The same archive again is no error.
+
+        Raises InvalidInput if the chart cannot be used, and StateConflict if the version has another archive.
+        """
+        _require_writer(principal)
+        if request.version and not is_version(request.version):
+            raise _no_version(request.version)
+        if len(request.migration_guide) > _LONGEST_GUIDE:
+            message = f"must have at most {_LONGEST_GUIDE} characters"
+            raise InvalidInput(f"migrationGuide {message}", FieldError("/migrationGuide", message))
+        async with self._transactions.transaction() as connection:
+            operator = await self._existing(connection, name)
+            secret_values = await self._secrets.values(connection, operator.id)
+            login = await self._secrets.login(connection, operator.id)
+        chart = await self._chart(operator, request, secret_values, login)
+        if chart is None:
+            message = "is missing: charts of this operator are uploaded"
+            raise InvalidInput(f"archive {message}", FieldError("/archive", message))
+        async with self._transactions.transaction() as connection:
+            version = await self._insert_version(
+                connection, principal, operator, chart, request.migration_guide
+            )
+            await self._record(connection, principal, "operator.addVersion", operator, version)
+        return RegisteredOperator(_shown(operator), version, chart.warnings)
+
+    async def versions(
+        self, principal: Principal, name: str, *, cursor: str = "", limit: int = DEFAULT_LIMIT
+    ) -> Page[OperatorVersion]:
+        """Return the versions of an operator, newest first."""
+        _require_reader(principal)
+        (before,) = decode_cursor(cursor, 1) or ("",)
+        async with self._transactions.transaction() as connection:
+            operator = await self._existing(connection, name)
+            versions = await self._repository.versions(
+                connection, operator.id, before=before, limit=check_limit(limit) + 1
+            )
+        return page_of(versions, limit, lambda each: (version_order(each.version),))
+
+    async def _existing(self, connection: Connection, name: str) -> ManagedOperator:
+        operator = await self._repository.get(connection, name)
+        if operator is None:
+            raise UnknownObject(f"there is no operator {name[:80]!r}")
+        return operator
+
+    async def _chart(
+        self,
+        operator: ManagedOperator,
+        request: RegisterOperator | AddVersion,
+        secret_values: Mapping[str, Any],
+        login: RepositoryLogin | None,
+    ) -> InspectedChart | None:
+        uploaded = isinstance(operator.source, UploadedChart)
+        if request.archive and not uploaded:
+            message = "is only for operators whose source is an upload"
+            raise InvalidInput(f"archive {message}", FieldError("/archive", message))
+        if len(request.archive) > _LARGEST_ARCHIVE:
+            message = f"is larger than {_LARGEST_ARCHIVE // 1024**2} MB"
+            raise InvalidInput(f"archive {message}", FieldError("/archive", message))
+        if uploaded and not request.archive:
+            return None
+        content = request.archive or await self._charts.fetch(operator.source, request.version, login)
+        return await self._charts.inspect(
+            content,
+            chart=_chart_name(operator.source),
+            version=request.version,
+            namespace=operator.namespace,
+            values=operator.values,
+            secret_values=secret_values,
+        )
+
+    async def _insert_version(
+        self,
+        connection: Connection,
+        principal: Principal,
+        operator: ManagedOperator,
+        chart: InspectedChart,
+        guide: str,
+    ) -> OperatorVersion:
+        version = OperatorVersion(
+            operator_id=operator.id,
+            version=chart.version,
+            chart_digest=chart.digest,
+            facts=chart.facts,
+            created_at=await self._transactions.now(),
+            created_by=principal.subject,
+            migration_guide=guide,
+        )
+        if await self._repository.insert_version(connection, version, chart.content, chart.crds):
+            return version
+        existing = await self._repository.version(connection, operator.id, chart.version)
+        if existing is None or existing.chart_digest != chart.digest:
+            raise StateConflict(
+                f"version {chart.version} of {operator.name} is registered with another archive, "
+                f"{existing.chart_digest if existing else 'just now'}: publish the change under a new version"
+            )
+        return existing
+
+    async def _record(
+        self,
+        connection: Connection,
+        principal: Principal,
+        action: str,
+        operator: ManagedOperator,
+        version: OperatorVersion | None,
+        **details: Any,
+    ) -> None:
+        payload: dict[str, Any] = {"name": operator.name, **details}
+        if version is not None:
+            payload |= {"version": version.version, "digest": version.chart_digest}
+        entry = AuditEntry(
+            actor=principal.subject,
+            action=action,
+            object_kind="operator",
+            object_id=str(operator.id),
+            payload=payload,
+        )
+        await self._audit.record(connection, entry)
+
+
+def _require_writer(principal: Principal) -> None:
+    if not principal.has(Role.ADMIN, Role.OPERATOR):
+        raise NotAllowed("operators are managed by the roles Operator and Admin")
+
+
+def _require_reader(principal: Principal) -> None:
+    if not principal.roles:
+        raise NotAllowed("reading operators needs a role")
+
+
+def _check_registration(request: RegisterOperator) -> None:
+    check_name("name", request.name, longest=_RELEASE_LIMIT)
+    check_name("namespace", request.namespace)
+    if request.version and not is_version(request.version):
+        raise _no_version(request.version)
+    check_values("values", request.values)
+    check_values(
+        "environmentValues", {each.value: values for each, values in request.environment_values.items()}
+    )
+    check_values("secretValues", request.secret_values)
+
+
+def _check_update(request: UpdateOperator) -> None:
+    if isinstance(request.values, dict):
+        check_values("values", request.values)
+    if isinstance(request.environment_values, dict):
+        named = {each.value: values for each, values in request.environment_values.items()}
+        check_values("environmentValues", named)
+    if isinstance(request.secret_values, dict):
+        check_values("secretValues", request.secret_values)
+
+
+def _updated(before: ManagedOperator, request: UpdateOperator) -> ManagedOperator:
+    paths, environments = before.secret_paths, before.environment_values
+    if request.secret_values is not UNSET:
+        paths = tuple(sorted(leaf_paths(request.secret_values or {})))
+    if isinstance(request.environment_values, dict):
+        environments = {each.value: values for each, values in request.environment_values.items()}
+    return msgspec.structs.replace(
+        before,
+        # A client may send back what it was shown: a mask is not a value.
+        values=without_masks(request.values, frozenset(paths))
+        if isinstance(request.values, dict)
+        else before.values,
+        environment_values=environments,
+        secret_paths=paths,
+        has_credentials=before.has_credentials
+        if request.credentials is UNSET
+        else request.credentials is not None,
+        version=before.version + 1,
+    )
+
+
+def _shown(operator: ManagedOperator) -> ManagedOperator:
+    """Return an operator for people: each secret value is a mask."""
+    masks = masked(_placeholders(operator.secret_paths), frozenset(operator.secret_paths))
+    return msgspec.structs.replace(operator, values=merge_values(operator.values, masks))
+
+
+def _placeholders(paths: tuple[tuple[str, ...], ...]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for path in paths:
+        node = result
+        for key in path[:-1]:
+            node = node.setdefault(key, {})
+        node[path[-1]] = ""
+    return result
+
+
+def _chart_name(source: ChartSource) -> str:
+    match source:
+        case HttpChart(chart=chart) | UploadedChart(chart=chart):
+            return chart
+        case OciChart(reference=reference):
+            return reference.rstrip("/").rpartition("/")[2]
+
+
+def _name_taken(name: str) -> StateConflict:
+    return StateConflict(f"operator {name} exists already")
+
+
+def _changed(operator: ManagedOperator) -> StateConflict:
+    return StateConflict(
+        f"operator {operator.name} was changed meanwhile: read it again, and repeat the change"
+    )
+
+
+def _no_version(version: str) -> InvalidInput:
+    message = f"must be a semantic version such as 1.4.0, got {version[:80]!r}"
+    return InvalidInput(f"version {message}", FieldError("/version", message))

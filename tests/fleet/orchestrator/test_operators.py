@@ -1,0 +1,283 @@
+"""Operators: registered from real chart repositories, in a real database."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from sqlalchemy import text
+
+from kapsa.adapters.http.client import GuardedHttpClient
+from kapsa.adapters.testing.chart_server import ChartServer
+from kapsa.fleet.domain.clusters import ClusterEnvironment
+from kapsa.fleet.domain.errors import InvalidInput, NotAllowed, StateConflict, UnknownObject
+from kapsa.fleet.domain.operators import ChartFacts, HttpChart, UploadedChart
+from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.values import MASK
+from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
+from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
+from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
+from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
+from kapsa.fleet.orchestrator.operator_secrets import OperatorSecrets
+from kapsa.fleet.orchestrator.operators import AddVersion, Operators, RegisterOperator, UpdateOperator
+from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart, RepositoryLogin
+from tests.fleet.audit_recorder import AuditRecorder
+from tests.fleet.charts import crd, operator_chart
+
+EDITOR = Principal("maria", frozenset({Role.OPERATOR}))
+VIEWER = Principal("victor", frozenset({Role.VIEWER}))
+PASSWORD = "hunter2-very-secret"
+
+
+class FakeCharts:
+    """Charts that no helm looks at: the version is the content."""
+
+    async def fetch(self, source: Any, version: str, login: Any) -> bytes:
+        return (version or "1.0.0").encode()
+
+    async def inspect(self, content: bytes, **_: Any) -> InspectedChart:
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        return InspectedChart(content, digest, content.decode(), ChartFacts(), ())
+
+
+@pytest.fixture
+def server() -> Iterator[ChartServer]:
+    with ChartServer() as running:
+        running.add(operator_chart("1.0.0"))
+        yield running
+
+
+@pytest.fixture
+def audit() -> AuditRecorder:
+    return AuditRecorder()
+
+
+@pytest.fixture
+def vault() -> LocalVault:
+    return LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
+
+
+@pytest_asyncio.fixture
+async def operators(database: Database, audit: AuditRecorder, vault: LocalVault) -> AsyncIterator[Operators]:
+    http = GuardedHttpClient(address_guard=None, timeout=5)
+    charts = PublishedCharts(http, allow_http=True)
+    yield Operators(database, PostgresOperators(), charts, vault, audit)
+    await http.close()
+
+
+@pytest.fixture
+def quick(database: Database, audit: AuditRecorder, vault: LocalVault) -> Operators:
+    """The use cases on charts that are not rendered."""
+    return Operators(database, PostgresOperators(), FakeCharts(), vault, audit)
+
+
+def registration(name: str = "widget", **fields: Any) -> RegisterOperator:
+    return RegisterOperator(
+        **{
+            "name": name,
+            "namespace": "widgets",
+            "source": HttpChart("https://charts.example.com", "widget"),
+            **fields,
+        }
+    )
+
+
+async def test_an_operator_is_registered_with_its_first_version_crds_and_archive(
+    operators: Operators, server: ChartServer, database: Database, audit: AuditRecorder
+) -> None:
+    result = await operators.register(
+        EDITOR, registration(source=HttpChart(server.url, "widget"), values={"replicas": 2})
+    )
+    assert result.version is not None
+    assert (result.operator.name, result.version.version) == ("widget", "1.0.0")
+    assert await operators.get(VIEWER, "widget") == result.operator
+    assert (await operators.versions(VIEWER, "widget")).items == (result.version,)
+    async with database.transaction() as connection:
+        repository = PostgresOperators()
+        assert await repository.archive(connection, result.version.chart_digest) == operator_chart("1.0.0")
+        assert await repository.crds(connection, result.operator.id, "1.0.0") == [
+            ChartCrd("widgets.example.com", "crds", crd())
+        ]
+    (entry,) = audit.entries
+    assert (entry.actor, entry.action, entry.object_id) == (
+        "maria",
+        "operator.register",
+        str(result.operator.id),
+    )
+
+
+async def test_an_upload_is_registered_with_or_without_its_first_archive(operators: Operators) -> None:
+    source = UploadedChart("widget")
+    empty = await operators.register(EDITOR, registration(source=source))
+    assert empty.version is None
+    added = await operators.add_version(
+        EDITOR, "widget", AddVersion(archive=operator_chart("1.1.0"), migration_guide="Read this.")
+    )
+    assert added.version is not None
+    assert (added.version.version, added.version.migration_guide) == ("1.1.0", "Read this.")
+    with pytest.raises(InvalidInput, match="archive is missing"):
+        await operators.add_version(EDITOR, "widget", AddVersion(version="1.2.0"))
+
+
+async def test_a_version_is_registered_once_and_never_changes(
+    operators: Operators, audit: AuditRecorder
+) -> None:
+    first = await operators.register(
+        EDITOR, registration(source=UploadedChart("widget"), archive=operator_chart("1.0.0"))
+    )
+    again = await operators.add_version(EDITOR, "widget", AddVersion(archive=operator_chart("1.0.0")))
+    assert again.version == first.version
+    with pytest.raises(StateConflict, match="another archive"):
+        await operators.add_version(
+            EDITOR, "widget", AddVersion(archive=operator_chart("1.0.0", {"values.yaml": "replicas: 3\n"}))
+        )
+    assert "operator.addVersion" in audit.actions()
+
+
+async def test_versions_are_paged_from_the_newest_by_their_precedence(quick: Operators) -> None:
+    await quick.register(EDITOR, registration(version="1.9.0"))
+    for version in ("1.10.0", "2.0.0-rc.2", "2.0.0-rc.10", "2.0.0", "0.1.0", "2.0.0+b", "2.0.0+a"):
+        await quick.add_version(EDITOR, "widget", AddVersion(version=version))
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        page = await quick.versions(VIEWER, "widget", cursor=cursor, limit=3)
+        seen += [each.version for each in page.items]
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    assert seen == ["2.0.0+b", "2.0.0+a", "2.0.0", "2.0.0-rc.10", "2.0.0-rc.2", "1.10.0", "1.9.0", "0.1.0"]
+
+
+async def test_operators_are_paged_by_name_and_filtered_by_prefix(quick: Operators) -> None:
+    for name in ("c", "a", "b-1", "b-2"):
+        await quick.register(EDITOR, registration(name))
+    first = await quick.page(VIEWER, limit=3)
+    second = await quick.page(VIEWER, limit=3, cursor=first.next_cursor)
+    assert [each.name for each in first.items + second.items] == ["a", "b-1", "b-2", "c"]
+    assert second.next_cursor == ""
+    assert [each.name for each in (await quick.page(VIEWER, prefix="b-")).items] == ["b-1", "b-2"]
+    for options in ({"cursor": "nonsense"}, {"cursor": "WyJhIiwiYiJd"}, {"limit": 0}, {"limit": 201}):
+        with pytest.raises(InvalidInput):
+            await quick.page(VIEWER, **options)  # type: ignore[arg-type]
+
+
+async def test_secret_values_and_credentials_are_sealed_masked_and_opened_for_a_pull(
+    quick: Operators, database: Database, vault: LocalVault, audit: AuditRecorder
+) -> None:
+    result = await quick.register(
+        EDITOR,
+        registration(
+            values={"admin": {"user": "root"}},
+            secret_values={"admin": {"password": PASSWORD}, "token": PASSWORD},
+            credentials=RepositoryLogin("reader", PASSWORD),
+        ),
+    )
+    assert result.operator.values == {"admin": {"user": "root", "password": MASK}, "token": MASK}
+    assert result.operator.has_credentials
+    secrets = OperatorSecrets(PostgresOperators(), vault)
+    async with database.transaction() as connection:
+        assert await secrets.values(connection, result.operator.id) == {
+            "admin": {"password": PASSWORD},
+            "token": PASSWORD,
+        }
+        login = await secrets.login(connection, result.operator.id)
+        assert login is not None
+        assert (login.username, login.password) == ("reader", PASSWORD)
+        for table in ("operator", "operator_secret", "operator_version"):
+            rows = (await connection.execute(text(f'SELECT t::text FROM fleet."{table}" t'))).scalars().all()
+            assert rows
+            assert all(PASSWORD not in row and PASSWORD.encode().hex() not in row for row in rows)
+    assert PASSWORD not in repr(audit.entries) + repr(result)
+
+
+async def test_an_update_keeps_what_it_leaves_out_and_ignores_masks(
+    quick: Operators, database: Database, vault: LocalVault
+) -> None:
+    await quick.register(
+        EDITOR,
+        registration(secret_values={"token": PASSWORD}, credentials=RepositoryLogin("reader", PASSWORD)),
+    )
+    shown = await quick.get(VIEWER, "widget")
+    values = {**shown.values, "replicas": 3}
+    after = await quick.update(
+        EDITOR,
+        "widget",
+        UpdateOperator(
+            values=values, environment_values={ClusterEnvironment.DEV: {"debug": True}}, expected_version=1
+        ),
+    )
+    assert after.values == {"token": MASK, "replicas": 3}
+    assert (after.environment_values, after.version, after.has_credentials) == (
+        {"Dev": {"debug": True}},
+        2,
+        True,
+    )
+    async with database.transaction() as connection:
+        operator = await PostgresOperators().get(connection, "widget")
+        assert operator is not None
+        assert operator.values == {"replicas": 3}
+        assert await OperatorSecrets(PostgresOperators(), vault).values(connection, operator.id) == {
+            "token": PASSWORD
+        }
+    with pytest.raises(StateConflict, match="changed meanwhile"):
+        await quick.update(EDITOR, "widget", UpdateOperator(values={}, expected_version=1))
+    erased = await quick.update(EDITOR, "widget", UpdateOperator(secret_values=None, credentials=None))
+    assert (erased.values, erased.has_credentials) == ({"replicas": 3}, False)
+    async with database.transaction() as connection:
+        assert (await connection.execute(text("SELECT count(*) FROM fleet.operator_secret"))).scalar() == 0
+
+
+async def test_a_deleted_operator_leaves_no_version_secret_or_archive(
+    quick: Operators, database: Database
+) -> None:
+    await quick.register(EDITOR, registration(secret_values={"token": PASSWORD}))
+    await quick.register(EDITOR, registration("other", version="2.0.0"))
+    await quick.delete(EDITOR, "widget")
+    with pytest.raises(UnknownObject, match="no operator 'widget'"):
+        await quick.get(VIEWER, "widget")
+    async with database.transaction() as connection:
+        counts = [
+            (await connection.execute(text(f"SELECT count(*) FROM fleet.{table}"))).scalar()
+            for table in ("operator_version", "operator_secret", "chart_archive")
+        ]
+    assert counts == [1, 0, 1]
+
+
+async def test_names_namespaces_versions_and_sizes_are_checked(quick: Operators) -> None:
+    for fields, field in (
+        ({"name": "Widget"}, "/name"),
+        ({"name": "a" * 54}, "/name"),
+        ({"name": "../a"}, "/name"),
+        ({"namespace": "kube system"}, "/namespace"),
+        ({"version": "1.0"}, "/version"),
+        ({"values": {"a": "b" * 600_000}}, "/values"),
+        ({"archive": b"x"}, "/archive"),
+        ({"archive": b"x" * (17 * 1024 * 1024), "source": UploadedChart("widget")}, "/archive"),
+    ):
+        with pytest.raises(InvalidInput) as error:
+            await quick.register(EDITOR, registration(**fields))  # type: ignore[arg-type]
+        assert [each.path for each in error.value.fields] == [field]
+    await quick.register(EDITOR, registration())
+    with pytest.raises(StateConflict, match="exists already"):
+        await quick.register(EDITOR, registration())
+
+
+async def test_only_operators_and_admins_write(quick: Operators, audit: AuditRecorder) -> None:
+    owner = Principal("olga", frozenset({Role.ENVIRONMENT_OWNER}), frozenset(ClusterEnvironment))
+    for principal in (VIEWER, owner, Principal("nobody", frozenset())):
+        for attempt in (
+            quick.register(principal, registration()),
+            quick.update(principal, "widget", UpdateOperator()),
+            quick.add_version(principal, "widget", AddVersion()),
+            quick.delete(principal, "widget"),
+        ):
+            with pytest.raises(NotAllowed):
+                await attempt
+    with pytest.raises(NotAllowed):
+        await quick.page(Principal("nobody", frozenset()))
+    assert audit.entries == []
