@@ -1,0 +1,78 @@
+"""A pair that is called safe has no counterexample: no object that the old schema accepts breaks the new one."""
+
+from __future__ import annotations
+
+import copy
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from kapsa.fleet.domain.crds import ChangeSeverity, compare_schemas, parse_schema, worst
+from kapsa.runtime.testing import Sample
+from kapsa.schemas.crd_schema import validate_schema
+from kapsa.schemas.defaulting import apply_defaults
+from kapsa.schemas.pruning import prune
+from kapsa.schemas.schema import Schema
+from kapsa.schemas.validation import validate
+from tests.fleet.domain.crds.generator import Pairs, Raw
+
+ALL_PAIRS = 12_500
+"""Of these more than 10,000 are structural."""
+SAMPLED_PAIRS = 150
+OBJECTS = 8
+
+
+def breakage(old: Schema, new: Schema, obj: Raw) -> str:
+    """Return what the new schema does to an object that the old one accepts; "" for nothing."""
+    stored = apply_defaults(old, prune(old, copy.deepcopy(obj)))
+    if validate(old, stored):
+        return ""
+    read = apply_defaults(new, prune(new, copy.deepcopy(stored)))
+    if read != stored:
+        return f"{stored} is read as {read}"
+    return "; ".join(map(str, validate(new, read)))
+
+
+def is_structural(schema: Raw) -> bool:
+    return not validate_schema(schema, "schema", status_enabled=False)
+
+
+@pytest.mark.timeout(1200)
+def test_no_object_breaks_a_pair_that_is_called_safe(
+    sample: Sample | None, record_property: pytest.RecordProperty
+) -> None:
+    counts = {"pairs": 0, "safe": 0, "objects": 0}
+
+    def check(random: Random) -> None:
+        pairs = Pairs(random)
+        old, new = pairs.pair()
+        if not is_structural(old) or not is_structural(new):
+            return
+        counts["pairs"] += 1
+        for before, after in ((old, new), (new, old)):
+            findings = compare_schemas(parse_schema(before), parse_schema(after))
+            if worst(findings) is not ChangeSeverity.SAFE:
+                continue
+            counts["safe"] += 1
+            schemas = Schema.from_crd(before), Schema.from_crd(after)
+            for obj in pairs.objects(before, after, OBJECTS):
+                counts["objects"] += 1
+                assert not breakage(*schemas, obj), (before, after)
+
+    total = ALL_PAIRS if sample is None else SAMPLED_PAIRS
+    run = given(st.randoms(use_true_random=False))(check)
+    run = settings(
+        max_examples=total,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )(run)
+    seed(0 if sample is None else sample.seed)(run)()
+    record_property(
+        "sweep",
+        f"CRD pairs: {counts['pairs']} compared both ways, {counts['safe']} called safe, {counts['objects']} objects",
+    )
+    assert counts["pairs"] > total * 0.4
+    assert counts["safe"] > counts["pairs"] * 0.3
