@@ -135,6 +135,21 @@ async def test_an_own_write_that_maps_to_another_resource_runs_that_one_alone(ha
     assert controller.runs == ["web", "other"]
 
 
+async def test_an_own_write_to_a_resource_whose_kind_is_watched_too_causes_no_further_run(
+    harness: Harness,
+) -> None:
+    async def report(resource: App, ctx: Context[App]) -> None:
+        ctx.get(App, "web", track=True)
+        ctx.status.ready = resource.spec.replicas
+
+    controller = Recorder(report, watches=(Watch(App, to_web),))
+    await start(harness, controller)
+    controller.runs.clear()
+    await harness.apply(app("web", replicas=3))
+    await harness.settle()
+    assert controller.runs == ["web"]
+
+
 @pytest.mark.parametrize(
     ("patch", "document", "expected"),
     [

@@ -21,8 +21,8 @@ __all__ = ["Triggers"]
 
 _log = structlog.get_logger(__name__)
 
-_Source: TypeAlias = Callable[[Change], Iterable[Key]]
-"""A function from a change to the keys that must run because of it."""
+_Source: TypeAlias = Callable[[Change], Iterable[tuple[Key, Priority]]]
+"""A function from a change to the keys that must run because of it, with their priorities."""
 
 
 class Triggers:
@@ -63,9 +63,9 @@ class Triggers:
 
     def _watch_resource(self) -> None:
         informers = self._cache.watch(self._controller.resource, labels=self._controller.labels)
-        self._add(informers)
+        self._add(informers, self._resource)
         for informer in informers:
-            informer.add_handler(self._resource_changed)
+            informer.add_handler(self._forget_if_gone)
             for name, index in self._controller.indexes.items():
                 informer.store.add_index(name, index)
 
@@ -103,45 +103,48 @@ class Triggers:
 
     # -- from changes to keys --------------------------------------------------------------------------------
 
-    def _resource_changed(self, change: Change) -> None:
+    def _forget_if_gone(self, change: Change) -> None:
+        if change.new is None:
+            key = change.object.key
+            self._queue.drop(key)
+            self._subscriptions.drop(key)
+
+    def _resource(self, change: Change) -> Iterable[tuple[Key, Priority]]:
+        """Yield the changed resource itself."""
         old, new = change.old, change.new
-        if new is None:
-            self._resource_gone(change)
+        if new is None:  # so that the reconciler forgets it, too
+            yield change.object.key, Priority.BACKGROUND
             return
-        if not self.enabled or not _passes(self._controller.predicates, change):
+        if not _passes(self._controller.predicates, change):
             return
         requested = (
             old is None
             or old.generation != new.generation
             or old.deletion_timestamp != new.deletion_timestamp
         )
-        self._enqueue(new.key, change, self._gvk.kind, Priority.CHANGE if requested else Priority.EVENT)
-
-    def _resource_gone(self, change: Change) -> None:
-        key = change.object.key
-        self._queue.drop(key)
-        self._subscriptions.drop(key)
-        if self.enabled:  # so that the reconciler forgets it, too
-            self._enqueue(key, change, self._gvk.kind, Priority.BACKGROUND)
+        yield new.key, Priority.CHANGE if requested else Priority.EVENT
 
     def _handler(self, informer: Informer, sources: Sequence[_Source]) -> Callable[[Change], None]:
-        """Return the handler of one watch. A key that several declarations lead to is added once."""
+        """Return the handler of one watch.
+
+        A key that several declarations lead to is added once: the queue expects one echo of each write.
+        """
         kind = informer.scope.gvk.kind
 
         def changed(change: Change) -> None:
             if not self.enabled:
                 return
-            keys: dict[Key, None] = {}
+            keys: dict[Key, Priority] = {}
             for source in sources:
                 try:
-                    for key in source(change):
-                        keys[key] = None
+                    for key, priority in source(change):
+                        keys[key] = max(priority, keys.get(key, priority))
                 except Exception:
                     _log.exception(
                         "change not mapped", watch=str(informer.scope), object=str(change.object.key)
                     )
-            for key in keys:
-                self._enqueue(key, change, kind, Priority.EVENT)
+            for key, priority in keys.items():
+                self._enqueue(key, change, kind, priority)
 
         return changed
 
@@ -149,7 +152,7 @@ class Triggers:
         """Return a source of the resources that control, or controlled, a changed child."""
         group, kind = self._gvk.group, self._gvk.kind
 
-        def owners(change: Change) -> Iterable[Key]:
+        def owners(change: Change) -> Iterable[tuple[Key, Priority]]:
             if not _passes(owned.predicates, change):
                 return
             seen = None
@@ -160,7 +163,7 @@ class Triggers:
                 seen = owner.uid
                 key = self._owner_key(owner.name, owner.uid, change.object.namespace)
                 if key is not None:
-                    yield key
+                    yield key, Priority.EVENT
 
         return owners
 
@@ -177,14 +180,15 @@ class Triggers:
         gvk = kind_of(watch.kind)
         mapper = self._mapper(watch)
 
-        def concerned(change: Change) -> Iterable[Key]:
+        def concerned(change: Change) -> Iterable[tuple[Key, Priority]]:
             if not _passes(watch.predicates, change):
                 return
-            yield from self._subscriptions.readers(gvk, change.object.key)
+            for reader in self._subscriptions.readers(gvk, change.object.key):
+                yield reader, Priority.EVENT
             if mapper is not None:
                 for side in (change.old, change.new):
-                    if side is not None:
-                        yield from (Key(*key) for key in mapper(side))
+                    for key in mapper(side) if side is not None else ():
+                        yield Key(*key), Priority.EVENT
 
         return concerned
 
