@@ -86,14 +86,14 @@ class MeasuredPlane(msgspec.Struct):
         return {**outcome, "server_cpu": self.server_cpu() - before}
 
     def _access_flags(self) -> list[str]:
-        cluster = self._config["clusters"][0]["cluster"]
-        user = self._config["users"][0]["user"]
-        if not cluster["server"].startswith("https"):
-            return []
-        files = {"ca": b64decode(cluster["certificate-authority-data"])}
+        config = self._config
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        files = {}
+        if cluster["server"].startswith("https"):
+            files["ca"] = b64decode(cluster["certificate-authority-data"])
         if "token" in user:
             files["token"] = user["token"].encode()
-        else:
+        elif "client-certificate-data" in user:
             files["cert"] = b64decode(user["client-certificate-data"])
             files["key"] = b64decode(user["client-key-data"])
         flags = []

@@ -118,14 +118,15 @@ def _servers() -> list[Target]:
     )
     return [
         Target(
-            text=f"{quantity}, embedded over real",
+            text=f"{quantity}, {peer} over real",
             scenario="servers",
             n=3000,
             quantity=quantity,
-            peer="embedded",
+            peer=peer,
             over="real",
             at_least=1,
         )
+        for peer in ("embedded", "embedded, by token")
         for quantity in quantities
     ]
 
@@ -181,6 +182,22 @@ TARGETS: tuple[Target, ...] = (
         at_most=500,
     ),
     *_servers(),
+    Target(
+        text="ten embedded clusters with TLS in one process, CPU s",
+        scenario="server-crowd",
+        n=10,
+        quantity="CPU s",
+        peer="embedded",
+        at_most=2,
+    ),
+    Target(
+        text="ten embedded clusters with TLS in one process, MB",
+        scenario="server-crowd",
+        n=10,
+        quantity="peak RSS MB",
+        peer="embedded",
+        at_most=100,
+    ),
     Target(
         text="10,000 objects in the embedded engine, MB",
         scenario="server-memory",

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import statistics
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import msgspec
+
 from bench.measured_plane import MeasuredPlane
-from bench.planes import control_plane, embedded_plane, real_plane
+from bench.planes import account_kubeconfig, control_plane, embedded_plane, real_plane
 from bench.results import Measurement
 from bench.scenarios import Scenario
 from kapsa.devcluster import DevCluster
 from kapsa.runtime import Client
 from kapsa.runtime.testing import InProcessTransport
 
+EMBEDDED_TOKEN = "embedded, by token"
 STARTS = 5
 LISTED = 5000
 WATCHERS = 20
 
 
 async def throughput(n: int, directory: Path) -> list[Measurement]:
-    """Measure creates, gets, status patches, lists of 5,000 and changes with 20 watchers, on each engine."""
+    """Measure creates, gets, status patches, lists of 5,000 and changes with 20 watchers, on each engine.
+
+    The administrator of the embedded engine needs no role; a service account's token and roles are checked each time,
+    as on the real engine.
+    """
     measurements = []
-    for engine in ("embedded", "real"):
-        async with control_plane(engine, directory) as bench:
+    for peer in ("embedded", EMBEDDED_TOKEN, "real"):
+        async with control_plane(peer.partition(",")[0], directory) as bench:
+            if peer == EMBEDDED_TOKEN:
+                bench = msgspec.structs.replace(bench, kubeconfig=await account_kubeconfig(bench))
             values = await one_engine(bench, n)
-        measurements.append(Measurement("servers", engine, n, values))
+        measurements.append(Measurement("servers", peer, n, values))
     return measurements
 
 
@@ -93,6 +105,17 @@ async def as_a_process(directory: Path) -> float:
         return time.monotonic() - started
 
 
+async def crowd(n: int, directory: Path) -> list[Measurement]:
+    """Measure n embedded clusters with TLS in one process."""
+    command = [sys.executable, "-m", "bench.tls_clusters", str(n)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    output, _ = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"the clusters failed with exit code {process.returncode}")
+    values = msgspec.json.decode(output, type=dict[str, float])
+    return [Measurement("server-crowd", "embedded", n, values)]
+
+
 SCENARIOS = (
     Scenario(
         name="server-start",
@@ -113,5 +136,12 @@ SCENARIOS = (
         about="resident memory with n small objects, embedded and real",
         sizes=(10000,),
         run=memory,
+    ),
+    Scenario(
+        name="server-crowd",
+        about="n embedded clusters with TLS and controllers in one process, each called once: all that it used",
+        sizes=(10,),
+        run=crowd,
+        needs_go=False,
     ),
 )

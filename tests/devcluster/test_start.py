@@ -6,6 +6,7 @@ process runs from compiled bytecode, as an installed package does.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -65,6 +66,22 @@ async def test_in_a_running_process_it_starts_in_under_20_ms(capsys: pytest.Capt
     with capsys.disabled():
         sys.stdout.write(f"\nin-process start: {min(used[1:]) * 1000:.1f} ms of CPU time\n")
     assert min(used[1:]) < 0.020
+
+
+def test_ten_clusters_with_tls_start_in_two_seconds_and_100_mb(capsys: pytest.CaptureFixture[str]) -> None:
+    """The time and the memory are those of the whole process, with its imports."""
+    command, root = [sys.executable, "-m", "bench.tls_clusters", "10"], Path(__file__).parents[2]
+    measured: list[dict[str, float]] = []
+    # On busy cores the same work takes more CPU time.
+    while not measured or (measured[-1]["CPU s"] >= 2 and len(measured) < 3):
+        measured.append(json.loads(subprocess.run(command, cwd=root, capture_output=True, check=True).stdout))
+    best = min(measured, key=lambda each: each["CPU s"])
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\nten clusters with TLS: {best['CPU s']:.2f} s of CPU time, {best['peak RSS MB']:.0f} MB\n"
+        )
+    assert best["CPU s"] < 2
+    assert best["peak RSS MB"] < 100
 
 
 def test_a_server_loads_none_of_the_modules_that_its_first_requests_do_without() -> None:

@@ -195,3 +195,18 @@ async def test_a_path_needs_a_right_too(session: Session):
     assert (await session.send("GET", "/apis", user=JANE))[0] == 200
     status, denied = await session.send("GET", "/metrics", user=JANE)
     assert (status, denied["message"]) == (403, 'forbidden: User "jane" cannot get path "/metrics"')
+
+
+async def test_a_decision_about_one_name_is_not_taken_for_another(session: Session) -> None:
+    await session.grant("first", {**rule("get", resource="configmaps"), "resourceNames": ["a"]})
+    path = "/api/v1/namespaces/default/configmaps"
+    for _ in range(2):
+        for name, status in (("b", 403), ("a", 404), ("c", 403)):
+            assert (await session.send("GET", f"{path}/{name}", user=JANE))[0] == status
+    await session.grant("second", rule("get", resource="configmaps"))
+    for _ in range(2):
+        for name in "bac":
+            assert (await session.send("GET", f"{path}/{name}", user=JANE))[0] == 404
+    await session.send("DELETE", f"{BINDINGS}/second")
+    assert (await session.send("GET", f"{path}/b", user=JANE))[0] == 403
+    assert (await session.send("GET", f"{path}/a", user=JANE))[0] == 404

@@ -59,8 +59,8 @@ class Tokens:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._verified: dict[str, Claims] = {}
-        """Claims of tokens whose signature was checked. The rest is checked each time."""
+        self._verified: dict[str, tuple[Claims, RequestUser]] = {}
+        """Claims and users of tokens whose signature was checked. The rest is checked each time."""
 
     @cached_property
     def _key(self) -> EllipticCurvePrivateKey:
@@ -129,19 +129,21 @@ class Tokens:
 
     def accept(self, token: str, audiences: Sequence[str] = ()) -> AcceptedToken:
         """Return the user of a token. Raises TokenError for one that is not valid now, for these audiences."""
-        claims = self._verified.get(token)
-        if claims is None:
-            claims = self._verify(token)
-            if len(self._verified) >= _REMEMBERED:
-                self._verified.clear()
-            self._verified[token] = claims
+        claims, user = self._verified.get(token) or self._remember(token, self._verify(token))
         requested = list(audiences) or [ISSUER]
         shared = [each for each in claims["aud"] if each in requested]
         if not shared:
             raise _rejected(
                 f"token audiences {quoted(claims['aud'])} is invalid for the target audiences {quoted(requested)}"
             )
-        return AcceptedToken(self._user(claims), shared)
+        self._check(claims)
+        return AcceptedToken(user, shared)
+
+    def _remember(self, token: str, claims: Claims) -> tuple[Claims, RequestUser]:
+        if len(self._verified) >= _REMEMBERED:
+            self._verified.clear()
+        self._verified[token] = verified = (claims, _user_of(claims))
+        return verified
 
     def _verify(self, token: str) -> Claims:
         """Return the claims of a token that this cluster has signed."""
@@ -167,33 +169,22 @@ class Tokens:
             raise _rejected("go-jose/go-jose: error in cryptographic primitive") from None
         return claims
 
-    def _user(self, claims: Claims) -> RequestUser:
+    def _check(self, claims: Claims) -> None:
+        """Raise TokenError for a token that is not valid at this time, or whose objects no longer exist."""
         now = self._backend.clock.now().timestamp()
         if now - _LEEWAY > claims["exp"]:
             raise _rejected("service account token has expired")
         if now + _LEEWAY < claims["nbf"]:
             raise _rejected("service account token is not valid yet")
         private = claims["kubernetes.io"]
-        namespace, account = private["namespace"], private["serviceaccount"]
-        self._check_account(namespace, account)
-        extra = {f"{_PREFIX}credential-id": [f"JTI={claims['jti']}"]}
-        bound_to_pod = "pod" in private
-        for field, resource in (("secret", "secrets"), ("pod", "pods"), ("node", "nodes")):
-            reference = private.get(field)
-            if reference is None:
-                continue
-            if field != "node" or not bound_to_pod:
-                self._check_bound(field, resource, "" if field == "node" else namespace, reference)
-            if field != "secret":
-                extra[f"{_PREFIX}{field}-name"] = [reference["name"]]
-                if reference.get("uid"):
-                    extra[f"{_PREFIX}{field}-uid"] = [reference["uid"]]
-        return RequestUser(
-            username=claims["sub"],
-            uid=account["uid"],
-            groups=("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"),
-            extra=extra,
-        )
+        namespace = private["namespace"]
+        self._check_account(namespace, private["serviceaccount"])
+        if "secret" in private:
+            self._check_bound("secret", "secrets", namespace, private["secret"])
+        if "pod" in private:
+            self._check_bound("pod", "pods", namespace, private["pod"])
+        elif "node" in private:
+            self._check_bound("node", "nodes", "", private["node"])
 
     def _check_account(self, namespace: str, account: Claims) -> None:
         name = account["name"]
@@ -227,6 +218,24 @@ class Tokens:
             return False
         moment = msgspec.convert(due, type(self._backend.clock.now())).timestamp()
         return bool(moment < self._backend.clock.now().timestamp() - _LEEWAY)
+
+
+def _user_of(claims: Claims) -> RequestUser:
+    """Return the user that the claims of a token name."""
+    private = claims["kubernetes.io"]
+    namespace = private["namespace"]
+    extra = {f"{_PREFIX}credential-id": [f"JTI={claims['jti']}"]}
+    for field in ("pod", "node"):
+        if field in private:
+            extra[f"{_PREFIX}{field}-name"] = [private[field]["name"]]
+            if private[field].get("uid"):
+                extra[f"{_PREFIX}{field}-uid"] = [private[field]["uid"]]
+    return RequestUser(
+        username=claims["sub"],
+        uid=private["serviceaccount"]["uid"],
+        groups=("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"),
+        extra=extra,
+    )
 
 
 def _rejected(why: str) -> TokenError:

@@ -79,7 +79,7 @@ class RbacAuthorizer:
     def __init__(self, store: ObjectStore) -> None:
         self._index = RbacIndex(store)
         self._decisions: dict[tuple[object, ...], Decision] = {}
-        """Decisions since the last change of a role or binding."""
+        """Decisions since the last change of a role or binding, by request; those for any name without the name."""
 
     def trusts(self, user: RequestUser) -> bool:
         """Return whether the user is in the privileged group."""
@@ -94,25 +94,30 @@ class RbacAuthorizer:
             self._decisions.clear()
         key = (
             *(user.username, user.groups, request.verb, request.group, request.resource),
-            *(request.subresource, request.namespace, request.name, request.path),
+            *(request.subresource, request.namespace, request.path),
         )
-        decision = self._decisions.get(key)
-        if decision is None:
-            decision = self._decisions[key] = self._decide(request)
-        return decision
+        return (
+            self._decisions.get(key) or self._decisions.get((key, request.name)) or self._decide(request, key)
+        )
 
-    def _decide(self, request: AccessAttributes) -> Decision:
+    def _decide(self, request: AccessAttributes, key: tuple[object, ...]) -> Decision:
+        """Decide by the rules, and remember it: for all names, unless a rule that was looked at is for some."""
         user, index = request.user, self._index
+        decision, by_name = None, False
         missing: list[RoleReference] = []
         for binding in index.bindings_of(user, request.namespace):
             rules = index.rules_of(binding.role)
             if rules is None:
                 missing.append(binding.role)
                 continue
-            for rule in rules:
-                if rule.allows(request):
-                    return Decision(True, f"RBAC: allowed by {binding.describe(user)}")
-        return Decision(False, f"RBAC: {_aggregate(missing)}") if missing else DENIED
+            by_name = by_name or any(rule.names for rule in rules)
+            if any(rule.allows(request) for rule in rules):
+                decision = Decision(True, f"RBAC: allowed by {binding.describe(user)}")
+                break
+        if decision is None:
+            decision = Decision(False, f"RBAC: {_aggregate(missing)}") if missing else DENIED
+        self._decisions[(key, request.name) if by_name else key] = decision
+        return decision
 
     def rules_for(self, user: RequestUser, namespace: str) -> tuple[list[RoleRule], str]:
         """Return all rules of a user in a namespace, and what is wrong with their bindings."""

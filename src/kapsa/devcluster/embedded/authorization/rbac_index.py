@@ -54,6 +54,8 @@ class RbacIndex:
     """Roles by name, and bindings by namespace and subject."""
 
     def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._revision = -1
         self._roles: dict[str, tuple[RoleRule, ...]] = {}
         self._cluster_roles: dict[str, tuple[RoleRule, ...]] = {}
         self._bindings: dict[str, Binding] = {}
@@ -68,6 +70,9 @@ class RbacIndex:
 
     def refresh(self) -> bool:
         """Apply the changes since the last call. Return whether there were any."""
+        if self._store.revision == self._revision:
+            return False
+        self._revision = self._store.revision
         changed = False
         for source in self._sources:
             if source.position != source.collection.end:
