@@ -7,6 +7,7 @@
 - `http`: requests to servers that are not trusted.
 - `process`: programs run within limits, the programs to run, and locks between processes.
 - `secret_data`, `redaction`, `errors`: credentials in, secrets out, and what went wrong.
+- `variables`: environment variables, read into settings.
 - `testing`: a git server, an image registry and a chart repository on loopback.
 
 Nothing that comes from outside is trusted: addresses, references and paths are checked before use, every read

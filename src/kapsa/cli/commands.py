@@ -26,6 +26,7 @@ COMMANDS = {
     "crd": ("crd", "Generate the CustomResourceDefinitions of a module."),
     "rbac": ("rbac", "Generate the least RBAC that an operator needs."),
     "environments": ("environments", "Run the environments operator, or generate its manifests."),
+    "fleet": ("fleet.command", "Run the fleet manager, which rolls operators out over many clusters."),
 }
 
 

@@ -6,14 +6,13 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from kapsa.runtime import field_descriptions
+from kapsa.adapters.variables import SettingsError, document_variables, read_variables, variable_text
 
 __all__ = ["PREFIX", "Settings", "SettingsError"]
 
@@ -22,12 +21,6 @@ PREFIX = "KAPSA_"
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 PortNumber = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
-
-
-class SettingsError(Exception):
-    """An invalid setting."""
-
-    for_the_user = True
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -143,14 +136,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
         Raises SettingsError with the variable, its value and the valid values.
         """
-        environment = os.environ if environment is None else environment
-        given: dict[str, Any] = {}
-        hints = typing.get_type_hints(cls, include_extras=True)
-        for field in msgspec.structs.fields(cls):
-            variable = PREFIX + field.name.upper()
-            text = environment.get(variable, "").strip()
-            if text:
-                given[field.name] = _read(variable, text, hints[field.name])
+        given = read_variables(cls, PREFIX, os.environ if environment is None else environment)
         settings = cls(**given)
         settings.check()
         return settings
@@ -158,7 +144,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def changed(self) -> dict[str, str]:
         """Return the settings that differ from their defaults, by name, in the form of their variables."""
         return {
-            field.name: _written(value)
+            field.name: variable_text(value)
             for field in msgspec.structs.fields(self)
             if (value := getattr(self, field.name)) != field.default
         }
@@ -166,15 +152,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @classmethod
     def documentation(cls) -> list[tuple[str, str, str]]:
         """Return each variable with its default and its description."""
-        descriptions = field_descriptions(cls)
-        return [
-            (
-                PREFIX + field.name.upper(),
-                _written(None if field.default == "" else field.default),
-                descriptions[field.name],
-            )
-            for field in msgspec.structs.fields(cls)
-        ]
+        return document_variables(cls, PREFIX)
 
     def check(self) -> None:
         """Reject values that types cannot: invalid names and addresses."""
@@ -211,59 +189,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 )
 
 
-def _written(value: Any) -> str:
-    """Return a value in the form of its variable."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return ",".join(value)
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "" if value is None else str(value) or "none"
-
-
-def _read(variable: str, text: str, hint: Any) -> Any:
-    plain: Any = text
-    if hint is str and text.lower() == "none":
-        return ""
-    if hint is bool:
-        plain = _BOOLEANS.get(text.lower(), text)
-    elif typing.get_origin(hint) is tuple:
-        plain = [part.strip() for part in text.split(",") if part.strip()]
-    elif variable == "KAPSA_LOG_LEVEL":
-        plain = text.upper()
-    try:
-        return msgspec.convert(plain, hint, strict=False, dec_hook=lambda kind, value: kind(value))
-    except (msgspec.ValidationError, ValueError):
-        raise SettingsError(f"{variable} is {text!r}, but must be {_expected(hint)}") from None
-
-
-def _expected(hint: Any) -> str:
-    """Return the description of a valid value."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-        return f"one of {', '.join(arguments)}"
-    if hint is bool:
-        return "true or false"
-    if origin is not Annotated:  # a number that may be absent
-        return _expected(arguments[0])
-    kind, limits = arguments
-    number = "a whole number" if kind is int else "a number"
-    low = f"more than {limits.gt:g}" if limits.gt is not None else f"at least {limits.ge}"
-    high = f" and at most {limits.le}" if limits.le is not None else ""
-    return f"{number}, {low}{high}"
-
-
-_BOOLEANS = {
-    "true": True,
-    "1": True,
-    "yes": True,
-    "on": True,
-    "false": False,
-    "0": False,
-    "no": False,
-    "off": False,
-}
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _NAME = rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*"
 _PORT = "(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"

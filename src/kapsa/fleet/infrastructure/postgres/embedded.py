@@ -21,7 +21,7 @@ from kapsa.fleet.infrastructure.postgres.programs import PostgresPrograms, choos
 from kapsa.fleet.infrastructure.postgres.server_files import ROLE, ServerFiles
 from kapsa.fleet.infrastructure.postgres.unprivileged import server_user
 
-__all__ = ["EmbeddedServer"]
+__all__ = ["EmbeddedServer", "running_server"]
 
 log = structlog.get_logger(__name__)
 
@@ -106,6 +106,10 @@ class EmbeddedServer:
         assert self._process is not None
         return await self._process.wait()
 
+    def last_words(self) -> str:
+        """Return the last error in the log of the server."""
+        return self._files.last_words()
+
     @property
     def pid(self) -> int | None:
         """The process id of the server, or None before its first start."""
@@ -113,8 +117,7 @@ class EmbeddedServer:
 
     def url(self, database: str = _DATABASE) -> URL:
         """Return the address of a database on this server."""
-        query = {"host": str(self._files.sockets), "port": self._settings["port"]}
-        return URL.create("postgresql+psycopg", username=ROLE, database=database, query=query)
+        return _url(self._files.sockets, self._settings["port"], database)
 
     async def _launch(self, programs: PostgresPrograms, timeout: float) -> None:
         settings = [f"--{name}={value}" for name, value in self._settings.items()]
@@ -187,6 +190,20 @@ class EmbeddedServer:
         except ProcessLookupError:
             return False
         return True
+
+
+def running_server(directory: Path) -> URL | None:
+    """Return the database of a server that another process runs in this directory, or None."""
+    files = ServerFiles(directory, server_user())
+    listening = files.listening()
+    if listening is None or not files.is_held():
+        return None
+    return _url(*listening, _DATABASE)
+
+
+def _url(sockets: Path, port: str, database: str) -> URL:
+    query = {"host": str(sockets), "port": port}
+    return URL.create("postgresql+psycopg", username=ROLE, database=database, query=query)
 
 
 def _runs_in(pid: int, data: Path) -> bool:

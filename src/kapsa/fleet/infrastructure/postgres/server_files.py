@@ -74,6 +74,25 @@ class ServerFiles:
         except (OSError, ValueError):
             return None
 
+    def listening(self) -> tuple[Path, str] | None:
+        """Return the directory and the port of the socket of the server that wrote its process id here."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return None
+        return (Path(lines[4]), lines[3]) if len(lines) > 7 and lines[7].strip() == "ready" else None
+
+    def is_held(self) -> bool:
+        """Return whether another process holds the directory."""
+        try:
+            descriptor = os.open(self.directory / "holder", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            return not lock(descriptor)
+        finally:
+            os.close(descriptor)
+
     def is_ready(self) -> bool:
         """Return whether the server accepts connections, by its own word."""
         try:

@@ -16,7 +16,16 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["FileKeys", "FixedKeys", "KeyRing", "KeyRingError", "KeySource", "new_key_text"]
+__all__ = [
+    "FileKeys",
+    "FixedKeys",
+    "KeyRing",
+    "KeyRingError",
+    "KeySource",
+    "check_private",
+    "new_key_text",
+    "write_private",
+]
 
 _KEY_BYTES = 32
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -109,7 +118,7 @@ class FileKeys:
         try:
             with self.path.open(encoding="ascii") as file:
                 status = os.fstat(file.fileno())
-                _check_mode(self.path, status)
+                check_private(self.path, status)
                 ring = KeyRing.parse(file.read(1_000_000), str(self.path))
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not text"
@@ -147,10 +156,9 @@ def _parse_line(line: str, origin: str) -> tuple[str, bytes]:
     return key_id, material
 
 
-def _check_mode(path: Path, status: os.stat_result) -> None:
+def check_private(path: Path, status: os.stat_result) -> None:
+    """Raise KeyRingError if other users can read or change a file with a key."""
     # Kubernetes mounts a Secret readable by the group of the pod, so reading by the group is accepted.
-    if stat.S_IMODE(status.st_mode) & 0o037:
-        raise KeyRingError(
-            f"the encryption keys in {path} are open to other users (mode {stat.S_IMODE(status.st_mode):o}): "
-            f"chmod 600 {path}"
-        )
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o037:
+        raise KeyRingError(f"the key in {path} is open to other users (mode {mode:o}): chmod 600 {path}")

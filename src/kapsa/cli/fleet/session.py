@@ -1,0 +1,41 @@
+"""The session of a `kapsa fleet` command: its settings, its log, and the database."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from kapsa.fleet.infrastructure.postgres.database import Database
+    from kapsa.fleet.settings import FleetSettings
+
+__all__ = ["read_settings", "with_database"]
+
+Result = TypeVar("Result")
+
+
+def read_settings() -> FleetSettings:
+    """Read the settings and configure the log, before anything starts: an invalid value is one line."""
+    from kapsa.fleet.settings import FleetSettings, unknown_variables
+    from kapsa.runtime import logs
+
+    settings = FleetSettings.from_environment()
+    logs.configure(level=settings.log_level, format="text" if settings.log_format == "console" else "json")
+    for warning in unknown_variables(os.environ):
+        typer.echo(f"kapsa: {warning}", err=True)
+    return settings
+
+
+def with_database(settings: FleetSettings, work: Callable[[Database], Awaitable[Result]]) -> Result:
+    """Run `work` on the database: the configured one, that of a running manager, or the embedded one."""
+    from kapsa.fleet.server.lifecycle import open_database
+
+    async def run() -> Result:
+        async with open_database(settings, join=True) as (database, _):
+            return await work(database)
+
+    return asyncio.run(run())

@@ -1,0 +1,81 @@
+"""Background tasks: each runs until the manager stops, and a failure neither ends it nor goes unnoticed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import structlog
+
+__all__ = ["BackgroundTask", "BackgroundTasks"]
+
+log = structlog.get_logger(__name__)
+
+_LONGEST_DELAY = 60.0
+
+
+class BackgroundTask(msgspec.Struct, frozen=True):
+    """Work that is repeated."""
+
+    name: str
+    work: Callable[[], Awaitable[object]]
+    """One round, or all of the work if it never returns. It is started again if it does."""
+    every: float = 1.0
+    """Seconds between two rounds."""
+    essential: bool = False
+    """True if the manager cannot go on without it: its first failure stops the manager."""
+    cancel: bool = False
+    """True to cancel it when the manager stops, instead of waiting for the end of the round."""
+
+
+class BackgroundTasks:
+    """The tasks of one manager."""
+
+    def __init__(self, tasks: tuple[BackgroundTask, ...]) -> None:
+        self._tasks = tasks
+        self._running: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Done when an essential task has failed, with the reason."""
+
+    def start(self) -> None:
+        """Start every task."""
+        self._running = [asyncio.create_task(self._repeat(task), name=task.name) for task in self._tasks]
+
+    async def stop(self, *, timeout: float = 10.0) -> None:
+        """Let each task finish its round, and cancel those that take too long."""
+        self._stopping.set()
+        if not self._running:
+            return
+        for task, running in zip(self._tasks, self._running, strict=True):
+            if task.cancel:
+                running.cancel()
+        _, late = await asyncio.wait(self._running, timeout=timeout)
+        for running in late:
+            log.warning("background task is cancelled: it did not end in time", task=running.get_name())
+            running.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _repeat(self, task: BackgroundTask) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                await task.work()
+            except Exception as error:
+                failures += 1
+                log.exception("background task failed", task=task.name, failures=failures)
+                if task.essential:
+                    self._fail(f"{task.name}: {error}")
+                    return
+            else:
+                failures = 0
+            await self._pause(min(_LONGEST_DELAY, task.every * 2.0 ** min(failures, 10)))
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _fail(self, reason: str) -> None:
+        if not self.failed.done():
+            self.failed.set_result(reason)

@@ -1,0 +1,71 @@
+"""The services of a manager, built from settings: what the API and the background tasks use."""
+
+import msgspec
+
+from kapsa.adapters.variables import SettingsError
+from kapsa.fleet.infrastructure.audit.chain import chain_key
+from kapsa.fleet.infrastructure.audit.reader import PostgresAuditReader
+from kapsa.fleet.infrastructure.audit.sealer import AuditSealer
+from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
+from kapsa.fleet.infrastructure.local_keys import LocalKeys
+from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.requests.idempotency import PostgresIdempotencyKeys
+from kapsa.fleet.infrastructure.requests.rate_limits import PostgresRateLimits
+from kapsa.fleet.infrastructure.vault.encryption_keys import FileKeys, FixedKeys, KeyRing, KeySource
+from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
+from kapsa.fleet.infrastructure.vault.rotation import check_keys
+from kapsa.fleet.orchestrator.audit import AuditLog
+from kapsa.fleet.server.background import BackgroundTask
+from kapsa.fleet.settings import DATABASE_VARIABLE, PREFIX, FleetSettings
+
+__all__ = ["Services", "build_services", "encryption_keys"]
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a manager, without its listener."""
+
+    settings: FleetSettings
+    database: Database
+    vault: LocalVault
+    audit: PostgresAuditTrail
+    audit_log: AuditLog
+    sealer: AuditSealer
+    idempotency_keys: PostgresIdempotencyKeys
+    rate_limits: PostgresRateLimits
+
+    def background(self) -> tuple[BackgroundTask, ...]:
+        """Return the tasks that run all the time."""
+        return (BackgroundTask("audit-sealer", self.sealer.seal, every=1.0),)
+
+
+async def build_services(settings: FleetSettings, database: Database) -> Services:
+    """Build the parts of a manager on a migrated database.
+
+    Raises KeyRingError unless the keys of the database are loaded: no key, no start.
+    """
+    vault = LocalVault(encryption_keys(settings))
+    await check_keys(database, vault)
+    return Services(
+        settings=settings,
+        database=database,
+        vault=vault,
+        audit=PostgresAuditTrail(),
+        audit_log=AuditLog(PostgresAuditReader(database)),
+        sealer=AuditSealer(database, await chain_key(database, vault)),
+        idempotency_keys=PostgresIdempotencyKeys(database),
+        rate_limits=PostgresRateLimits(database),
+    )
+
+
+def encryption_keys(settings: FleetSettings) -> KeySource:
+    """Return the configured keys, or those of the data directory for the embedded database."""
+    if settings.encryption_keys:
+        return FixedKeys(KeyRing.parse(settings.encryption_keys, f"{PREFIX}ENCRYPTION_KEYS"))
+    if settings.encryption_keys_file is not None:
+        return FileKeys(settings.encryption_keys_file)
+    if settings.database_url:
+        raise SettingsError(
+            f"{DATABASE_VARIABLE} is set, so {PREFIX}ENCRYPTION_KEYS_FILE or {PREFIX}ENCRYPTION_KEYS must be set, too: "
+            "credentials in the database are sealed. `kapsa fleet keys generate` prints a key"
+        )
+    return FileKeys(LocalKeys(settings.directory).ensure_encryption_keys())
