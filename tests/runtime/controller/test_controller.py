@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from kapsa.devcluster.faults import Answer, FaultPlan, FaultRule
 from kapsa.runtime import (
@@ -581,3 +582,15 @@ async def test_a_controller_of_labelled_resources_runs_no_others_that_another_co
     await harness.client.create(config_map("x"), namespace="default")
     await harness.settle()
     assert set(some.runs) == {"mine"}
+
+
+async def test_the_traceback_of_a_failure_starts_in_the_code_of_the_author(harness: Harness) -> None:
+    async def fail(resource: App, ctx: Context[App]) -> None:
+        raise ValueError("broken")
+
+    with capture_logs() as logs:
+        await start(harness, Recorder(fail))
+        await harness.apply(app("a"))
+        await harness.clock.sleep(1)
+    _, _, traceback = next(line["exc_info"] for line in logs if line["event"] == "reconcile failed")
+    assert traceback.tb_frame.f_code.co_name == "reconcile"

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from kapsa.runtime.cache.informer import Informer
+from kapsa.runtime.cancellation import await_user_code
 from kapsa.runtime.controller._primary import Primary
 from kapsa.runtime.controller._runner import InvalidResultError, Runner
 from kapsa.runtime.controller._triggers import Triggers
@@ -298,7 +299,7 @@ class Reconciler:
 
 def _past_the_framework(error: Exception) -> TracebackType | None:
     """Return the traceback from the first frame that is the author's."""
-    ours = (__name__, Runner.__module__)
+    ours = (__name__, Runner.__module__, await_user_code.__module__)
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_frame.f_globals.get("__name__") in ours:
         traceback = traceback.tb_next
