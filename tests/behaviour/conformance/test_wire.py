@@ -13,7 +13,7 @@ pytestmark = pytest.mark.real
 
 CREATE = "POST /api/v1/namespaces/default/configmaps HTTP/1.1"
 LIVE = "GET /livez HTTP/1.1"
-HOST = "Host: x"
+HOST = "Host: localhost"
 JSON = "Content-Type: application/json"
 CHUNKS = "Transfer-Encoding: chunked"
 

@@ -144,3 +144,40 @@ async def test_stopping_ends_open_watches(cluster: DevCluster, http: aiohttp.Cli
         with contextlib.suppress(aiohttp.ClientError):
             await stream.content.read()
     stream.close()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example:8080"},
+        {"host": "127.0.0.1.evil.example"},
+        {"host": "0.0.0.0:80"},
+        {"origin": "https://evil.example"},
+        {"origin": "http://localhost.evil.example:80"},
+        {"origin": "null"},
+    ],
+)
+async def test_a_web_page_cannot_use_the_cluster_through_a_browser(
+    http: aiohttp.ClientSession, headers: dict[str, str]
+) -> None:
+    async with http.post(CONFIGMAPS, json=configmap("one"), headers=headers) as refused:
+        assert refused.status == 403
+        assert next(iter(headers.values())) in (await refused.json())["message"]
+    async with http.get(f"{CONFIGMAPS}/one") as missing:
+        assert missing.status == 404
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "localhost:80"},
+        {"host": "LOCALHOST"},
+        {"host": "[::1]:80"},
+        {"origin": "http://127.0.0.1:3000"},
+    ],
+)
+async def test_the_names_of_the_loopback_address_are_served(
+    http: aiohttp.ClientSession, headers: dict[str, str]
+) -> None:
+    async with http.get("/livez", headers=headers) as served:
+        assert served.status == 200

@@ -23,7 +23,7 @@ from kapsa.devcluster.wire.http import (
     parse_head,
     response_head,
 )
-from kapsa.devcluster.wire.peer import user_of_connection
+from kapsa.devcluster.wire.peer import remote_page, user_of_connection
 
 if TYPE_CHECKING:
     import socket
@@ -228,6 +228,8 @@ class _Connection(asyncio.Protocol):
         """Serve one request. Return whether the connection can take another."""
         if body.too_large:
             reply = errors.too_large(_MAXIMUM_BODY).reply()
+        elif self._user is None and (page := remote_page(head.headers)):
+            reply = _refuse_page(page)
         else:
             reply = await self._front.handler.handle(
                 Request(
@@ -316,6 +318,14 @@ def _reject_incomplete(start: bytes) -> None:
         raise WireError(400, "malformed request line")
     if b"\n\n" in start:
         raise WireError(400, "lines of a request must end in CR LF")
+
+
+def _refuse_page(page: str) -> Reply:
+    message = (
+        f"the request comes from a web page, or for another host: {page}. Without TLS this server answers requests "
+        "for localhost and 127.0.0.1 only; use one of these names, or TLS"
+    )
+    return errors.StatusError(403, "Forbidden", message).reply()
 
 
 def _header_lines(headers: dict[str, str]) -> list[tuple[str, str]]:
