@@ -87,6 +87,8 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The password for the mail server."""
     smtp_password_file: Path | None = None
     """The file with the password for the mail server."""
+    smtp_ca_file: Path | None = None
+    """The file with the authorities that sign the certificate of the mail server; those of the system if empty."""
     mail_from: str = "kapsa-fleet@localhost"
     """The sender of mails."""
     approval_recipients: tuple[str, ...] = ()
@@ -98,7 +100,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     webhook_secret_file: Path | None = None
     """The file with the secret for the signatures of events."""
     internal_addresses: bool = False
-    """True to connect to clusters, repositories and webhooks on internal addresses, such as 10.0.0.0/8."""
+    """True to connect to clusters, repositories and webhooks on loopback and link-local addresses, too."""
 
     audit_retention_days: Days = 400
     """Days until actor and payload of an audit entry are erased. The entry itself stays in the chain."""
@@ -143,6 +145,17 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             return Path("/var/lib/kapsa/fleet")
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         return Path(state) / "kapsa" / "fleet"
+
+    def secret(self, name: str) -> str:
+        """Return a secret from its variable or its file. Raises SettingsError if the file cannot be read."""
+        path: Path | None = getattr(self, f"{name}_file")
+        if path is None:
+            return str(getattr(self, name))
+        try:
+            return path.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise SettingsError(f"{PREFIX}{name.upper()}_FILE {path} cannot be read: {reason}") from None
 
     def check(self) -> None:
         """Reject values that types cannot."""

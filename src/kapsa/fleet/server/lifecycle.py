@@ -69,6 +69,7 @@ class FleetServer:
             if not self._settings.jwt_issuer:
                 LocalKeys(self._settings.directory).ensure_signing_key()
             self.services = await build_services(self._settings, database)
+            stack.push_async_callback(self.services.close)
             self.tasks = BackgroundTasks((*self.services.background(), *_watch(embedded)))
             self.tasks.start()
             stack.push_async_callback(self.tasks.stop)

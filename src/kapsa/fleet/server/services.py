@@ -1,14 +1,23 @@
 """The services of a manager, built from settings: what the API and the background tasks use."""
 
+from datetime import timedelta
+
 import msgspec
 
+from kapsa.adapters.http.address_guard import reject_internal_address
+from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.variables import SettingsError
 from kapsa.fleet.infrastructure.audit.chain import chain_key
 from kapsa.fleet.infrastructure.audit.reader import PostgresAuditReader
 from kapsa.fleet.infrastructure.audit.sealer import AuditSealer
 from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
+from kapsa.fleet.infrastructure.delivery.dispatcher import MessageSender, OutboxDispatcher
+from kapsa.fleet.infrastructure.delivery.mail import SmtpMailer, SmtpServer
+from kapsa.fleet.infrastructure.delivery.outbox import OutboxQueue, PostgresOutbox
+from kapsa.fleet.infrastructure.delivery.webhooks import WebhookSender
 from kapsa.fleet.infrastructure.local_keys import LocalKeys
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.retention import Retention, foundation_rules
 from kapsa.fleet.infrastructure.requests.idempotency import PostgresIdempotencyKeys
 from kapsa.fleet.infrastructure.requests.rate_limits import PostgresRateLimits
 from kapsa.fleet.infrastructure.vault.encryption_keys import FileKeys, FixedKeys, KeyRing, KeySource
@@ -32,10 +41,22 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     sealer: AuditSealer
     idempotency_keys: PostgresIdempotencyKeys
     rate_limits: PostgresRateLimits
+    outbox: PostgresOutbox
+    dispatcher: OutboxDispatcher
+    retention: Retention
+    http_client: GuardedHttpClient
 
     def background(self) -> tuple[BackgroundTask, ...]:
         """Return the tasks that run all the time."""
-        return (BackgroundTask("audit-sealer", self.sealer.seal, every=1.0),)
+        return (
+            BackgroundTask("audit-sealer", self.sealer.seal, every=1.0),
+            BackgroundTask("outbox", self.dispatcher.deliver_due, every=1.0),
+            BackgroundTask("retention", self.retention.sweep, every=3600.0),
+        )
+
+    async def close(self) -> None:
+        """Close connections to the outside."""
+        await self.http_client.close()
 
 
 async def build_services(settings: FleetSettings, database: Database) -> Services:
@@ -45,6 +66,11 @@ async def build_services(settings: FleetSettings, database: Database) -> Service
     """
     vault = LocalVault(encryption_keys(settings))
     await check_keys(database, vault)
+    client = GuardedHttpClient(address_guard=None if settings.internal_addresses else reject_internal_address)
+    audit_age, outbox_age = (
+        timedelta(days=settings.audit_retention_days),
+        timedelta(days=settings.outbox_retention_days),
+    )
     return Services(
         settings=settings,
         database=database,
@@ -54,6 +80,10 @@ async def build_services(settings: FleetSettings, database: Database) -> Service
         sealer=AuditSealer(database, await chain_key(database, vault)),
         idempotency_keys=PostgresIdempotencyKeys(database),
         rate_limits=PostgresRateLimits(database),
+        outbox=PostgresOutbox(settings.webhook_urls, mail=bool(settings.smtp_host)),
+        dispatcher=OutboxDispatcher(OutboxQueue(database), _senders(settings, client)),
+        retention=Retention(database, foundation_rules(audit_age, outbox_age)),
+        http_client=client,
     )
 
 
@@ -69,3 +99,22 @@ def encryption_keys(settings: FleetSettings) -> KeySource:
             "credentials in the database are sealed. `kapsa fleet keys generate` prints a key"
         )
     return FileKeys(LocalKeys(settings.directory).ensure_encryption_keys())
+
+
+def _senders(settings: FleetSettings, client: GuardedHttpClient) -> dict[str, MessageSender]:
+    senders: dict[str, MessageSender] = {}
+    if settings.smtp_host:
+        senders["mail"] = SmtpMailer(
+            SmtpServer(
+                host=settings.smtp_host,
+                port=settings.smtp_port,
+                security=settings.smtp_security,
+                sender=settings.mail_from,
+                username=settings.smtp_username,
+                password=settings.secret("smtp_password"),
+                ca_file=settings.smtp_ca_file,
+            )
+        )
+    if settings.webhook_urls:
+        senders["webhook"] = WebhookSender(client, settings.webhook_urls, settings.secret("webhook_secret"))
+    return senders

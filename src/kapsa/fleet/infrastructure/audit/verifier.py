@@ -98,8 +98,7 @@ class _Walk:
 async def verify_chain(database: Database, key: bytes, *, anchor: str = "") -> AuditReport:
     """Check every row of the audit trail. An anchor of an earlier report must be a link of the chain."""
     walk = _Walk(key)
-    async with database.transaction() as connection:
-        await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+    async with database.transaction(snapshot=True) as connection:
         async for row in _links(connection):
             walk.step(row)
         await _check_head(connection, walk)

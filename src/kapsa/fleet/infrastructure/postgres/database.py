@@ -56,9 +56,14 @@ class Database:
         self._clock: datetime | None = None
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction. It commits when the block ends, and rolls back when the block raises."""
+    async def transaction(self, *, snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction. It commits when the block ends, and rolls back when the block raises.
+
+        With `snapshot`, it only reads, and all its statements see the database at the same moment.
+        """
         async with self.engine.begin() as connection:
+            if snapshot:
+                await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
             if self._clock is not None:
                 # Local to the transaction: a setting of the session would be undone by a rollback.
                 setting = func.set_config("fleet.now", self._clock.isoformat(), True)

@@ -1,0 +1,73 @@
+"""The dispatcher: sends the messages of the outbox that are due."""
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from kapsa.fleet.infrastructure.delivery.failures import DeliveryError, PermanentDeliveryError
+from kapsa.fleet.infrastructure.delivery.outbox import ClaimedMessage, OutboxQueue
+
+__all__ = ["MessageSender", "OutboxDispatcher"]
+
+log = structlog.get_logger(__name__)
+
+_AT_ONCE = 10
+_TIMEOUT = 15.0
+"""Less than the time of a claim, so that no other replica sends the message meanwhile."""
+
+
+class MessageSender(Protocol):
+    """A way to send one kind of message."""
+
+    async def send(self, message_id: uuid.UUID, payload: Mapping[str, Any]) -> None:
+        """Send a message. Raises DeliveryError."""
+        ...
+
+
+class OutboxDispatcher:
+    """Sends messages, several at a time."""
+
+    def __init__(self, queue: OutboxQueue, senders: Mapping[str, MessageSender]) -> None:
+        self._queue = queue
+        self._senders = senders
+
+    async def deliver_due(self) -> int:
+        """Send all messages that are due. Return the number of attempts."""
+        attempts = 0
+        while messages := await self._queue.claim(_AT_ONCE):
+            await asyncio.gather(*(self._deliver(message) for message in messages))
+            attempts += len(messages)
+        return attempts
+
+    async def _deliver(self, message: ClaimedMessage) -> None:
+        fields = {"message": str(message.id), "kind": message.kind, "attempt": message.attempt}
+        try:
+            await self._send(message)
+        except PermanentDeliveryError as error:
+            log.warning("message abandoned", error=str(error), **fields)
+            await self._queue.abandoned(message, str(error))
+        except DeliveryError as error:
+            log.warning("message not delivered, will be sent again", error=str(error), **fields)
+            await self._queue.failed(message, str(error))
+        else:
+            await self._queue.delivered(message)
+            log.info("message delivered", **fields)
+
+    async def _send(self, message: ClaimedMessage) -> None:
+        sender = self._senders.get(message.kind)
+        if sender is None:
+            raise DeliveryError(f"no {message.kind} server is configured")
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                await sender.send(message.id, message.payload)
+        except TimeoutError:
+            raise DeliveryError(f"not sent within {_TIMEOUT:g} seconds") from None
+        except DeliveryError:
+            raise
+        except Exception as error:
+            # An unknown failure of one message must not stop the others.
+            log.exception("message caused an unexpected error", message=str(message.id))
+            raise DeliveryError(type(error).__name__) from error

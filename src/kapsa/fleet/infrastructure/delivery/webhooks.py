@@ -1,0 +1,73 @@
+"""Signed events over HTTP, in the form of Standard Webhooks.
+
+A receiver computes HMAC-SHA256 over `ID.TIMESTAMP.BODY`, rejects an old timestamp, and remembers ids: an event
+that is repeated by us, or replayed by others, has the same id.
+"""
+
+import base64
+import hmac
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kapsa.adapters.errors import ExternalError
+from kapsa.adapters.http.client import HttpClient
+from kapsa.fleet.infrastructure.delivery.failures import DeliveryError, PermanentDeliveryError
+from kapsa.fleet.infrastructure.delivery.outbox import endpoint_id
+
+__all__ = ["WebhookSender", "webhook_signature"]
+
+_LARGEST_RESPONSE = 65_536
+_GONE = 410
+
+
+def webhook_signature(secret: bytes, event_id: str, timestamp: int, body: bytes) -> str:
+    """Return the signature of an event, as its header has it."""
+    signed = b".".join((event_id.encode(), str(timestamp).encode(), body))
+    return "v1," + base64.b64encode(hmac.digest(secret, signed, "sha256")).decode()
+
+
+class WebhookSender:
+    """Sends events to the configured addresses."""
+
+    def __init__(
+        self, client: HttpClient, urls: Sequence[str], secret: str, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._client = client
+        self._urls = {endpoint_id(url): url for url in urls}
+        self._secret = secret.encode()
+        self._clock = clock
+
+    async def send(self, event_id: uuid.UUID, payload: Mapping[str, Any]) -> None:
+        """Send an event. Any response but a success is a failure; redirects are not followed."""
+        url = self._urls.get(payload["endpoint"])
+        if url is None:
+            raise PermanentDeliveryError("the webhook is not configured any more")
+        timestamp = int(self._clock())
+        event = {
+            "id": str(event_id),
+            "type": payload["type"],
+            "timestamp": timestamp,
+            "data": payload["data"],
+        }
+        body = msgspec.json.encode(event)
+        headers = {
+            "Content-Type": "application/json",
+            "webhook-id": str(event_id),
+            "webhook-timestamp": str(timestamp),
+            "webhook-signature": webhook_signature(self._secret, str(event_id), timestamp, body),
+        }
+        try:
+            response = await self._client.fetch(
+                "POST", url, headers=headers, body=body, limit=_LARGEST_RESPONSE
+            )
+        except ExternalError as error:
+            # The message of the error has the URL, which may have a secret in its path.
+            raise DeliveryError(f"the webhook could not be called: {error.reason}") from None
+        if response.status == _GONE:
+            raise PermanentDeliveryError("the webhook answered 410: it is gone")
+        if not 200 <= response.status < 300:
+            raise DeliveryError(f"the webhook answered {response.status}")
