@@ -3,7 +3,7 @@
 import re
 from datetime import timedelta
 
-from kapsa.fleet.domain.errors import FieldError, InvalidInput
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 
 __all__ = ["check_duration", "format_duration", "parse_duration"]
 
@@ -19,7 +19,7 @@ def parse_duration(text: str, path: str = "") -> timedelta:
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()) or text.endswith("T"):
         message = f"must be an ISO 8601 duration such as PT5M or P1DT12H, got {text[:40]!r}"
-        raise InvalidInput(message, FieldError(path, message))
+        raise InvalidInput(message, InvalidField(path, message))
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
@@ -44,4 +44,4 @@ def check_duration(duration: timedelta, path: str, longest: timedelta) -> None:
     if timedelta() <= duration <= longest:
         return
     message = f"must be between PT0S and {format_duration(longest)}, got {duration.total_seconds():g} seconds"
-    raise InvalidInput(message, FieldError(path, message))
+    raise InvalidInput(message, InvalidField(path, message))

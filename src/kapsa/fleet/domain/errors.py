@@ -2,12 +2,12 @@
 
 import msgspec
 
-__all__ = ["DomainError", "FieldError", "InvalidInput", "NotAllowed", "StateConflict", "UnknownObject"]
+__all__ = ["DomainError", "InvalidField", "InvalidInput", "NotAllowed", "StateConflict", "UnknownObject"]
 
 # ruff: noqa: N818 - the names say what happened
 
 
-class FieldError(msgspec.Struct, frozen=True):
+class InvalidField(msgspec.Struct, frozen=True):
     """One offending field of a request."""
 
     path: str
@@ -23,7 +23,7 @@ class DomainError(Exception):
 class InvalidInput(DomainError):
     """A request that can never succeed as it is. The API answers 400."""
 
-    def __init__(self, message: str, *fields: FieldError) -> None:
+    def __init__(self, message: str, *fields: InvalidField) -> None:
         super().__init__(message)
         self.fields = fields
 

@@ -56,7 +56,7 @@ class ManagedOperator(msgspec.Struct, frozen=True, rename="camel"):
     paused_reason: str = ""
     """Non-empty while new deployments are paused, for instance during a rollback."""
     secret_paths: tuple[tuple[str, ...], ...] = ()
-    """Where secret values are, key by key. The values themselves are sealed, and masked wherever this is shown."""
+    """The paths of secret values, key by key. The values themselves are sealed, and masked wherever this is shown."""
     has_credentials: bool = False
     """True if a login for the chart's repository is stored. It is sealed and never shown."""
     version: int = 1

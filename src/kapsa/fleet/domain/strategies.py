@@ -16,7 +16,7 @@ import msgspec
 
 from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.durations import check_duration
-from kapsa.fleet.domain.errors import FieldError, InvalidInput
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 
 __all__ = [
     "BlueGreenStrategy",
@@ -121,7 +121,7 @@ def stages(strategy: RolloutStrategy, targets: Iterable[StageTarget]) -> tuple[R
     names = [target.name for target in ordered]
     if len(set(names)) != len(names):
         raise InvalidInput(
-            "a cluster is listed twice", FieldError("/clusters", "each cluster may be listed once")
+            "a cluster is listed twice", InvalidField("/clusters", "each cluster may be listed once")
         )
     match strategy:
         case CanaryStrategy():
@@ -163,10 +163,10 @@ def _check_blue_green(strategy: BlueGreenStrategy) -> None:
     ):
         if not _NAMESPACE.fullmatch(name):
             message = f"must be the name of a namespace (a DNS label), got {name[:70]!r}"
-            raise InvalidInput(message, FieldError(f"/blueGreenConfig/{path}", message))
+            raise InvalidInput(message, InvalidField(f"/blueGreenConfig/{path}", message))
     if strategy.blue_namespace == strategy.green_namespace:
         message = "must differ from blueNamespace"
-        raise InvalidInput(message, FieldError("/blueGreenConfig/greenNamespace", message))
+        raise InvalidInput(message, InvalidField("/blueGreenConfig/greenNamespace", message))
 
 
 def cumulative_percentages(strategy: CanaryStrategy) -> tuple[int, ...]:
@@ -177,7 +177,7 @@ def cumulative_percentages(strategy: CanaryStrategy) -> tuple[int, ...]:
     steps = strategy.percentages
     if any(later <= earlier for earlier, later in pairwise(steps)):
         message = f"must increase from stage to stage, got {list(steps)}"
-        raise InvalidInput(message, FieldError("/canaryConfig/percentages", message))
+        raise InvalidInput(message, InvalidField("/canaryConfig/percentages", message))
     return steps if steps[-1] == 100 else (*steps, 100)
 
 
@@ -205,10 +205,10 @@ def _rolling(strategy: RollingStrategy, names: Sequence[str]) -> tuple[RolloutSt
     unknown = [name for name in strategy.cluster_order if name not in targets]
     if unknown:
         message = f"{unknown[0]!r} is not one of the target clusters"
-        raise InvalidInput(message, FieldError("/rollingConfig/clusterOrder", message))
+        raise InvalidInput(message, InvalidField("/rollingConfig/clusterOrder", message))
     if len(set(strategy.cluster_order)) != len(strategy.cluster_order):
         message = "each cluster may be listed once"
-        raise InvalidInput(message, FieldError("/rollingConfig/clusterOrder", message))
+        raise InvalidInput(message, InvalidField("/rollingConfig/clusterOrder", message))
     named = set(strategy.cluster_order)
     order = [*strategy.cluster_order, *(name for name in names if name not in named)]
     return tuple(

@@ -42,7 +42,7 @@ def version_order(version: str) -> str:
     if match["pre"] is None:
         return f"{core}~ {version}"  # above every prerelease: `~` is the last of the printable characters
     parts = (f"0{_padded(part)}" if part.isdigit() else f"1{part}" for part in match["pre"].split("."))
-    # `!` is before every character of an identifier, and the blank before all of them. The text at the end tells
+    # `!` is before every character of an identifier, and the blank before all of them. The text at the end keeps
     # versions apart that differ in their build only.
     return f"{core}-{'!'.join(parts)} {version}"
 

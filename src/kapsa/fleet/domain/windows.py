@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from kapsa.fleet.domain.durations import check_duration
-from kapsa.fleet.domain.errors import FieldError, InvalidInput
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 
 __all__ = ["ChangeFreeze", "MaintenanceWindow", "Weekday", "WindowVerdict", "check_windows", "judge_windows"]
 
@@ -68,7 +68,7 @@ def check_windows(windows: Sequence[MaintenanceWindow], freezes: Sequence[Change
         path = f"/windows/{number}"
         check_duration(window.duration, f"{path}/duration", LONGEST)
         if not window.duration:
-            raise InvalidInput("must last", FieldError(f"{path}/duration", "must be longer than PT0S"))
+            raise InvalidInput("must last", InvalidField(f"{path}/duration", "must be longer than PT0S"))
         _zone(window, f"{path}/timezone")
     for number, freeze in enumerate(freezes):
         _check_freeze(freeze, f"/freezes/{number}")
@@ -78,10 +78,10 @@ def _check_freeze(freeze: ChangeFreeze, path: str) -> None:
     for name, moment in (("startsAt", freeze.starts_at), ("endsAt", freeze.ends_at)):
         if moment.tzinfo is None:
             message = "must have an offset from UTC, such as 2027-01-02T00:00:00Z"
-            raise InvalidInput(message, FieldError(f"{path}/{name}", message))
+            raise InvalidInput(message, InvalidField(f"{path}/{name}", message))
     if freeze.ends_at <= freeze.starts_at:
         message = "must be later than startsAt"
-        raise InvalidInput(message, FieldError(f"{path}/endsAt", message))
+        raise InvalidInput(message, InvalidField(f"{path}/endsAt", message))
 
 
 def judge_windows(
@@ -141,4 +141,4 @@ def _zone(window: MaintenanceWindow, path: str) -> ZoneInfo:
         return ZoneInfo(window.timezone)
     except (KeyError, ValueError, OSError) as error:
         message = f"must be an IANA time zone such as Europe/Prague, got {window.timezone!r}"
-        raise InvalidInput(message, FieldError(path, message)) from error
+        raise InvalidInput(message, InvalidField(path, message)) from error

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kapsa.fleet.domain.errors import FieldError, InvalidInput, NotAllowed
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput, NotAllowed
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.orchestrator.pages import Page
 
@@ -67,7 +67,7 @@ class AuditLog:
             raise NotAllowed("only an admin may read the audit log")
         if not 1 <= limit <= LARGEST_PAGE:
             message = f"must be between 1 and {LARGEST_PAGE}, got {limit}"
-            raise InvalidInput(message, FieldError("/limit", message))
+            raise InvalidInput(message, InvalidField("/limit", message))
         records = await self._reader.before(_position(cursor), criteria, limit + 1)
         more = str(records[limit - 1].id) if len(records) > limit else ""
         return Page(tuple(records[:limit]), more)
@@ -78,5 +78,5 @@ def _position(cursor: str) -> int | None:
         return None
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
         message = "is not a cursor of an earlier page"
-        raise InvalidInput(message, FieldError("/cursor", message))
+        raise InvalidInput(message, InvalidField("/cursor", message))
     return int(cursor)

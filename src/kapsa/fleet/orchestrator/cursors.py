@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from kapsa.fleet.domain.errors import FieldError, InvalidInput
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.orchestrator.pages import Page
 
 __all__ = ["DEFAULT_LIMIT", "LARGEST_LIMIT", "check_limit", "decode_cursor", "encode_cursor", "page_of"]
@@ -37,7 +37,7 @@ def decode_cursor(cursor: str, size: int) -> tuple[str, ...] | None:
         key = ()
     if len(key) != size:
         message = "is not a cursor of this list: use nextCursor of the page before, or leave it out"
-        raise InvalidInput(f"cursor {message}", FieldError("/cursor", message))
+        raise InvalidInput(f"cursor {message}", InvalidField("/cursor", message))
     return key
 
 
@@ -48,7 +48,7 @@ def check_limit(limit: int) -> int:
     """
     if not 1 <= limit <= LARGEST_LIMIT:
         message = f"must be between 1 and {LARGEST_LIMIT}, got {limit}"
-        raise InvalidInput(f"limit {message}", FieldError("/limit", message))
+        raise InvalidInput(f"limit {message}", InvalidField("/limit", message))
     return limit
 
 

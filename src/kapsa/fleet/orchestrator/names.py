@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.errors import FieldError, InvalidInput
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 
 __all__ = ["check_labels", "check_name", "check_values"]
 
@@ -24,7 +24,7 @@ def check_name(field: str, name: str, *, longest: int = 63) -> None:
             f"must be lower-case letters, digits and dashes, at most {longest}, "
             f"with a letter or digit at both ends, got {name[:80]!r}"
         )
-        raise InvalidInput(f"{field} {message}", FieldError(f"/{field}", message))
+        raise InvalidInput(f"{field} {message}", InvalidField(f"/{field}", message))
 
 
 def check_labels(labels: Mapping[str, str]) -> None:
@@ -47,4 +47,4 @@ def check_values(field: str, values: Mapping[str, Any]) -> None:
 
 
 def _invalid(field: str, message: str) -> InvalidInput:
-    return InvalidInput(f"{field} {message}", FieldError(f"/{field}", message))
+    return InvalidInput(f"{field} {message}", InvalidField(f"/{field}", message))

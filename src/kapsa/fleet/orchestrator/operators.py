@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from kapsa.fleet.domain.clusters import ClusterEnvironment
-from kapsa.fleet.domain.errors import FieldError, InvalidInput, NotAllowed, StateConflict, UnknownObject
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput, NotAllowed, StateConflict, UnknownObject
 from kapsa.fleet.domain.operators import (
     ChartSource,
     HttpChart,
@@ -199,7 +199,7 @@ class Operators:
             await self._record(connection, principal, "operator.delete", operator, None)
 
     async def add_version(self, principal: Principal, name: str, request: AddVersion) -> RegisteredOperator:
-        """Register a version of an operator. The same archive again is no error.
+        """Register a version of an operator. The same archive again is accepted.
 
         Raises InvalidInput if the chart cannot be used, and StateConflict if the version has another archive.
         """
@@ -208,7 +208,7 @@ class Operators:
             raise _no_version(request.version)
         if len(request.migration_guide) > _LONGEST_GUIDE:
             message = f"must have at most {_LONGEST_GUIDE} characters"
-            raise InvalidInput(f"migrationGuide {message}", FieldError("/migrationGuide", message))
+            raise InvalidInput(f"migrationGuide {message}", InvalidField("/migrationGuide", message))
         async with self._transactions.transaction() as connection:
             operator = await self._existing(connection, name)
             secret_values = await self._secrets.values(connection, operator.id)
@@ -216,7 +216,7 @@ class Operators:
         chart = await self._chart(operator, request, secret_values, login)
         if chart is None:
             message = "is missing: charts of this operator are uploaded"
-            raise InvalidInput(f"archive {message}", FieldError("/archive", message))
+            raise InvalidInput(f"archive {message}", InvalidField("/archive", message))
         async with self._transactions.transaction() as connection:
             version = await self._insert_version(
                 connection, principal, operator, chart, request.migration_guide
@@ -253,10 +253,10 @@ class Operators:
         uploaded = isinstance(operator.source, UploadedChart)
         if request.archive and not uploaded:
             message = "is only for operators whose source is an upload"
-            raise InvalidInput(f"archive {message}", FieldError("/archive", message))
+            raise InvalidInput(f"archive {message}", InvalidField("/archive", message))
         if len(request.archive) > _LARGEST_ARCHIVE:
             message = f"is larger than {_LARGEST_ARCHIVE // 1024**2} MB"
-            raise InvalidInput(f"archive {message}", FieldError("/archive", message))
+            raise InvalidInput(f"archive {message}", InvalidField("/archive", message))
         if uploaded and not request.archive:
             return None
         content = request.archive or await self._charts.fetch(operator.source, request.version, login)
@@ -407,4 +407,4 @@ def _changed(operator: ManagedOperator) -> StateConflict:
 
 def _no_version(version: str) -> InvalidInput:
     message = f"must be a semantic version such as 1.4.0, got {version[:80]!r}"
-    return InvalidInput(f"version {message}", FieldError("/version", message))
+    return InvalidInput(f"version {message}", InvalidField("/version", message))

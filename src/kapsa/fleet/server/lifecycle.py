@@ -14,7 +14,7 @@ from kapsa.fleet.infrastructure.postgres.embedded import EmbeddedServer, running
 from kapsa.fleet.infrastructure.postgres.migration import migrate
 from kapsa.fleet.server.background import BackgroundTask, BackgroundTasks
 from kapsa.fleet.server.http_server import HttpServer
-from kapsa.fleet.server.services import Services, build_services
+from kapsa.fleet.server.services import ManagerServices, build_services
 from kapsa.fleet.settings import FleetSettings
 
 __all__ = ["FleetServer", "migrated_database", "open_database"]
@@ -59,7 +59,7 @@ class FleetServer:
     def __init__(self, settings: FleetSettings) -> None:
         self._settings = settings
         self._stack = contextlib.AsyncExitStack()
-        self.services: Services
+        self.services: ManagerServices
         self.http: HttpServer
         self.tasks: BackgroundTasks
 

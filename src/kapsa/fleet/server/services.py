@@ -27,10 +27,10 @@ from kapsa.fleet.orchestrator.audit import AuditLog
 from kapsa.fleet.server.background import BackgroundTask
 from kapsa.fleet.settings import DATABASE_VARIABLE, PREFIX, FleetSettings
 
-__all__ = ["Services", "build_services", "encryption_keys"]
+__all__ = ["ManagerServices", "build_services", "encryption_keys"]
 
 
-class Services(msgspec.Struct, frozen=True, kw_only=True):
+class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a manager, without its listener."""
 
     settings: FleetSettings
@@ -59,7 +59,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
         await self.http_client.close()
 
 
-async def build_services(settings: FleetSettings, database: Database) -> Services:
+async def build_services(settings: FleetSettings, database: Database) -> ManagerServices:
     """Build the parts of a manager on a migrated database.
 
     Raises KeyRingError unless the keys of the database are loaded: no key, no start.
@@ -71,7 +71,7 @@ async def build_services(settings: FleetSettings, database: Database) -> Service
         timedelta(days=settings.audit_retention_days),
         timedelta(days=settings.outbox_retention_days),
     )
-    return Services(
+    return ManagerServices(
         settings=settings,
         database=database,
         vault=vault,

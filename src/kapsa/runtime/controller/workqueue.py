@@ -25,7 +25,7 @@ __all__ = ["Backoff", "Item", "Priority", "QueueObserver", "QueueShutDownError",
 K = TypeVar("K", bound=Hashable)
 
 _PATIENCE = 8
-"""One of so many runs goes to the key that has waited longest, whatever its priority."""
+"""One run of this many goes to the key that has waited longest, whatever its priority."""
 _ECHOES_KEPT = 32
 """Echoes that one key may still expect when its next run begins; with more, some were lost in a relist."""
 

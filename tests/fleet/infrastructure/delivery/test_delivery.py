@@ -58,7 +58,7 @@ async def rows(database: Database) -> list[Any]:
 
 
 class Receiver:
-    """An HTTP client that records requests and responds as told."""
+    """An HTTP client that records requests and responds as its test says."""
 
     def __init__(self, *responses: int | Exception) -> None:
         self.requests: list[tuple[str, Mapping[str, str], bytes]] = []

@@ -12,7 +12,7 @@ from kapsa.devcluster.embedded.codec.version_conversion import from_storage, rea
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.replies.negotiation import Form
 from kapsa.devcluster.embedded.storage.store import Stored
-from kapsa.devcluster.embedded.verbs.pages import Page
+from kapsa.devcluster.embedded.verbs.pages import ListPage
 from kapsa.devcluster.wire.exchange import Reply
 
 __all__ = ["Writer", "encode_document", "reply_document", "warning_header"]
@@ -67,7 +67,7 @@ class Writer:
         body = stored.body if self._read is None else self._read(stored)
         return self._bytes(code, body)
 
-    def page(self, page: Page) -> Reply:
+    def page(self, page: ListPage) -> Reply:
         """Return the reply with a page of a list."""
         form, info = self.form, self.info
         if form.target == "Table":

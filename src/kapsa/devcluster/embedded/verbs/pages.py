@@ -20,7 +20,7 @@ from kapsa.devcluster.wire.status_errors import ErrorCause, StatusError, bad_req
 from kapsa.schemas.go_format import quote
 
 __all__ = [
-    "Page",
+    "ListPage",
     "parse_revision",
     "read_page",
     "too_large_revision",
@@ -30,7 +30,7 @@ _LONGEST_REVISION = 19
 """Digits of a number that always fits into 64 bits."""
 
 
-class Page(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True):
     """One page of a list."""
 
     items: list[Stored]
@@ -55,7 +55,7 @@ def read_page(
     parameters: ListParameters,
     *,
     frozen: int | None = None,
-) -> Page:
+) -> ListPage:
     """Return the page that a list requests; `frozen` replaces the newest revision while reads are stale.
 
     Raises StatusError 400 for an invalid token or revision, 410 for a compacted one, 504 for a future one.
@@ -106,15 +106,15 @@ def _revision(parameters: ListParameters, current: int) -> int:
     return current
 
 
-def _page(objects: list[Stored], revision: int, selection: Selection, limit: int) -> Page:
+def _page(objects: list[Stored], revision: int, selection: Selection, limit: int) -> ListPage:
     matching = selection.filter(objects)
     if limit <= 0 or len(matching) <= limit:
-        return Page(matching, revision)
+        return ListPage(matching, revision)
     items = matching[:limit]
     token = encode_token(revision, items[-1].key[len(selection.prefix) :] + "\0")
     # With a selector, the real server does not count the remaining matches.
     remaining = len(objects) - limit if selection.is_everything else None
-    return Page(items, revision, token, remaining)
+    return ListPage(items, revision, token, remaining)
 
 
 def parse_revision(text: str) -> int:

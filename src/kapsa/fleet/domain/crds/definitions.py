@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kapsa.fleet.domain.errors import FieldError, InvalidInput
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 
 __all__ = [
     "ConversionSpec",
@@ -246,7 +246,7 @@ def parse_crd(document: Mapping[str, Any] | bytes) -> CrdDefinition:
     if not crd.spec.versions:
         raise InvalidInput(
             "a CustomResourceDefinition needs at least one version",
-            FieldError("/spec/versions", "list at least one version"),
+            InvalidField("/spec/versions", "list at least one version"),
         )
     return crd
 
@@ -268,10 +268,10 @@ def _parsed(document: Mapping[str, Any] | bytes, type_: type[Parsed], name: str)
         message, _, path = str(error).partition(" - at `")
         pointer = path.rstrip("`").removeprefix("$").replace("[...]", ".*").replace("[", ".").replace("]", "")
         raise InvalidInput(
-            f"the {name} is malformed: {message}", FieldError(pointer.replace(".", "/") or "/", message)
+            f"the {name} is malformed: {message}", InvalidField(pointer.replace(".", "/") or "/", message)
         ) from error
     except msgspec.DecodeError as error:
-        raise InvalidInput(f"the {name} is not JSON: {error}", FieldError("/", str(error))) from error
+        raise InvalidInput(f"the {name} is not JSON: {error}", InvalidField("/", str(error))) from error
     except RecursionError:
         message = "is nested too deeply to be read: flatten it"
-        raise InvalidInput(f"the {name} {message}", FieldError("/", message)) from None
+        raise InvalidInput(f"the {name} {message}", InvalidField("/", message)) from None

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kapsa.fleet.domain.errors import FieldError, InvalidInput
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 
 __all__ = ["MOST_GUIDE_LENGTH", "MigrationGuide", "guides_between", "precedence"]
 
@@ -26,7 +26,7 @@ class MigrationGuide(msgspec.Struct, frozen=True, rename="camel"):
         precedence(self.version)
         if len(self.text) > MOST_GUIDE_LENGTH:
             message = f"must have at most {MOST_GUIDE_LENGTH} characters, has {len(self.text)}"
-            raise InvalidInput(f"the migration guide {message}", FieldError("/migrationGuide", message))
+            raise InvalidInput(f"the migration guide {message}", InvalidField("/migrationGuide", message))
 
 
 def precedence(version: str) -> _Precedence:
@@ -37,7 +37,7 @@ def precedence(version: str) -> _Precedence:
     match = _VERSION.fullmatch(version)
     if match is None:
         message = f"must be a semantic version such as 1.4.0, got {version[:40]!r}"
-        raise InvalidInput(message, FieldError("/version", message))
+        raise InvalidInput(message, InvalidField("/version", message))
     parts = (match[4] or "").split(".") if match[4] else []
     pre = tuple((not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts)
     return int(match[1]), int(match[2]), int(match[3]), not pre, pre

@@ -23,7 +23,7 @@ from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.registry import ImageRegistry
 from kapsa.adapters.process.limited_process import ProcessLimits
 from kapsa.adapters.redaction import redact
-from kapsa.fleet.domain.errors import FieldError, InvalidInput
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.operators import ChartSource, HttpChart, OciChart, UploadedChart
 from kapsa.fleet.domain.values import merge_values
 from kapsa.fleet.domain.versions import is_prerelease, is_version, same_version, version_order
@@ -160,7 +160,7 @@ def _invalid(field: str, secrets: tuple[str, ...]) -> Iterator[None]:
         yield
     except ExternalError as error:
         message = redact(f"{error}. {error.hint}" if error.hint else str(error), secrets)
-        raise InvalidInput(message, FieldError(field, message)) from None
+        raise InvalidInput(message, InvalidField(field, message)) from None
 
 
 def _choose(versions: list[str], version: str, what: str) -> str:
@@ -185,13 +185,13 @@ def _check_identity(archive: ChartArchive, chart: str, version: str) -> None:
     metadata = archive.metadata
     if metadata.name != chart:
         message = f"the archive has the chart {metadata.name!r}, not {chart!r}"
-        raise InvalidInput(message, FieldError("/source/chart", message))
+        raise InvalidInput(message, InvalidField("/source/chart", message))
     if version and not same_version(metadata.version, version):
         message = f"the archive has version {metadata.version}, not {version}"
-        raise InvalidInput(message, FieldError("/version", message))
+        raise InvalidInput(message, InvalidField("/version", message))
     if metadata.library:
         message = f"{chart} is a library chart, which cannot be installed"
-        raise InvalidInput(message, FieldError("/source/chart", message))
+        raise InvalidInput(message, InvalidField("/source/chart", message))
 
 
 def _crds_of_folder(complete: Objects, rendered: Objects) -> list[dict[str, Any]]:
