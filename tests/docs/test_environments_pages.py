@@ -26,8 +26,8 @@ from tests.docs.snippets import FENCE
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "environments"
 SOURCE = ROOT / "src" / "kapsa" / "environments"
-REPORTING = [SOURCE, ROOT / "src" / "kapsa" / "adapters", ROOT / "src" / "kapsa" / "runtime" / "controller"]
-"""The packages whose reasons reach a condition or an event of an environments resource."""
+REPORTING = [SOURCE, ROOT / "src" / "kapsa" / "runtime" / "controller"]
+"""The packages whose reasons reach a condition or an event of an environments resource, with what they import."""
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +71,18 @@ SAID_BY_KUBERNETES = {
 
 
 def modules() -> Iterator[ast.Module]:
-    for file in (file for package in REPORTING for file in package.rglob("*.py")):
-        if "testing" not in file.parts:
-            yield ast.parse(file.read_text(encoding="utf-8"))
+    """Yield the modules that report, and those of the adapters that they import, directly or through another."""
+    pending = [file for package in REPORTING for file in package.rglob("*.py") if "testing" not in file.parts]
+    seen = set(pending)
+    while pending:
+        module = ast.parse(pending.pop().read_text(encoding="utf-8"))
+        yield module
+        imported = {node.module or "" for node in ast.walk(module) if isinstance(node, ast.ImportFrom)}
+        for name in imported:
+            file = (ROOT / "src" / name.replace(".", "/")).with_suffix(".py")
+            if name.startswith("kapsa.adapters.") and file.is_file() and file not in seen:
+                seen.add(file)
+                pending.append(file)
 
 
 def constants() -> dict[str, str]:

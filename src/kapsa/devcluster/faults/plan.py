@@ -206,6 +206,10 @@ class FaultPlan:
         self._rules.append(rule)
         return rule
 
+    def remove(self, rule: FaultRule) -> None:
+        """Remove a rule that `add` returned."""
+        self._rules.remove(rule)
+
     def clear(self) -> None:
         """Remove all rules and thaw reads. Crashed clients stay crashed."""
         self._rules.clear()

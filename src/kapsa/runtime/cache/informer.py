@@ -8,6 +8,7 @@ States and their transitions:
                       │  ▼                               ▼
                       ├── BACKING_OFF ◀──────────────────┘      then LISTING, or WATCHING if the version is known
                       └── MISSING        the cluster does not serve the kind (yet); then LISTING
+    any ──refresh──▶ LISTING
     any ──stop──▶ STOPPED
 
 LISTING streams the initial state over the watch itself where the server supports it (`sendInitialEvents`),
@@ -149,6 +150,11 @@ class Informer:
         self._bookmarks = False
         self.last_progress = self._clock.monotonic()
         """The time of the last event, on the clock's monotonic time."""
+        self.listed_at = float("-inf")
+        """The time at which the last whole list was requested: the store has every change from before it."""
+        self._list_requested_at = float("-inf")
+        self._listed = asyncio.Event()
+        self._interruption: asyncio.Timeout | None = None
 
     # -- use -------------------------------------------------------------------------------------------------
 
@@ -171,6 +177,31 @@ class Informer:
             await asyncio.gather(task, return_exceptions=True)
         self.state = State.STOPPED
 
+    def refresh(self, since: float) -> None:
+        """List again, now, unless the last list was requested after this monotonic time."""
+        if max(self.listed_at, self._list_requested_at) >= since:
+            return
+        self._version = ""
+        if self._interruption is not None:
+            self._interruption.reschedule(asyncio.get_running_loop().time())
+
+    async def wait_until_listed(self, since: float) -> None:
+        """Wait for a whole list that was requested after this monotonic time."""
+        while self.listed_at < since:
+            self._listed.clear()
+            await self._listed.wait()
+
+    @property
+    def staleness(self) -> float:
+        """The longest time, in seconds, for which the store may have missed a change.
+
+        A stream that sends no bookmarks may be silent because nothing changes: it counts as fresh while it is
+        open.
+        """
+        if self.state is State.WATCHING and not self._bookmarks:
+            return 0.0
+        return self._clock.monotonic() - self.last_progress
+
     @property
     def resource_version(self) -> str:
         """The version up to which the watch has delivered all changes."""
@@ -189,15 +220,18 @@ class Informer:
         while True:
             self.state = state
             try:
-                state = await self._enter(state)
+                async with asyncio.timeout(None) as interruption:
+                    self._interruption = interruption
+                    state = await self._enter(state)
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                state = self._after(error)
+                state = State.LISTING if interruption.expired() else self._after(error)
 
     async def _enter(self, state: State) -> State:
         match state:
             case State.LISTING:
+                self._list_requested_at = self._clock.monotonic()
                 if self._can_stream_lists:
                     return await self._stream_list()
                 return await self._page_list()
@@ -230,7 +264,7 @@ class Informer:
                 f"the cluster does not serve {self.scope.gvk}: install its CustomResourceDefinition"
             )
             if not self.required:
-                self.synced.set()
+                self._complete_list()
             elif before != self.trouble:
                 _log.warning(
                     "kind not served, its controllers wait for it", watch=str(self.scope), error=self.trouble
@@ -300,9 +334,14 @@ class Informer:
         changes = self.store.replace(listed, version)
         self._version = version
         self._progressed()
-        self.synced.set()
+        self._complete_list()
         for change in changes:
             self._notify_all(change)
+
+    def _complete_list(self) -> None:
+        self.listed_at = self._list_requested_at
+        self.synced.set()
+        self._listed.set()
 
     # -- watching --------------------------------------------------------------------------------------------
 

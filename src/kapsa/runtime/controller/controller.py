@@ -56,6 +56,11 @@ class Controller(Generic[R]):
     """Resources that are reconciled at a time; never two runs of the same one."""
     reconcile_timeout: float | None = 60.0
     """Seconds after which a run is cancelled and counts as failed."""
+    max_staleness: float | None = 300.0
+    """Seconds for which a broken watch may lag behind before the controller stops acting on its cache.
+
+    None: it goes on, which is safe for a controller that only applies children by name.
+    """
     retry_backoff: Backoff = Backoff()
     """The wait after each failure in a row of one resource."""
     resync: float | None = None
@@ -89,6 +94,8 @@ class Controller(Generic[R]):
             self.name = (type(self).__name__.removesuffix("Controller") or self.gvk.kind).lower()
         if self.has_finalize and not self.finalizer:
             self.finalizer = f"{self.gvk.group or 'kapsa'}/{self.name}"
+        if self.max_staleness is not None and self.max_staleness <= 0:
+            raise ValueError(f"{self.name}: max_staleness must be positive or None, got {self.max_staleness}")
         if self.max_concurrent_reconciles < 1:
             raise ValueError(
                 f"{self.name}: max_concurrent_reconciles must be at least 1, got {self.max_concurrent_reconciles}"

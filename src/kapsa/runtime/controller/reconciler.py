@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from kapsa.runtime.cache._freshness import Freshness
 from kapsa.runtime.cache.informer import Informer
 from kapsa.runtime.cancellation import await_user_code
 from kapsa.runtime.controller._primary import Primary
@@ -38,6 +39,8 @@ _log = structlog.get_logger(__name__)
 
 _TURN = 0.01
 """Seconds for which runs that await nothing may hold the event loop."""
+_STALE_RETRY = 5.0
+"""Seconds after which a key is tried again whose controller waits for a stale watch."""
 _SHORTEST_REQUEUE = 0.005
 """Seconds until a `Requeue(after=0)`: a resource that always asks for the next run must not hold a worker."""
 
@@ -68,6 +71,9 @@ class Reconciler:
             controller, cache=self._cache, queue=self.queue, subscriptions=self._subscriptions
         )
         self.informers = self._triggers.informers
+        self._freshness = Freshness(
+            self.name, self.informers, limit=controller.max_staleness, clock=self._client.clock
+        )
         self._runner = Runner(controller)
 
     # -- start and stop --------------------------------------------------------------------------------------
@@ -81,6 +87,11 @@ class Reconciler:
     def waiting_for(self) -> list[Informer]:
         """The watches that have not delivered their first list yet."""
         return [informer for informer in self.informers if not informer.synced.is_set()]
+
+    @property
+    def stale(self) -> list[Informer]:
+        """The watches that are too old to act on. While there is one, nothing runs."""
+        return self._freshness.stale
 
     async def wait_until_synced(self) -> None:
         """Wait until every watch has delivered its first list."""
@@ -172,6 +183,10 @@ class Reconciler:
             if stored is None:
                 self._forget(key)
             queue.done(key)
+            return
+        if not self._freshness.check():
+            queue.done(key)
+            queue.add_after(key, _STALE_RETRY, Reason("Stale"), priority=item.priority)
             return
         started = time.perf_counter()
         after: float | None = None

@@ -72,6 +72,10 @@ class Elector:
         self._observed_at = 0.0
         self._valid_until = float("-inf")
         self._logged_leader = ""
+        self.leading_since = float("-inf")
+        """The monotonic time at which this process took the lease that it holds, or held last."""
+        self.attempted = asyncio.Event()
+        """Set after the first attempt to take the lease, whatever its result."""
         self._leading = asyncio.Event()
         self._lost = asyncio.Event()
         self._lost.set()
@@ -132,6 +136,7 @@ class Elector:
             self._check_expiry()
             if await self._attempt():
                 self._win()
+            self.attempted.set()
             self._check_expiry()
             await self._pause()
 
@@ -272,6 +277,7 @@ class Elector:
     def _win(self) -> None:
         if not self._leading.is_set():
             _log.info("leading", lease=self.election.name, identity=self.identity)
+            self.leading_since = self._clock.monotonic()
             self._lost.clear()
             self._leading.set()
             self._on_change(True)

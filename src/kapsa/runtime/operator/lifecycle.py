@@ -1,7 +1,8 @@
 """The life cycle of a running operator: its parts put together, started and stopped in order.
 
-Start: probes, caches, election. Each controller starts once its own watches have delivered their first list
-and this process leads. Stop: no more work is accepted, running reconciles may finish, then the lease is
+Start: probes, election, caches. Each controller starts once this process leads and the controller's own
+watches have delivered a whole list that was requested after that: a cache that was good once may have missed
+what another leader wrote. Stop: no more work is accepted, running reconciles may finish, then the lease is
 released, then the caches stop. A controller whose kind is not served waits without holding up the others. A
 process that does not lead keeps its caches warm.
 """
@@ -44,6 +45,8 @@ __all__ = ["RunningOperator"]
 _log = structlog.get_logger(__name__)
 
 _RIGHTS_RETRY_SECONDS = 10.0
+_FIRST_ATTEMPT_SECONDS = 2.0
+"""The longest wait for the first attempt to take the lease. Then the watches start anyway."""
 
 
 class RunningOperator:
@@ -177,10 +180,12 @@ class RunningOperator:
             self._watch_loop()
         for companion in self.operator.companions:
             await self._companions.enter_async_context(companion(self._ungated_client()))
-        self.cache.start()
         self.recorder.start()
-        if self.elector is not None:
+        if self.elector is None:
+            self.cache.start()
+        else:
             self.elector.start()
+            self._spawn(self._start_cache(self.elector), "cache start")
         if self.webhooks is not None:
             await self.webhooks.start()
         self._spawn(self._report_hanging_watches(), "sync report")
@@ -200,17 +205,53 @@ class RunningOperator:
         )
         self.loop_watch.start()
 
+    async def _start_cache(self, elector: Elector) -> None:
+        """Start the watches after the first attempt to take the lease: a new leader then lists once, not twice."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_ATTEMPT_SECONDS):
+                await elector.attempted.wait()
+        self.cache.start()
+
     async def _run_controller(self, reconciler: Reconciler) -> None:
-        await reconciler.wait_until_synced()
+        elector = self.elector
+        if elector is None:
+            await reconciler.wait_until_synced()
+            self._start_controller(reconciler)
+            return
         while True:
-            if self.elector is not None:
-                await self.elector.wait_until_leading()
-            _log.info("controller started", controller=reconciler.name)
-            reconciler.start()
-            if self.elector is None:
-                return
-            await self.elector.wait_until_lost()
+            await elector.wait_until_leading()
+            lost = asyncio.create_task(elector.wait_until_lost())
+            fresh = asyncio.create_task(self._confirm_watches(reconciler, elector.leading_since))
+            try:
+                await asyncio.wait((lost, fresh), return_when=asyncio.FIRST_COMPLETED)
+                if fresh.done() and not lost.done():
+                    self._start_controller(reconciler)
+                await lost
+            finally:
+                lost.cancel()
+                fresh.cancel()
             await reconciler.stop(grace=0)
+
+    def _start_controller(self, reconciler: Reconciler) -> None:
+        _log.info("controller started", controller=reconciler.name)
+        reconciler.start()
+
+    async def _confirm_watches(self, reconciler: Reconciler, since: float) -> None:
+        """Wait until every watch of the controller has delivered a list that was requested since then."""
+        outdated = [informer for informer in reconciler.informers if informer.listed_at < since]
+        for informer in outdated:
+            informer.refresh(since)
+        if any(informer.synced.is_set() for informer in outdated):
+            _log.info(
+                "controller waits for its watches to catch up",
+                controller=reconciler.name,
+                watches=[str(informer.scope) for informer in outdated],
+            )
+        for informer in outdated:
+            await informer.wait_until_listed(since)
+        waited = self._clock.monotonic() - since
+        if outdated:
+            _log.info("watches caught up", controller=reconciler.name, seconds=round(waited, 3))
 
     async def _report_hanging_watches(self) -> None:
         """Report each watch that has delivered no first list after `sync_timeout`.
@@ -351,6 +392,9 @@ def _controller_check(reconciler: Reconciler) -> Check:
     def check() -> HealthCheckResult:
         waiting = reconciler.waiting_for
         if not waiting:
+            if reconciler.working and (stale := reconciler.stale):
+                why = "; ".join(f"{informer.scope}: {informer.describe()}" for informer in stale)
+                return HealthCheckResult(ok=False, text=f"stopped, its cache is too old to act on: {why}")
             return HealthCheckResult(ok=True, text="working" if reconciler.working else "standing by")
         missing = all(informer.state is State.MISSING for informer in waiting)
         why = "; ".join(

@@ -47,6 +47,9 @@ class MeteredController(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def stale(self) -> Sized: ...
+
 
 class MeteredInformer(Protocol):
     """The part of an informer that the metrics read on each scrape."""
@@ -244,6 +247,11 @@ def _queue_families(controllers: Iterable[MeteredController]) -> Iterator[Metric
         labels=["controller"],
     )
     active = GaugeMetricFamily("controller_active_reconciles", "Runs at present.", labels=["controller"])
+    stale = GaugeMetricFamily(
+        "controller_stale_watches",
+        "Watches that are too old to act on. The controller waits while there is one.",
+        labels=["controller"],
+    )
     for controller in controllers:
         queue = controller.queue
         now = queue.now()
@@ -253,7 +261,8 @@ def _queue_families(controllers: Iterable[MeteredController]) -> Iterator[Metric
         unfinished.add_metric(labels, sum(ages))
         longest.add_metric(labels, max(ages, default=0.0))
         active.add_metric(labels, len(ages))
-    yield from (depth, unfinished, longest, active)
+        stale.add_metric(labels, len(controller.stale))
+    yield from (depth, unfinished, longest, active, stale)
 
 
 def _informer_families(informers: Iterable[MeteredInformer], now: float) -> Iterator[Metric]:

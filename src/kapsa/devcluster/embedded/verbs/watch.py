@@ -22,6 +22,8 @@ from kapsa.schemas.go_format import quote
 __all__ = ["WatchStream", "too_old", "watch_revision"]
 
 BOOKMARK_SECONDS = 60.0
+LAST_BOOKMARK_SECONDS = 2.0
+"""The time before its end at which a watch gets a last bookmark, from which the next one resumes."""
 _LONGEST_REVISION = 19
 _END_OF_LIST = "k8s.io/initial-events-end"
 
@@ -77,7 +79,7 @@ class WatchStream:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         bookmarks = self._parameters.allow_bookmarks
-        next_bookmark = loop.time() + BOOKMARK_SECONDS
+        next_bookmark = _next_bookmark(loop.time(), deadline)
         if self._initial or self._parameters.send_initial_events:
             if self._prepare is not None:
                 await self._prepare(self._initial)
@@ -102,7 +104,7 @@ class WatchStream:
                 if now >= deadline:
                     return
                 if bookmarks and now >= next_bookmark:
-                    next_bookmark = now + BOOKMARK_SECONDS
+                    next_bookmark = _next_bookmark(now, deadline)
                     yield encode_event("BOOKMARK", self._bookmark(self._store.revision, {}))
                     continue
                 wake_at = min(deadline, next_bookmark) if bookmarks else deadline
@@ -188,3 +190,9 @@ def _shared_frame(change: StoreChange) -> bytes:
 def too_old(error: CompactedError) -> StatusError:
     """Return the error for a watch from a compacted revision."""
     return expired(f"too old resource version: {error.requested} ({error.oldest})")
+
+
+def _next_bookmark(now: float, deadline: float) -> float:
+    """Return the time of the next bookmark: about every minute, and shortly before the watch ends."""
+    due = min(now + BOOKMARK_SECONDS, deadline - LAST_BOOKMARK_SECONDS)
+    return due if due > now else float("inf")

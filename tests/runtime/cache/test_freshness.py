@@ -1,0 +1,73 @@
+"""A controller stops acting on a cache that a broken watch has left behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from kapsa.devcluster.faults import Cut, Drop, FaultPlan, FaultRule
+from kapsa.runtime import Operator
+from kapsa.runtime.testing import Harness
+from tests.runtime.sample_app import App, Recorder, app
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def break_children(harness: Harness, faults: FaultPlan) -> None:
+    """Break the watch of ConfigMaps alone; the resources themselves are still delivered."""
+    faults.add(FaultRule(action=Drop(), resource="configmaps", client="operator", times=0))
+    faults.order(Cut(), resource="configmaps", client="operator")
+
+
+async def test_a_controller_waits_while_a_watch_is_staler_than_its_limit(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    await harness.install(App)
+    controller = Recorder(owns=("v1/ConfigMap",), max_staleness=120.0)
+    running = await harness.start(Operator(controllers=[controller]))
+    await harness.settle()
+    await break_children(harness, faults)
+    await harness.clock.sleep(60)
+    await harness.apply(app("soon"))
+    await harness.clock.sleep(10)
+    assert controller.runs == ["soon"], "a minute is within the limit"
+    await harness.clock.sleep(120)
+    await harness.apply(app("late"))
+    await harness.clock.sleep(60)
+    assert controller.runs == ["soon"]
+    ready, report = running.health.report(running.health.ready)
+    assert not ready
+    assert "controller app: stopped, its cache is too old to act on: v1/ConfigMap" in report
+    assert 'controller_stale_watches{controller="app"} 1.0' in running.metrics.render().decode()
+    faults.clear()
+    await harness.clock.sleep(60)
+    assert controller.runs == ["soon", "late"]
+    assert running.health.report(running.health.ready)[0]
+
+
+async def test_a_controller_without_a_limit_goes_on(harness: Harness, faults: FaultPlan) -> None:
+    await harness.install(App)
+    controller = Recorder(owns=("v1/ConfigMap",), max_staleness=None)
+    await harness.start(Operator(controllers=[controller]))
+    await harness.settle()
+    await break_children(harness, faults)
+    await harness.clock.sleep(3600)
+    await harness.apply(app("late"))
+    await harness.clock.sleep(10)
+    assert controller.runs == ["late"]
+
+
+async def test_a_quiet_watch_is_fresh(harness: Harness) -> None:
+    await harness.install(App)
+    controller = Recorder(owns=("v1/ConfigMap",), max_staleness=90.0)
+    await harness.start(Operator(controllers=[controller]))
+    await harness.settle()
+    for hour in range(3):
+        await harness.clock.sleep(3600)
+        await harness.apply(app(f"hour-{hour}"))
+        await harness.clock.sleep(5)
+    assert controller.runs == ["hour-0", "hour-1", "hour-2"]
+
+
+def test_a_limit_that_is_not_positive_is_rejected() -> None:
+    with pytest.raises(ValueError, match="max_staleness must be positive or None, got 0"):
+        Recorder(max_staleness=0)
