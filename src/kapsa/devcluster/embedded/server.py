@@ -17,6 +17,7 @@ from kapsa.devcluster.embedded.authorization.escalation import EscalationCheck
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.bootstrap import advertise, bootstrap, publish_authority
 from kapsa.devcluster.embedded.custom.resources import CustomResources
+from kapsa.devcluster.embedded.documents.metrics import RequestMetrics
 from kapsa.devcluster.embedded.documents.router import Documents
 from kapsa.devcluster.embedded.endpoints.resources import ResourceEndpoints
 from kapsa.devcluster.embedded.verbs.client import InProcessClient
@@ -81,7 +82,8 @@ class Server:
         self.custom_resources = CustomResources(self.backend, self.webhooks.client)
         self.endpoints = ResourceEndpoints(self.backend, self._authorizer, tokens)
         """The paths of resources."""
-        self._documents = Documents(self.backend.registry, tokens)
+        self._requests = RequestMetrics(self.backend.registry)
+        self._documents = Documents(self.backend.registry, tokens, self._requests, self.backend.store)
 
     def advertise(self, host: str, port: int) -> None:
         """Make the Service `kubernetes` point to the address that the server listens on."""
@@ -115,10 +117,24 @@ class Server:
             if self._checks_paths and not self._authorizer.trusts(request.user or ADMIN):
                 check(self._authorizer, attributes_of(request, None))
             return self._documents.answer(request)
-        verb = routes.verb_of(request, route)
-        if self.faults is None:
-            return await self._serve(request, route, verb)
-        return await self._gate.serve(request, route, verb, self._serve)
+        return await self._measured(request, route, routes.verb_of(request, route))
+
+    async def _measured(self, request: Request, route: ResourceRoute, verb: str) -> Reply:
+        """Serve a request for a resource, and count it; one that a fault plan drops counts as 500."""
+        status = 500
+        started = self._requests.begin(verb)
+        try:
+            if self.faults is None:
+                reply = await self._serve(request, route, verb)
+            else:
+                reply = await self._gate.serve(request, route, verb, self._serve)
+            status = reply.status
+        except (StatusError, PlainError) as error:
+            status = error.code
+            raise
+        finally:
+            self._requests.end(started, request, route, verb, status)
+        return reply
 
     async def _serve(
         self, request: Request, route: ResourceRoute, verb: str, frozen: int | None = None

@@ -9,6 +9,7 @@ from kapsa.devcluster.embedded.authentication.tokens import Tokens
 from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.custom.resources import resources_of
 from kapsa.devcluster.embedded.documents.discovery import DiscoveryDocuments
+from kapsa.devcluster.embedded.documents.metrics import RequestMetrics
 from kapsa.devcluster.embedded.documents.router import Documents
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import ResourceRegistry
@@ -134,8 +135,13 @@ def test_versions_are_preferred_as_kubernetes_does() -> None:
     ]
 
 
+def documents_of(registry: ResourceRegistry) -> Documents:
+    backend = Backend()
+    return Documents(registry, Tokens(backend), RequestMetrics(registry), backend.store)
+
+
 def test_health_and_version_are_served(registry: ResourceRegistry) -> None:
-    documents = Documents(registry, Tokens(Backend()))
+    documents = documents_of(registry)
     assert ask(documents, "/readyz").body == b"ok"
     assert ask(documents, "/livez/ping").body == b"ok"
     verbose = documents.answer(Request(method="GET", path="/healthz", query="verbose"))
@@ -147,7 +153,7 @@ def test_health_and_version_are_served(registry: ResourceRegistry) -> None:
 
 
 def test_unknown_paths_and_versions_are_not_found(registry: ResourceRegistry) -> None:
-    documents = Documents(registry, Tokens(Backend()))
+    documents = documents_of(registry)
     with pytest.raises(PlainError) as page:
         documents.answer(Request(method="GET", path="/apis/nope"))
     assert page.value.code == 404

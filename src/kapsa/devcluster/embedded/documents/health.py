@@ -62,7 +62,7 @@ def paths(request: Request, registry: ResourceRegistry) -> Reply | None:
     """Serve `/`: the list of all paths."""
     if request.path != "/":
         return None
-    served = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"]
+    served = ["/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"]
     for group, versions in registry.groups().items():
         root = f"/apis/{group}" if group else "/api"
         served += [root, *(f"{root}/{name}" for name in versions)]

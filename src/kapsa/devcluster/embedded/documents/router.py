@@ -1,4 +1,4 @@
-"""The paths that are not resources: health, version, discovery, OpenAPI."""
+"""The paths that are not resources: health, version, metrics, discovery, OpenAPI."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from kapsa.devcluster.embedded.authentication.tokens import Tokens
 from kapsa.devcluster.embedded.documents import health, issuer
 from kapsa.devcluster.embedded.documents.discovery import DiscoveryDocuments
+from kapsa.devcluster.embedded.documents.metrics import RequestMetrics, metrics
 from kapsa.devcluster.embedded.kinds.registry import ResourceRegistry
+from kapsa.devcluster.embedded.storage.store import ObjectStore
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Reply, Request
 
@@ -21,8 +23,12 @@ __all__ = ["Documents"]
 class Documents:
     """The router for requests about the server itself."""
 
-    def __init__(self, registry: ResourceRegistry, tokens: Tokens) -> None:
+    def __init__(
+        self, registry: ResourceRegistry, tokens: Tokens, requests: RequestMetrics, store: ObjectStore
+    ) -> None:
         self._registry = registry
+        self._requests = requests
+        self._store = store
         self._tokens = tokens
         self._discovery = DiscoveryDocuments(registry)
 
@@ -46,6 +52,7 @@ class Documents:
             health.health(request)
             or health.version(request)
             or health.paths(request, self._registry)
+            or metrics(request, self._requests, self._store)
             or self._discovery.answer(request)
             or issuer.answer(request, self._tokens)
             or (self._open_api.answer(request) if request.path.startswith("/openapi/") else None)

@@ -99,6 +99,8 @@ class Collection:
         self._window_bytes = 0
         self._compacted = store.restored_revision
         self._waiters: list[asyncio.Future[None]] = []
+        self.watches = 0
+        """Number of open watches."""
 
     def __len__(self) -> int:
         return len(self._objects)

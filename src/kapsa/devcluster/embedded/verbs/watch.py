@@ -85,6 +85,7 @@ class WatchStream:
                 await self._prepare(self._initial)
             yield self._initial_events()
         timer: asyncio.TimerHandle | None = None
+        self._collection.watches += 1
         try:
             while True:
                 try:
@@ -114,6 +115,7 @@ class WatchStream:
                     timer = loop.call_at(wake_at, self._wake)
                 await self._changed()
         finally:
+            self._collection.watches -= 1
             if timer is not None:
                 timer.cancel()
             if self._waiter is not None:
