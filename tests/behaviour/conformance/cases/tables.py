@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.behaviour.conformance.cases.requests import case, get, merge, post
+from tests.behaviour.conformance.cases.requests import (
+    DEPLOYMENTS,
+    WIDGETS,
+    case,
+    deployment,
+    get,
+    merge,
+    post,
+    widget,
+)
 from tests.behaviour.conformance.exchange import Case
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -68,6 +77,24 @@ def named(spec: Any, name: str = "table-{ns}") -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": spec}
 
 
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+PKCS10 = (
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlJQ1V6Q0NBVHNDQVFBd0RqRU1NQW9HQTFVRUF3d0RZV1Jo"
+    "TUlJQklqQU5CZ2txaGtpRzl3MEJBUUVGQUFPQwpBUThBTUlJQkNnS0NBUUVBdVhUWDhRanhJMUVkSHpBSEQ1cjc3WXNlMWdW"
+    "V1RQcm9Kd0RGdllKby9OQzhuWDBMCmYwVEtEdWJtR1N4aXdlNmdnZGZ4VnRVUFlFSDF3SSszUm1RYXBYUVVVTVlrbHhzTXdh"
+    "RmNCcWEvR1VhTmF0YkoKeVpoVlFFSDkxM0EyTVB1elFBa1dKdHlDclJSSUw5TlJCTVlEb2VGN2NTQ2FQd2F1S1ZMN2J4Wmo5"
+    "L3J4bXlncAoyVGdyNkFpNnN6d0RqUXNOeGdyQ0pCbmhOWDdMSktGQVVFQklSSDh3Z04xTkY5bzh6MjZ1aU5td1pGdi85U1lX"
+    "CmVDK1h5MTJ1MUgxYnduaTlZTTkwSHp1azRmWTlnQncrRGpBYmVJVjJhUU9ITDdqZVluRnVpVm4yNVBwVjZjUUMKWUREOGVW"
+    "VkVQTDlCYjRyckx5b0ZRNWdSaEZrMzVpVjRvdTZNQlFJREFRQUJvQUF3RFFZSktvWklodmNOQVFFTApCUUFEZ2dFQkFGRVpi"
+    "SjV1cnM5RkhublR4OXAxRkNPTVJOeWNtOTBKL29sanV1NGJ4UWw4L2puZUl3ZUcrNU9tClhMaDBQcUJQb3AxeVE4aTNwNkJM"
+    "ZTJHZ3ZxbmhsZzRGRXRabnkzL1k3Q1FMTXE1QkRROXdOd3VBVDFvNzIweWQKdGdMa1lJWlBOdGZxR3ZYNGxwRlhwdW1FbHpx"
+    "ZEkrTVRjVVE2WlpHcUZYeXBaejNyTXpnSnZRSmF5VzB3ZE5rdQoyNDZqbEdsaEdDUFkyQ1JuaHIrVnMrd2UrdnNuRC9PczBN"
+    "NHBRYTNYaDhFbWd4VXU0YW1BZmU0anVMOGx5OGN2Cjk5WW9WM0Y3eWRHUkdXSnVQak9zTWJabG82RGQ0TXhDUGRTZ2JFWWxu"
+    "b1h6dWZvVVhMbkoyT3JaaEJxcDhRU3cKV3NxL2wzU09Ecm03OXNaZXNtaElCSSt0dzlaZFVaVT0KLS0tLS1FTkQgQ0VSVElG"
+    "SUNBVEUgUkVRVUVTVC0tLS0tCg=="
+)
+"""A request for the subject CN=ada, signed by its key."""
+REQUEST = {"request": PKCS10, "signerName": "example.com/signer", "usages": ["client auth"]}
 QUEUING = {"queues": 8, "handSize": 2, "queueLengthLimit": 5}
 LIMITED = {
     "type": "Limited",
@@ -136,5 +163,37 @@ CASES = [
         f"{STORAGE}/volumeattachments",
         named({"attacher": "csi.example.com", "nodeName": "n", "source": {"persistentVolumeName": "pv"}}),
         merge(f"{STORAGE}/volumeattachments/table-{{ns}}/status", {"status": {"attached": True}}),
+    ),
+    case(
+        "a deployment's scale as a table",
+        post(DEPLOYMENTS, deployment()),
+        get(f"{DEPLOYMENTS}/one/scale", accept=TABLE),
+    ),
+    case(
+        "a widget's scale as a table",
+        post(WIDGETS, widget(spec={"size": 2})),
+        get(f"{WIDGETS}/one/scale", accept=TABLE),
+    ),
+    case(
+        "a certificate request records its author",
+        post(REQUESTS, {"metadata": {"name": "ada-{ns}"}, "spec": {**REQUEST, "username": "eve"}}),
+        merge(f"{REQUESTS}/ada-{{ns}}", {"spec": {"username": "eve"}}),
+        get(f"{REQUESTS}/ada-{{ns}}", accept=TABLE),
+    ),
+    case(
+        "a certificate request without its parts is rejected",
+        post(REQUESTS, {"metadata": {"name": "none-{ns}"}, "spec": {"request": "", "signerName": ""}}),
+        post(
+            REQUESTS,
+            {
+                "metadata": {"name": "none-{ns}"},
+                "spec": {
+                    **REQUEST,
+                    "usages": ["client auth", "nonsense", "client auth"],
+                    "expirationSeconds": 5,
+                },
+            },
+        ),
+        post(REQUESTS, {"metadata": {"name": "none-{ns}"}, "spec": {**REQUEST, "signerName": "nodomain"}}),
     ),
 ]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from kapsa.devcluster.embedded.admission.namespace_lifecycle import NamespaceLifecycle
-from kapsa.devcluster.embedded.admission.plugins.certificates import CertificateRights, CertificateSubjects
+from kapsa.devcluster.embedded.admission.plugins.certificates import (
+    CertificateAuthor,
+    CertificateRights,
+    CertificateSubjects,
+)
 from kapsa.devcluster.embedded.admission.plugins.claim_resize import ClaimResize
 from kapsa.devcluster.embedded.admission.plugins.default_classes import (
     DefaultIngressClass,
@@ -52,5 +56,6 @@ def admission_chain(
         MutatingPolicies(backend, authorizer),
         ValidatingPolicies(backend, authorizer),
         webhooks,
+        CertificateAuthor(backend),
         ResourceQuotas(backend, write_status),
     ]

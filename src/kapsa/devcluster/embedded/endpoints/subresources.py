@@ -19,6 +19,7 @@ from kapsa.devcluster.embedded.endpoints.subresource_parts import PARTS
 from kapsa.devcluster.embedded.endpoints.token_request import create_token
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, Subresource
 from kapsa.devcluster.embedded.replies.negotiation import negotiate
+from kapsa.devcluster.embedded.replies.tables import scale_table
 from kapsa.devcluster.embedded.replies.writer import reply_document
 from kapsa.devcluster.embedded.requests.mutations import WriteRequest
 from kapsa.devcluster.embedded.requests.parameters import DeleteParameters, WriteMethod, write_parameters
@@ -82,7 +83,10 @@ async def _scale(request: ResourceRequest, verb: str) -> Reply:
     form = negotiate(request.request)
     info = request.info
     if verb == "get":
-        return reply_document(200, scale_of(info, from_storage(info, request.stored())), form)
+        scale = scale_of(info, from_storage(info, request.stored()))
+        if form.target == "Table":
+            scale = scale_table(info, scale, now=request.backend.clock.now(), version=form.meta_version)
+        return reply_document(200, scale, form)
     if verb == "update":
         write = request.write(WriteMethod.UPDATE)
         transform = _scale_patching(request, lambda _scale: _posted(request, SCALE))

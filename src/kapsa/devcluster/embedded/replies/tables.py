@@ -16,10 +16,15 @@ from kapsa.devcluster.embedded.replies.printers.catalog import printer_of
 from kapsa.devcluster.embedded.replies.printers.cells import Column, Printer, human_duration
 from kapsa.schemas import field_errors
 
-__all__ = ["table"]
+__all__ = ["scale_table", "table"]
 
 Object = dict[str, Any]
 _NAME = Column("Name", format="name")
+_SCALE_OF_BUILT_IN = (
+    "replicas is the desired number of instances for the scaled object.",
+    "replicas is the actual number of observed instances of the scaled object.",
+)
+_SCALE_OF_CUSTOM = ("Number of desired replicas", "Number of actual replicas")
 _POD_ENDS = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
 
@@ -39,7 +44,8 @@ def table(
     not described, as in all events of a watch but the first.
     """
     printer = _printer(info)
-    rows = [_row(info, printer, obj, now, include, version) for obj in objects]
+    ordered = objects if printer.order is None else sorted(objects, key=printer.order)
+    rows = [_row(info, printer, obj, now, include, version) for obj in ordered]
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
@@ -47,6 +53,30 @@ def table(
         "columnDefinitions": msgspec.to_builtins(printer.columns) if headers else None,
         # The generic printer of the real server writes null for an empty list.
         "rows": None if not rows and printer.cells is _plain else rows,
+    }
+
+
+def scale_table(
+    info: ResourceInfo, scale: Object, *, now: datetime, include: str = "Metadata", version: str = "v1"
+) -> Object:
+    """Return a Table of the Scale of a resource."""
+    name, created = _builtin_printer("", "serviceaccounts").columns
+    # The two servers in one, of built-in and of custom resources, describe the same columns differently.
+    desired, available = _SCALE_OF_CUSTOM if info.is_custom else _SCALE_OF_BUILT_IN
+    columns = (
+        msgspec.structs.replace(name, format="name" if info.is_custom else ""),
+        Column("Desired", "integer", description=desired),
+        Column("Available", "integer", description=available),
+        msgspec.structs.replace(created, type="date" if info.is_custom else "string"),
+    )
+    counts = [(scale[part] or {}).get("replicas", 0) for part in ("spec", "status")]
+    cells = [scale["metadata"]["name"], *counts, _age(scale["metadata"]["creationTimestamp"], now)]
+    return {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": {"resourceVersion": scale["metadata"]["resourceVersion"]},
+        "columnDefinitions": msgspec.to_builtins(columns),
+        "rows": [{"cells": cells, "object": _row_object(scale, include, version)}],
     }
 
 
@@ -58,18 +88,20 @@ def _row(
     if phase in _POD_ENDS:
         ended = {"type": "Completed", "status": "True", "reason": phase, "message": _POD_ENDS[phase]}
         row["conditions"] = [ended]
-    if include == "Object":
-        row["object"] = obj
-    elif include == "None":
-        row["object"] = None
-    else:
-        api_version = f"meta.k8s.io/{version}"
-        row["object"] = {
-            "kind": "PartialObjectMetadata",
-            "apiVersion": api_version,
-            "metadata": obj["metadata"],
-        }
+    row["object"] = _row_object(obj, include, version)
     return row
+
+
+def _row_object(obj: Object, include: str, version: str) -> Object | None:
+    if include == "Object":
+        return obj
+    if include == "None":
+        return None
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": obj["metadata"],
+    }
 
 
 def _printer(info: ResourceInfo) -> Printer:
@@ -84,7 +116,7 @@ def _builtin_printer(group: str, resource: str) -> Printer:
         return printer
     described = zip(printer.columns, texts, strict=True)
     columns = [msgspec.structs.replace(column, description=text) for column, text in described]
-    return Printer(tuple(columns), printer.cells)
+    return msgspec.structs.replace(printer, columns=tuple(columns))
 
 
 def _plain(obj: Object, now: datetime) -> list[Any]:

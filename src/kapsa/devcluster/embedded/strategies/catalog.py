@@ -42,6 +42,7 @@ from kapsa.devcluster.embedded.strategies.policy.admission_policies import (
     ValidatingBindingStrategy,
     ValidatingPolicyStrategy,
 )
+from kapsa.devcluster.embedded.strategies.policy.certificates import CertificateSigningRequestStrategy
 from kapsa.devcluster.embedded.strategies.policy.disruptions import PodDisruptionBudgetStrategy
 from kapsa.devcluster.embedded.strategies.policy.limits import LimitRangeStrategy, ResourceQuotaStrategy
 from kapsa.devcluster.embedded.strategies.policy.rbac import RoleBindingStrategy, RoleStrategy
@@ -82,6 +83,7 @@ _KINDS: dict[tuple[str, str], type[BuiltInStrategy]] = {
     ("autoscaling", "horizontalpodautoscalers"): HorizontalPodAutoscalerStrategy,
     ("batch", "cronjobs"): CronJobStrategy,
     ("batch", "jobs"): JobStrategy,
+    ("certificates.k8s.io", "certificatesigningrequests"): CertificateSigningRequestStrategy,
     ("coordination.k8s.io", "leases"): LeaseStrategy,
     ("discovery.k8s.io", "endpointslices"): EndpointSliceStrategy,
     ("events.k8s.io", "events"): EventStrategy,

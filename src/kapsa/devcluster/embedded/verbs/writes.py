@@ -98,7 +98,10 @@ async def create(backend: Backend, write: WriteRequest, obj: Object) -> Stored:
 
 def _names_revision(text: str | None) -> bool:
     """Return whether a resourceVersion is a number other than zero. On creation the real server ignores all others."""
-    return text is not None and text.isascii() and text.isdigit() and int(text) != 0
+    if text is None or not text.isascii() or not text.isdigit():
+        return False
+    digits = text.lstrip("0")
+    return 0 < len(digits) <= 20 and int(digits) < 2**64
 
 
 def _named(write: WriteRequest, obj: Object) -> WriteRequest:

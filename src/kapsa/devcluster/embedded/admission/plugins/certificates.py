@@ -1,4 +1,4 @@
-"""CertificateApproval, CertificateSigning and CertificateSubjectRestriction: who may approve and sign what."""
+"""Certificate requests: their author, and CertificateApproval, CertificateSigning and CertificateSubjectRestriction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.requests.mutations import WriteRequest
 from kapsa.devcluster.wire.authorization import AccessAttributes
 
-__all__ = ["CertificateRights", "CertificateSubjects"]
+__all__ = ["CertificateAuthor", "CertificateRights", "CertificateSubjects"]
 
 _SIGNER = "kubernetes.io/kube-apiserver-client"
 _MASTERS = "system:masters"
@@ -88,3 +88,25 @@ def _organizations(request: str) -> list[str]:
     except (ValueError, binascii.Error):
         return []
     return [str(each.value) for each in parsed.subject.get_attributes_for_oid(x509.NameOID.ORGANIZATION_NAME)]
+
+
+class CertificateAuthor(Plugin):
+    """The author of a certificate request, which the server records and a client cannot choose.
+
+    It comes after the webhooks, as in the real server, where the storage of requests does it.
+    """
+
+    resources = frozenset({_REQUESTS})
+
+    async def mutate(self, write: WriteRequest, obj: Object, old: Object | None) -> Object:
+        if old is not None:
+            return obj
+        user = write.user
+        author = {
+            "username": user.username,
+            "uid": user.uid,
+            "groups": list(user.groups),
+            "extra": dict(user.extra),
+        }
+        spec = {key: value for key, value in (obj.get("spec") or {}).items() if key not in author}
+        return {**obj, "spec": spec | {key: value for key, value in author.items() if value}}

@@ -43,6 +43,8 @@ class Printer(msgspec.Struct, frozen=True):
 
     columns: tuple[Column, ...]
     cells: Cells
+    order: Callable[[Object], Any] | None = None
+    """The key by which the rows of a list are sorted; None for the order of the list."""
 
 
 def printer(headers: str, cells: Cells) -> Printer:

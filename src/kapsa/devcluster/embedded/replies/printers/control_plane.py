@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from kapsa.devcluster.embedded.replies.printers.cells import Object, age, dig, human_duration, printer
 
 __all__ = ["PRINTERS"]
@@ -60,6 +62,10 @@ def _flow_schema(obj: Object, now: datetime) -> list[Any]:
     ]
 
 
+def _precedence(obj: Object) -> tuple[int, str]:
+    return (dig(obj, "spec", "matchingPrecedence") or 0, obj["metadata"]["name"])
+
+
 def _priority_level(obj: Object, now: datetime) -> list[Any]:
     spec = obj.get("spec") or {}
     limited, queuing = spec.get("limited"), dig(spec, "limited", "limitResponse", "queuing")
@@ -76,8 +82,9 @@ PRINTERS = {
     ("certificates.k8s.io", "certificatesigningrequests"): printer(
         "Name, Age, SignerName, Requestor, RequestedDuration, Condition", _signing_request
     ),
-    (_FLOWS, "flowschemas"): printer(
-        "Name, PriorityLevel, MatchingPrecedence, DistinguisherMethod, Age, MissingPL", _flow_schema
+    (_FLOWS, "flowschemas"): msgspec.structs.replace(
+        printer("Name, PriorityLevel, MatchingPrecedence, DistinguisherMethod, Age, MissingPL", _flow_schema),
+        order=_precedence,
     ),
     (_FLOWS, "prioritylevelconfigurations"): printer(
         "Name, Type, NominalConcurrencyShares, Queues, HandSize, QueueLengthLimit, Age", _priority_level
