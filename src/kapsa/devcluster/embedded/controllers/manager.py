@@ -11,7 +11,10 @@ from kapsa.devcluster.embedded.controllers.housekeeping.garbage_collector import
 from kapsa.devcluster.embedded.controllers.housekeeping.namespaces import NamespaceController
 from kapsa.devcluster.embedded.controllers.housekeeping.quotas import QuotaController
 from kapsa.devcluster.embedded.controllers.housekeeping.role_aggregation import RoleAggregationController
-from kapsa.devcluster.embedded.controllers.housekeeping.service_accounts import ServiceAccountController
+from kapsa.devcluster.embedded.controllers.housekeeping.service_accounts import (
+    CONTROLLER_ACCOUNTS,
+    ServiceAccountController,
+)
 from kapsa.devcluster.embedded.controllers.housekeeping.volumes import DEFAULT_CLASS, PROVISIONER
 from kapsa.devcluster.embedded.controllers.machinery.events import Recorder
 from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
@@ -19,6 +22,7 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import (
     LEASE,
     NODE,
     POD,
+    SERVICE_ACCOUNT,
     STORAGE_CLASS,
     Kind,
     Object,
@@ -151,7 +155,7 @@ class Controllers:
             await queue.stop()
 
     def _create_initial_objects(self) -> None:
-        """Create nodes that are ready, and a storage class.
+        """Create nodes that are ready, a storage class, and the accounts of controllers.
 
         They are written directly to the store: the write path would load schemas that nothing needs yet.
         """
@@ -163,6 +167,8 @@ class Controllers:
         metadata = {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}}
         storage = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate", "allowVolumeExpansion": True}
         self._store(STORAGE_CLASS, {"metadata": metadata, "provisioner": PROVISIONER, **storage})
+        for account in CONTROLLER_ACCOUNTS:
+            self._store(SERVICE_ACCOUNT, {"metadata": {"name": account, "namespace": "kube-system"}})
 
     def _lease(self, node: str, now: datetime) -> Object:
         """Return the Lease of a node. It goes with its node."""
