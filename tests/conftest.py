@@ -36,6 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the engine of the devcluster under test (default: embedded, or KAPSA_TEST_ENGINE)",
     )
 
+    parser.addoption(
+        "--record",
+        action="store_true",
+        help="record the answers of kubectl sessions again, with --engine real, instead of comparing them",
+    )
     parser.addoption("--full", action="store_true", help="run every point of the long sweeps, not a sample")
     parser.addoption("--sweep-seed", type=int, default=0, help="the seed of the sweeps' samples (default: 0)")
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from kapsa.adapters.process.tools import find_tool
 from kapsa.devcluster import DevCluster
+from tests.behaviour.clients.kubectl import Kubectl
 from tests.eventually import eventually
 
 NUMBERS = itertools.count(1)
@@ -71,52 +70,6 @@ def deployment(image: str = "example.com/web:1", replicas: int = 2) -> dict[str,
             "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
         },
     }
-
-
-class Kubectl:
-    """kubectl in a test's own namespace, with files in the test's own directory."""
-
-    def __init__(self, cluster: DevCluster, namespace: str, directory: Path) -> None:
-        self.namespace = namespace
-        self.directory = directory
-        self._binary = str(find_tool("kubectl").path)
-        self._environment = {
-            "KUBECONFIG": str(cluster.kubeconfig),
-            "HOME": str(directory),
-            "PATH": os.environ["PATH"],
-            "KUBE_EDITOR": str(directory / "editor"),
-        }
-
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            self._binary,
-            "--namespace",
-            self.namespace,
-            *arguments,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self._environment,
-            cwd=self.directory,
-        )
-
-    async def run(self, *arguments: str, given: object = None) -> tuple[int, str, str]:
-        """Run a command and return its exit code, standard output and standard error."""
-        process = await self.start(*arguments)
-        document = "" if given is None else given if isinstance(given, str) else yaml.safe_dump(given)
-        async with asyncio.timeout(60):
-            output, errors = await process.communicate(document.encode())
-        assert process.returncode is not None
-        return process.returncode, output.decode(), errors.decode()
-
-    async def __call__(self, *arguments: str, given: object = None) -> str:
-        """Run a command that must succeed and return its standard output."""
-        code, output, errors = await self.run(*arguments, given=given)
-        assert code == 0, f"kubectl {' '.join(arguments)} ended with {code}: {errors}"
-        return output
-
-    async def apply(self, document: object) -> str:
-        return await self("apply", "-f", "-", given=document)
 
 
 @pytest.fixture

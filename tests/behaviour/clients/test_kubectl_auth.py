@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kapsa.devcluster import DevCluster
-from tests.behaviour.clients.test_kubectl import Kubectl
+from tests.behaviour.clients.kubectl import Kubectl
 from tests.eventually import eventually
 
 NUMBERS = itertools.count(1)
