@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _VALIDITY = datetime.timedelta(days=365)
+_SHORTEST_SECONDS = 600
+_BACKDATE = datetime.timedelta(minutes=5)
 _CLOCK_SKEW = datetime.timedelta(hours=1)
 
 
@@ -44,6 +46,7 @@ class Authority:
             .add_extension(self._identifier, critical=False)
             .sign(self._key, hashes.SHA256())
         )
+        self._expires = certificate.not_valid_after_utc
         self.pair = PemPair(certificate.public_bytes(serialization.Encoding.PEM), _pem(self._key))
 
     def issue_server(self, hosts: Sequence[str]) -> PemPair:
@@ -54,6 +57,33 @@ class Authority:
     def issue_client(self, user: str, groups: Sequence[str] = ()) -> PemPair:
         """Issue a client certificate that authenticates as this user in these groups."""
         return self._issue(_subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, None)
+
+    def sign_request(self, request: bytes, seconds: int | None = None) -> bytes:
+        """Issue a client certificate for a PKCS#10 request, both PEM, for at most a year.
+
+        The key and the subject are those of the request. Nothing else of it is trusted.
+        """
+        parsed = x509.load_pem_x509_csr(request)
+        now = datetime.datetime.now(datetime.UTC)
+        lifetime = (
+            _VALIDITY if seconds is None else datetime.timedelta(seconds=max(seconds, _SHORTEST_SECONDS))
+        )
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(parsed.subject)
+            .issuer_name(self._name)
+            .public_key(parsed.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _BACKDATE)
+            .not_valid_after(min(now + lifetime, self._expires))
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._identifier),
+                critical=False,
+            )
+        )
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def _issue(
         self, subject: x509.Name, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None

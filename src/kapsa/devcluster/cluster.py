@@ -253,7 +253,8 @@ class DevCluster:
             from kapsa.devcluster.embedded.controllers.manager import Controllers
 
             certificate = identity.authority.decode() if identity else ""
-            controllers = Controllers(backend, nodes=self._nodes, certificate=certificate)
+            sign = identity.sign if identity else None
+            controllers = Controllers(backend, nodes=self._nodes, certificate=certificate, sign=sign)
             self._stack.push_async_callback(controllers.stop)
             await controllers.start()
             self._workloads = controllers.workloads
@@ -332,6 +333,10 @@ class _ServerIdentity:
         with tempfile.TemporaryDirectory(prefix="kapsa-tls-") as directory:
             pair = self._issuer.issue_server(["127.0.0.1", "localhost"])
             self.context.load_cert_chain(*pair.write(Path(directory), "server"))
+
+    def sign(self, request: bytes, seconds: int | None) -> bytes:
+        """Return the certificate for a request of a client; the controllers have checked that it is approved."""
+        return self._issuer.sign_request(request, seconds)
 
     def kubeconfig(self, url: str, user: str, groups: Sequence[str]) -> dict[str, Any]:
         """Return a kubeconfig with a new client certificate of a user."""

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.controllers.housekeeping.certificates import (
+    RequestSigner,
+    SigningController,
+)
 from kapsa.devcluster.embedded.controllers.housekeeping.controllers import HOUSEKEEPING_CONTROLLERS
 from kapsa.devcluster.embedded.controllers.housekeeping.garbage_collector import GarbageCollector
 from kapsa.devcluster.embedded.controllers.housekeeping.namespaces import NamespaceController
@@ -55,12 +59,19 @@ class Controllers:
     """
 
     def __init__(
-        self, backend: Backend, workloads: Workloads | None = None, *, nodes: int = 1, certificate: str = ""
+        self,
+        backend: Backend,
+        workloads: Workloads | None = None,
+        *,
+        nodes: int = 1,
+        certificate: str = "",
+        sign: RequestSigner | None = None,
     ) -> None:
         """Create the controllers.
 
-        `workloads` is the test's control over pods and nodes, `nodes` the initial number of nodes, and
-        `certificate` the cluster's CA in PEM for the ConfigMap of each namespace.
+        `workloads` is the test's control over pods and nodes, `nodes` the initial number of nodes,
+        `certificate` the cluster's CA in PEM for the ConfigMap of each namespace, and `sign` signs approved
+        certificate requests; a cluster without TLS has no CA and signs none.
         """
         self.workloads = workloads or Workloads()
         self._backend = backend
@@ -88,8 +99,13 @@ class Controllers:
             backend, self._view, self._executor("node-controller"), self.workloads
         )
         self._owner_controllers = [
-            self._owner_controller(kind) for kind in (*WORKLOAD_CONTROLLERS, *HOUSEKEEPING_CONTROLLERS)
+            self._follower(kind(backend, self._view, self._executor(kind.account, kind.component)))
+            for kind in (*WORKLOAD_CONTROLLERS, *HOUSEKEEPING_CONTROLLERS)
         ]
+        if sign is not None:
+            executor = self._executor(SigningController.account)
+            signing = SigningController(backend, self._view, executor, sign)
+            self._owner_controllers.append(self._follower(signing))
         self._listen(POD, self._scheduler.observe)
         self._listen(POD, self._kubelet.observe)
         self._listen(POD, self._node_controller.observe_pod)
@@ -106,9 +122,9 @@ class Controllers:
             self._backend, self._recorder, account=component, component=component, manager=manager, user=user
         )
 
-    def _owner_controller(self, kind: type[OwnerController]) -> OwnerController:
-        controller = kind(self._backend, self._view, self._executor(kind.account, kind.component))
-        for watched in (kind.kind, *kind.dependents):
+    def _follower(self, controller: OwnerController) -> OwnerController:
+        """Return the controller, notified of the changes that it follows from now on."""
+        for watched in (controller.kind, *controller.dependents):
             self._listen(watched, _bound(controller, watched))
         return controller
 

@@ -40,6 +40,13 @@ STORAGE_CLASS = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", n
 ATTRIBUTES_CLASS = Kind(
     "storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", namespaced=False
 )
+SIGNING_REQUEST = Kind(
+    "certificates.k8s.io",
+    "v1",
+    "certificatesigningrequests",
+    "CertificateSigningRequest",
+    namespaced=False,
+)
 DEPLOYMENT = Kind("apps", "v1", "deployments", "Deployment")
 REPLICA_SET = Kind("apps", "v1", "replicasets", "ReplicaSet")
 REPLICATION_CONTROLLER = Kind("", "v1", "replicationcontrollers", "ReplicationController")
