@@ -28,12 +28,13 @@ async def test_requests_are_answered_while_a_deployment_of_100_000_replicas_grow
         client = Client(InProcessTransport(cluster))
         await client.create(HUGE)
         waits: list[float] = []
-        ends = time.monotonic() + 3
-        while time.monotonic() < ends:
+        # In CPU time: other processes may keep the cores busy.
+        ends, gives_up = time.process_time() + 2, time.monotonic() + 60
+        while time.process_time() < ends and time.monotonic() < gives_up:
             await asyncio.sleep(0.01)
-            started = time.monotonic()
+            started = time.process_time()
             await client.get("v1/Namespace", "default")
-            waits.append(time.monotonic() - started)
+            waits.append(time.process_time() - started)
         assert 1 <= pods_of(cluster) <= 4 * 500, "the pods come in batches"
         assert len(waits) >= 5
         assert sorted(waits)[len(waits) // 2] < 0.25
