@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kapsa.schemas.cel.expressions import CostExceededError, compile_expression
 from kapsa.schemas.crd_schema import validate_schema
 from kapsa.schemas.schema import Schema
 from kapsa.schemas.validation import validate
@@ -102,3 +103,27 @@ def test_the_rules_of_an_object_have_a_budget_together() -> None:
         'spec: Invalid value: "array": validation failed due to running out of cost budget, '
         "no further validation rules will be run"
     )
+
+
+@pytest.mark.parametrize(
+    ("expression", "items", "value", "cost"),
+    [
+        ("x.all(v, v > 0)", [1, 2, 3], True, 17),
+        ("x.all(v, v > 0)", [0, 1, 2], False, 9),
+        ("x.all(i, v, v < 0)", [-1, 0, 5], False, 14),
+        ("x.exists(v, v < 0)", [], False, 2),
+        ("x.exists(v, v == 3)", [1, 2, 3], True, 20),
+        ("x.exists(v, v == 3)", [3, 2, 1], True, 11),
+        ("x.exists(v, 1/v > 0)", [0, 1, 2], True, 16),
+        ("x.exists(v, 1/v > 0) || true", [2, 0, 0, 3], True, 24),
+        ("x.all(v, 1/v > 0) || true", [1, 0, 2], True, 18),
+    ],
+)
+def test_a_quantifier_costs_what_its_expansion_costs(
+    expression: str, items: list[int], value: bool, cost: int
+) -> None:
+    """The numbers are those of the fold that the macro stands for, an error and an early end included."""
+    program = compile_expression(expression, (("x", "dyn"),))
+    assert program.evaluate_metered({"x": items}, 1000) == (value, cost)
+    with pytest.raises(CostExceededError):
+        program.evaluate_metered({"x": items}, cost - 1)

@@ -22,6 +22,7 @@ __all__ = [
     "collected",
     "collection",
     "fold",
+    "metered_quantifier",
     "quantifier",
 ]
 
@@ -132,6 +133,46 @@ def quantifier(node: Comprehension, iterated: Evaluate, predicate: Evaluate, *, 
         finally:
             _restore(frame, first, before[0])
             _restore(frame, second, before[1])
+        if failure is not None:
+            raise failure
+        return not decisive
+
+    return run
+
+
+def metered_quantifier(
+    node: Comprehension, iterated: Evaluate, predicate: Evaluate, *, decisive: bool
+) -> Evaluate:
+    """Return the same with a meter.
+
+    An item costs what the condition and the accumulator of the macro cost in cel-go: the condition of `exists` has a
+    negation, which is not reached after an error. The condition is looked at once more after a decisive value.
+    """
+    first, second = node.variable, node.variable2 or "@unused"
+    condition = 3 if decisive else 2
+
+    def run(frame: Frame) -> Any:
+        pairs = iter(_pairs(node, iterated(frame)))
+        before = frame.get(first, ABSENT), frame.get(second, ABSENT)
+        failure: Exception | None = None
+        meter, item_cost = frame[METER], condition + 1
+        try:
+            for frame[first], frame[second] in pairs:
+                meter.charge(item_cost)
+                try:
+                    value = predicate(frame)
+                except ERRORS as error:
+                    failure, item_cost = failure or error, 3
+                    continue
+                if value is decisive:
+                    meter.charge(1 if next(pairs, None) is None else condition + 1)
+                    return decisive
+                if type(value) is not bool:
+                    failure, item_cost = failure or CelEvaluationError(NO_OVERLOAD), 3
+        finally:
+            _restore(frame, first, before[0])
+            _restore(frame, second, before[1])
+        meter.charge(1)
         if failure is not None:
             raise failure
         return not decisive

@@ -6,12 +6,12 @@ evaluation. Errors are exceptions; `&&`, `||` and the macros that expand to them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
 from kapsa.schemas import go_regexp
-from kapsa.schemas.cel.costs.meter import LIST_COST, MAP_COST, STRUCT_COST, call_cost
+from kapsa.schemas.cel.costs.meter import LIST_COST, MAP_COST, STRUCT_COST
 from kapsa.schemas.cel.folds import (
     ABSENT,
     ERRORS,
@@ -22,6 +22,7 @@ from kapsa.schemas.cel.folds import (
     collected,
     collection,
     fold,
+    metered_quantifier,
     quantifier,
 )
 from kapsa.schemas.cel.language.syntax import (
@@ -38,6 +39,7 @@ from kapsa.schemas.cel.language.syntax import (
 )
 from kapsa.schemas.cel.language.types import Type
 from kapsa.schemas.cel.library.signatures import Overload
+from kapsa.schemas.cel.metered import charged, metered_call, metered_variable
 from kapsa.schemas.cel.values import (
     NO_OVERLOAD,
     NONE,
@@ -126,25 +128,12 @@ class _Builder:
     def _charged(self, run: Evaluate, cost: int = 1) -> Evaluate:
         if not self._metered:
             return run
-
-        def charged(frame: Frame) -> Any:
-            frame[METER].charge(cost)
-            return run(frame)
-
-        return charged
+        return charged(run, cost)
 
     def _identifier(self, node: Identifier) -> Evaluate:
         if node.is_type:
             return self._charged(_constant(TypeValue(node.type.params[0].type_name)))
-        name = node.name
-
-        def read(frame: Frame) -> Any:
-            value = frame[name]
-            if isinstance(value, BaseException):  # an accumulator whose step failed
-                raise value
-            return value
-
-        return self._charged(read)
+        return metered_variable(node.name) if self._metered else _variable(node.name)
 
     def _select(self, node: Select) -> Evaluate:
         if node.is_type:
@@ -185,7 +174,7 @@ class _Builder:
         arguments = [self.build(operand) for operand in node.children()]
         compute = _matcher(node) or _function(node)
         if self._metered:
-            return _metered_call(node, compute, arguments)
+            return metered_call(node, compute, arguments)
         if len(arguments) == 1:
             (only,) = arguments
             return lambda frame: compute(only(frame))
@@ -344,11 +333,12 @@ class _Builder:
             return collection(
                 node, iterated, None if keep is None else self.build(keep), self.build(item), self._metered
             )
-        if not self._metered and isinstance(node.initial, Literal) and isinstance(node.step, CallNode):
+        if isinstance(node.initial, Literal) and isinstance(node.step, CallNode):
             step = node.step
             if step.function in ("_&&_", "_||_") and isinstance(step.args[0], Identifier):
                 predicate = self.build(step.args[1])
-                return quantifier(node, iterated, predicate, decisive=step.function == "_||_")
+                build = metered_quantifier if self._metered else quantifier
+                return build(node, iterated, predicate, decisive=step.function == "_||_")
         return fold(
             node,
             iterated,
@@ -488,13 +478,11 @@ def _accepts(param: Type, value: Any) -> bool:
     return True
 
 
-def _metered_call(node: CallNode, compute: Callable[..., Any], arguments: Sequence[Evaluate]) -> Evaluate:
-    overload = node.overloads[0].id if len(node.overloads) == 1 else ""
+def _variable(name: str) -> Evaluate:
+    def read(frame: Frame) -> Any:
+        value = frame[name]
+        if isinstance(value, BaseException):  # an accumulator whose step failed
+            raise value
+        return value
 
-    def run(frame: Frame) -> Any:
-        values = [argument(frame) for argument in arguments]
-        result = compute(*values)
-        frame[METER].charge(call_cost(node.function, overload, values, result))
-        return result
-
-    return run
+    return read

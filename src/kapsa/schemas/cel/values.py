@@ -47,6 +47,7 @@ _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": _S
 _UNITS["h"] = 3600 * _SECOND
 _PLAIN = frozenset({str, int, bool, float, bytes})
 _NUMBERS = frozenset({int, float, UInt})
+_SIZED = frozenset({str, bytes, list, dict})
 NO_OVERLOAD = "no such overload"
 
 
@@ -298,6 +299,11 @@ def compare(one: Any, other: Any) -> int:
 
 def size_of(value: Any) -> int:
     """Return the size that costs are computed from, 1 for values without a size."""
+    kind = type(value)
+    if kind in _SIZED:
+        return len(value)
+    if kind in _NUMBERS:
+        return 1
     if isinstance(value, (str, bytes, list, dict)):
         return len(value)
     if isinstance(value, Optional) and value.given:

@@ -9,7 +9,7 @@ from typing import Any
 from kapsa.schemas.cel.library.formats import NamedFormat
 from kapsa.schemas.cel.values import Opaque, size_of
 
-__all__ = ["LIST_COST", "MAP_COST", "STRUCT_COST", "CostExceededError", "Meter", "call_cost"]
+__all__ = ["LIST_COST", "MAP_COST", "STRUCT_COST", "CostExceededError", "Meter", "cost_function"]
 
 LIST_COST, MAP_COST, STRUCT_COST = 10, 30, 40
 _STRING_FACTOR, _PATTERN_FACTOR = 0.1, 0.25
@@ -41,10 +41,9 @@ class Meter:
 Cost = Callable[[str, Sequence[Any], Any], int]
 
 
-def call_cost(function: str, overload: str, args: Sequence[Any], result: Any) -> int:
-    """Return what a call with these arguments costs."""
-    compute = _BY_OVERLOAD.get(overload) or _BY_FUNCTION.get(function)
-    return 1 if compute is None else compute(overload, args, result)
+def cost_function(function: str, overload: str) -> Cost | None:
+    """Return the function that computes what a call costs; None for calls that cost 1."""
+    return _BY_OVERLOAD.get(overload) or _BY_FUNCTION.get(function)
 
 
 def _traversal(times: int) -> Cost:
