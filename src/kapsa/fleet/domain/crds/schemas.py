@@ -140,7 +140,14 @@ class _Walk:
             elif field is not present and field != present:
                 self.visit(field, present, spot.field(name, required=name in required))
         for name in after.keys() - before.keys():
-            self._record(_added(after[name], old), old, spot.field(name, required=name in required))
+            self._visit_added(after[name], old, spot.field(name, required=name in required))
+
+    def _visit_added(self, field: SchemaNode, parent: SchemaNode, spot: _Spot) -> None:
+        values = _values(parent)
+        if values is None:
+            self._record(_added(field, parent), parent, spot)
+        elif field != values:
+            self.visit(values, field, spot)
 
     def _visit_removed(self, field: SchemaNode, parent: SchemaNode, spot: _Spot) -> None:
         values = _values(parent)
@@ -222,7 +229,7 @@ def _embedding(old: SchemaNode, new: SchemaNode) -> Iterator[NodeChange]:
 
 def _added(field: SchemaNode, parent: SchemaNode) -> NodeChange:
     """Return the change that a new field makes below `parent`, the old schema of its object."""
-    if parent.preserve or parent.additional:
+    if parent.preserve:
         return _specified(field)
     if field.default is not None:
         change = default_changes(None, field.default, required=False)
