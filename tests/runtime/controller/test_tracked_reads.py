@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kapsa.runtime import (
+    Backoff,
     Context,
     Controller,
     Key,
@@ -148,6 +149,21 @@ async def test_a_run_that_fails_keeps_the_subscriptions_that_would_run_it_again(
     assert subscriptions(harness) == 2, "the failed run added to the subscriptions and dropped none"
     await harness.apply(app("a", replicas=1))
     await harness.settle()
+    assert subscriptions(harness) == 1
+
+
+async def test_a_resource_that_fails_for_ever_keeps_only_the_subscriptions_of_its_last_run(
+    harness: Harness,
+) -> None:
+    async def fail(resource: App, ctx: Context[App]) -> None:
+        ctx.get(CONFIG_MAP, f"run-{len(controller.runs)}", namespace="default", track=True)
+        raise RuntimeError("always")
+
+    controller = reader(fail, retry_backoff=Backoff(max=1))
+    await start(harness, controller)
+    await harness.apply(app("a"))
+    await harness.clock.sleep(100)
+    assert len(controller.runs) > 50
     assert subscriptions(harness) == 1
 
 

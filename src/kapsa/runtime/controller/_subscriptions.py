@@ -17,13 +17,15 @@ class Subscriptions:
     """The tracked reads of one controller's resources.
 
     A read subscribes at once, so that a change during the run is not lost. A completed run replaces the
-    subscriptions of the runs before it: its outcome follows from what it read. A failed run adds to them,
-    since it may have stopped before a read that would run the resource again.
+    subscriptions of the runs before it: its outcome follows from what it read. A failed run adds its own to those
+    of the last completed run, since it may have stopped before a read that would run the resource again; they
+    replace those of the failed run before it.
     """
 
     def __init__(self) -> None:
         self._readers: dict[_Target, set[Key]] = {}
         self._completed: dict[Key, set[_Target]] = {}
+        self._failed: dict[Key, set[_Target]] = {}
         self._running: dict[Key, set[_Target]] = {}
 
     def __len__(self) -> int:
@@ -43,26 +45,27 @@ class Subscriptions:
     def end_run(self, reader: Key, *, completed: bool) -> None:
         """Replace the subscriptions by those of the run if it completed, or add them if it failed."""
         fresh = self._running.pop(reader, None)
-        if fresh is None and reader not in self._completed:
+        if fresh is None and reader not in self._completed and reader not in self._failed:
             return
-        earlier = self._completed.pop(reader, set())
         fresh = fresh or set()
+        kept = fresh if completed else fresh | self._completed.get(reader, set())
+        self._remove(reader, self._failed.pop(reader, set()) - kept)
         if completed:
-            self._remove(reader, earlier - fresh)
-        else:
-            fresh |= earlier
+            self._remove(reader, self._completed.pop(reader, set()) - kept)
         if fresh:
-            self._completed[reader] = fresh
+            (self._completed if completed else self._failed)[reader] = fresh
 
     def drop(self, reader: Key) -> None:
         """Unsubscribe a resource that is gone."""
         self._remove(reader, self._running.pop(reader, set()))
         self._remove(reader, self._completed.pop(reader, set()))
+        self._remove(reader, self._failed.pop(reader, set()))
 
     def clear(self) -> None:
         """Unsubscribe every resource."""
         self._readers.clear()
         self._completed.clear()
+        self._failed.clear()
         self._running.clear()
 
     def _remove(self, reader: Key, targets: set[_Target]) -> None:
