@@ -16,6 +16,7 @@ _VALIDITY = datetime.timedelta(days=365)
 _SHORTEST_SECONDS = 600
 _BACKDATE = datetime.timedelta(minutes=5)
 _CLOCK_SKEW = datetime.timedelta(hours=1)
+_RENEWAL = datetime.timedelta(days=30)
 
 
 class PemPair(msgspec.Struct, frozen=True):
@@ -35,19 +36,34 @@ class PemPair(msgspec.Struct, frozen=True):
 class Authority:
     """A certificate authority for one cluster. All keys are P-256, which takes microseconds to generate."""
 
-    def __init__(self, name: str = "kapsa-devcluster") -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    def __init__(self, name: str = "kapsa-devcluster", pair: PemPair | None = None) -> None:
+        """Make a new authority, or continue with the certificate and key of an earlier one.
+
+        Raises ValueError for a pair that is not an authority's.
+        """
+        self._key = ec.generate_private_key(ec.SECP256R1()) if pair is None else _private_key(pair.key)
         self._identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
-        certificate = (
-            self._builder(self._name, self._key.public_key())
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_key_usage(signs_certificates=True), critical=True)
-            .add_extension(self._identifier, critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
+        if pair is None:
+            self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+            certificate = (
+                self._builder(self._name, self._key.public_key())
+                .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+                .add_extension(_key_usage(signs_certificates=True), critical=True)
+                .add_extension(self._identifier, critical=False)
+                .sign(self._key, hashes.SHA256())
+            )
+        else:
+            certificate = x509.load_pem_x509_certificate(pair.certificate)
+            if certificate.public_key() != self._key.public_key():
+                raise ValueError("the certificate belongs to another key")
+            self._name = certificate.subject
         self._expires = certificate.not_valid_after_utc
         self.pair = PemPair(certificate.public_bytes(serialization.Encoding.PEM), _pem(self._key))
+
+    @property
+    def expires_soon(self) -> bool:
+        """True if less than a month is left."""
+        return self._expires - datetime.datetime.now(datetime.UTC) < _RENEWAL
 
     def issue_server(self, hosts: Sequence[str]) -> PemPair:
         """Issue a server certificate for DNS names and IP addresses."""
@@ -159,6 +175,13 @@ def kubeconfig(
 
 def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
+
+
+def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(pem, None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("the key is not an elliptic one")  # noqa: TRY004  of a file, not of a caller
+    return key
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:

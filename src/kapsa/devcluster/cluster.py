@@ -21,11 +21,13 @@ from kapsa.devcluster.faults.plan import FaultPlan
 if TYPE_CHECKING:
     from kapsa.devcluster.embedded.admission.webhook_client import WebhookHandler
     from kapsa.devcluster.embedded.server import Server
+    from kapsa.devcluster.embedded.storage.identity_files import IdentityFiles
     from kapsa.devcluster.embedded.storage.store import Collection, ObjectStore, StoreChange
     from kapsa.devcluster.real.build import Progress
     from kapsa.devcluster.real.control_plane import RealControlPlane
     from kapsa.devcluster.wire.authorization import AccessPolicy
     from kapsa.devcluster.wire.exchange import Reply, Request
+    from kapsa.devcluster.wire.listener import HttpFront
     from kapsa.devcluster.workloads import Workloads
 
 __all__ = ["DevCluster", "EngineName", "ObjectChange", "ObjectSnapshot"]
@@ -91,8 +93,9 @@ class DevCluster:
         - `policy`: a function that authorizes requests to the embedded engine, instead of its RBAC rules.
         - `seed`: makes UIDs and generated names of the embedded engine repeatable.
         - `nodes`: the number of nodes at the start.
-        - `data`: a directory that keeps the state of the embedded engine; a later cluster starts from it. By default the
-          state is in memory.
+        - `data`: a directory that keeps the state of the embedded engine; a later cluster starts from it. Its authority,
+          its token key and, if it is free, its port stay the same, so older credentials are valid. By default the state
+          is in memory.
         - `binaries`: executables of the real engine; by default they are looked up, or built.
         - `progress`: called with the progress of that build; by default it goes to standard error.
         """
@@ -247,8 +250,11 @@ class DevCluster:
         from kapsa.devcluster.wire.exchange import ADMIN
 
         backend = Backend(clock=self._clock, store=self._open_store(), seed=self._seed)
-        self._server = Server(backend, faults=self.faults, policy=self._policy)
-        identity = await asyncio.to_thread(_ServerIdentity) if self._http and self._tls else None
+        files = self._identity_files()
+        token_key = None if files is None else await asyncio.to_thread(files.token_key)
+        self._server = Server(backend, faults=self.faults, policy=self._policy, token_key=token_key)
+        serves_tls = self._http and self._tls
+        identity = await asyncio.to_thread(_ServerIdentity, files) if serves_tls else None
         if self._controllers:
             from kapsa.devcluster.embedded.controllers.manager import Controllers
 
@@ -264,16 +270,34 @@ class DevCluster:
 
             front = HttpFront(self._server, port=self._port, tls=identity.context if identity else None)
             self._stack.push_async_callback(front.close)
-            try:
-                await front.start()
-            except OSError as error:
-                raise PortBusy.because(self._port, error) from error
+            await self._listen(front, files)
             self._server.advertise(*front.address)
             self._listen_at(front.url)
             if identity is not None:
                 self._server.publish_authority(identity.authority.decode())
                 self._identity = identity
                 self._kubeconfig_data = identity.kubeconfig(front.url, ADMIN.username, ADMIN.groups[:1])
+
+    async def _listen(self, front: HttpFront, files: IdentityFiles | None) -> None:
+        """Listen on the requested port; if any will do, on the one of the last run with this data."""
+        earlier = 0 if files is None or self._port else files.port
+        try:
+            if earlier:
+                with contextlib.suppress(OSError):
+                    await front.start(earlier)
+                    return
+            await front.start()
+        except OSError as error:
+            raise PortBusy.because(self._port, error) from error
+        if files is not None:
+            files.port = front.address[1]
+
+    def _identity_files(self) -> IdentityFiles | None:
+        if self._data is None:
+            return None
+        from kapsa.devcluster.embedded.storage.identity_files import IdentityFiles
+
+        return IdentityFiles(self._data)
 
     def _open_store(self) -> ObjectStore | None:
         """Return the store of the data directory, which is closed after everything that writes to it."""
@@ -322,10 +346,10 @@ class DevCluster:
 class _ServerIdentity:
     """A certificate for the loopback address, and the authority that issued it and accepts clients."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: IdentityFiles | None = None) -> None:
         from kapsa.devcluster.certificates import Authority
 
-        self._issuer = Authority()
+        self._issuer = Authority() if files is None else files.authority()
         self.authority = self._issuer.pair.certificate
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.verify_mode = ssl.CERT_OPTIONAL

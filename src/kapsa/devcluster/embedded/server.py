@@ -60,7 +60,9 @@ class Server:
         *,
         faults: FaultPlan | None = None,
         policy: AccessPolicy | None = None,
+        token_key: bytes | None = None,
     ) -> None:
+        """Make a server; `token_key` is the private key of tokens in PEM, by default a new one."""
         self.backend = backend or Backend()
         self.faults = faults
         self._gate = FaultGate(_Levers(self.backend), faults or FaultPlan())
@@ -74,7 +76,7 @@ class Server:
             chain.append(EscalationCheck(rbac))
         self.backend.admission.extend(chain)
         self._checks_paths = policy is None
-        tokens = Tokens(self.backend)
+        tokens = Tokens(self.backend, token_key)
         self._authenticator = Authenticator(self._authorizer, tokens)
         self.client = InProcessClient(self.backend)
         """Reads and writes for controllers and tests in this process, with Python objects."""

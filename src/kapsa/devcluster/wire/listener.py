@@ -81,12 +81,16 @@ class HttpFront:
         """Host and port of the listener."""
         return self._host, self._port
 
-    async def start(self) -> None:
-        """Start to listen; `url` is valid afterwards."""
+    async def start(self, port: int | None = None) -> None:
+        """Start to listen, on another port than the configured one if given; `url` is valid afterwards."""
         loop = asyncio.get_running_loop()
         if self._socket is None:
             self._listener = await loop.create_server(
-                lambda: _Connection(self), self._host, self._port, ssl=self._tls, backlog=1024
+                lambda: _Connection(self),
+                self._host,
+                self._port if port is None else port,
+                ssl=self._tls,
+                backlog=1024,
             )
         else:
             self._listener = await loop.create_server(

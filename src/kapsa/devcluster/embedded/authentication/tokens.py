@@ -55,10 +55,12 @@ class AcceptedToken(NamedTuple):
 
 
 class Tokens:
-    """Issues tokens and accepts them. The key is generated when the first token needs it."""
+    """Issues tokens and accepts them. Without a key, one is generated when the first token needs it."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, key: bytes | None = None) -> None:
+        """Use a private key in PEM, or a new one."""
         self._backend = backend
+        self._pem = key
         self._verified: dict[str, tuple[Claims, RequestUser]] = {}
         """Claims and users of tokens whose signature was checked. The rest is checked each time."""
 
@@ -66,8 +68,13 @@ class Tokens:
     def _key(self) -> EllipticCurvePrivateKey:
         # Few clusters issue tokens, so the import must not slow down the start of the server.
         from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-        return ec.generate_private_key(ec.SECP256R1())
+        if self._pem is None:
+            return ec.generate_private_key(ec.SECP256R1())
+        key = load_pem_private_key(self._pem, None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        return key
 
     @cached_property
     def _key_id(self) -> str:
