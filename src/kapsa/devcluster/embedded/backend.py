@@ -61,6 +61,8 @@ class Backend:
         """Called in order: plugins that may reject a write before webhooks come first."""
         self._chains: dict[ResourceInfo, tuple[int, list[Admission]]] = {}
         self._strategies: dict[ResourceInfo, Strategy] = {}
+        self.creates_accounts = False
+        """True while a controller creates the service account `default` of each new namespace."""
         self.addresses = Addresses()
         """Cluster IPs and node ports of Services."""
         for service in self.store.collection("", "services").current():

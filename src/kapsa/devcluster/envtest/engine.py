@@ -11,7 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from kapsa.devcluster.embedded.backend import Admission, Backend
+from kapsa.devcluster.embedded.admission.plugin_names import (
+    PluginNameError,
+    check_enabled_plugins,
+    without_plugins,
+)
+from kapsa.devcluster.embedded.backend import Backend
 from kapsa.devcluster.embedded.server import Server
 from kapsa.devcluster.embedded.storage.store import ObjectStore
 from kapsa.devcluster.envtest.flags import FlagError, ServerFlags, parse_flags
@@ -122,12 +127,14 @@ def new_server(flags: ServerFlags, store: ObjectStore) -> Server:
     Raises FlagError for a plugin that it does not have or cannot miss.
     """
     server = Server(Backend(store=store), policy=(lambda _: True) if flags.allows_all else None)
-    chain = server.backend.admission
-    for name in flags.disabled_plugins:
-        plugin = _plugin(chain, name)
-        if plugin is None:
-            raise FlagError(f"--disable-admission-plugins: {name} is not a plugin that can be disabled here")
-        chain.remove(plugin)
+    try:
+        server.backend.admission[:] = without_plugins(server.backend.admission, flags.disabled_plugins)
+    except PluginNameError as error:
+        raise FlagError(f"--disable-admission-plugins: {error}") from None
+    try:
+        check_enabled_plugins(flags.enabled_plugins)
+    except PluginNameError as error:
+        raise FlagError(f"--enable-admission-plugins: {error}") from None
     return server
 
 
@@ -149,8 +156,3 @@ def tls_context(flags: ServerFlags, directory: Path) -> ssl.SSLContext:
         context.load_verify_locations(files[flags.client_authority])
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
-
-
-def _plugin(chain: Sequence[Admission], name: str) -> Admission | None:
-    """Return the plugin with a name of kube-apiserver; the engine's classes have it too, some in the plural."""
-    return next((each for each in chain if type(each).__name__ in (name, f"{name}s", f"{name}r")), None)

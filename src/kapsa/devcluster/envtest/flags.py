@@ -15,6 +15,7 @@ _USED = frozenset(
         "cert-dir",
         "client-ca-file",
         "disable-admission-plugins",
+        "enable-admission-plugins",
         "etcd-servers",
         "secure-port",
         "tls-cert-file",
@@ -61,6 +62,7 @@ class ServerFlags(msgspec.Struct, frozen=True, kw_only=True):
     client_authority: str = ""
     allows_all: bool = True
     disabled_plugins: frozenset[str] = frozenset()
+    enabled_plugins: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     """A line for each flag without effect."""
 
@@ -83,6 +85,11 @@ def parse_flags(arguments: Sequence[str]) -> ServerFlags:
     if not modes <= _MODES:
         unsupported = ", ".join(sorted(modes - _MODES))
         raise FlagError(f"--authorization-mode supports {', '.join(sorted(_MODES))}, not {unsupported}")
+    disabled, enabled = (_names(flags.get(f"{each}-admission-plugins", "")) for each in ("disable", "enable"))
+    if both := sorted(disabled & enabled):
+        raise FlagError(
+            f"--enable-admission-plugins and --disable-admission-plugins both name {', '.join(both)}"
+        )
     return ServerFlags(
         host=flags.get("bind-address", "127.0.0.1"),
         port=_port(flags.get("secure-port", "6443")),
@@ -90,7 +97,8 @@ def parse_flags(arguments: Sequence[str]) -> ServerFlags:
         key=flags.get("tls-private-key-file", f"{directory}/apiserver.key"),
         client_authority=flags.get("client-ca-file", ""),
         allows_all="AlwaysAllow" in modes,
-        disabled_plugins=_names(flags.get("disable-admission-plugins", "")),
+        disabled_plugins=disabled,
+        enabled_plugins=enabled,
         notes=tuple(notes),
     )
 

@@ -17,9 +17,7 @@ RULES = [
 
 @pytest_asyncio.fixture
 async def api() -> Api:
-    api = Api(Server())
-    await api.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
-    return api
+    return Api(Server())
 
 
 async def bind(api: Api, name: str, expression: str, **spec: Any) -> None:

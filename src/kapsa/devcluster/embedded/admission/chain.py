@@ -15,6 +15,10 @@ from kapsa.devcluster.embedded.admission.plugins.default_classes import (
 )
 from kapsa.devcluster.embedded.admission.plugins.limit_ranges import LimitRanger
 from kapsa.devcluster.embedded.admission.plugins.node_taints import NodeTaints
+from kapsa.devcluster.embedded.admission.plugins.pod_resize import (
+    NodeDeclaredFeatureValidator,
+    PodResizeValidator,
+)
 from kapsa.devcluster.embedded.admission.plugins.priorities import Priorities
 from kapsa.devcluster.embedded.admission.plugins.runtime_classes import RuntimeClasses
 from kapsa.devcluster.embedded.admission.plugins.service_accounts import ServiceAccounts
@@ -52,6 +56,8 @@ def admission_chain(
         CertificateSubjects(backend),
         DefaultIngressClass(backend),
         TopologyLabels(backend),
+        NodeDeclaredFeatureValidator(backend),
+        PodResizeValidator(backend),
         CreationCheck(authorizer),
         MutatingPolicies(backend, authorizer),
         ValidatingPolicies(backend, authorizer),

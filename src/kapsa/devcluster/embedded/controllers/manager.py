@@ -149,6 +149,7 @@ class Controllers:
     async def start(self) -> None:
         """Create the nodes and a storage class, and start all controllers."""
         self._started = True
+        self._backend.creates_accounts = True
         self._roles.start()
         self._backend.store.listeners.append(self._follow)
         self._collector.start()
@@ -166,6 +167,7 @@ class Controllers:
         """Stop all tasks and timers."""
         if self._started:
             self._backend.store.listeners.remove(self._follow)
+            self._backend.creates_accounts = False
             self._started = False
         for queue in self.queues:
             await queue.stop()

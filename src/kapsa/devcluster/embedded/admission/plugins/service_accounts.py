@@ -11,6 +11,8 @@ from kapsa.devcluster.embedded.requests.mutations import WriteRequest
 __all__ = ["ServiceAccounts"]
 
 _DEFAULT_ACCOUNT = "default"
+_WAITS = (0.0, 0.0, 0.0, *(0.1,) * 10)
+"""Seconds between the looks for a default account: a controller usually needs a turn of the event loop."""
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  a path
 _VOLUME_PREFIX = "kube-api-access-"
 _MIRROR = "kubernetes.io/config.mirror"
@@ -29,21 +31,31 @@ class ServiceAccounts(Plugin):
             return obj
         if _MIRROR in (obj["metadata"].get("annotations") or {}):
             return obj
-        name = obj["spec"].get("serviceAccountName") or _DEFAULT_ACCOUNT
-        account = self._object("", "serviceaccounts", f"{write.namespace}/{name}")
-        if account is None and name != _DEFAULT_ACCOUNT:
-            # A controller creates the default account of each namespace; it may be late or disabled.
+        spec = obj["spec"]
+        name = spec.get("serviceAccountName") or _DEFAULT_ACCOUNT
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        account = await self._account(write.namespace, name)
+        if account is None:
             why = f'error looking up service account {write.namespace}/{name}: serviceaccount "{name}" not found'
             raise forbidden(write, obj, why)
-        if (
-            account is not None
-            and account.get("imagePullSecrets")
-            and not obj["spec"].get("imagePullSecrets")
-        ):
-            obj["spec"]["imagePullSecrets"] = account["imagePullSecrets"]
-        if _wants_token(obj["spec"], account or {}):
-            self._mount(obj["spec"])
+        if account.get("imagePullSecrets") and not spec.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = account["imagePullSecrets"]
+        if _wants_token(spec, account):
+            self._mount(spec)
         return obj
+
+    async def _account(self, namespace: str, name: str) -> Object | None:
+        """Return an account. Wait for the default one of a new namespace if a controller is about to create it."""
+        key = f"{namespace}/{name}"
+        account = self._object("", "serviceaccounts", key)
+        if account is not None or name != _DEFAULT_ACCOUNT or not self._backend.creates_accounts:
+            return account
+        for seconds in _WAITS:
+            await self._backend.clock.sleep(seconds)
+            account = self._object("", "serviceaccounts", key)
+            if account is not None:
+                return account
+        return None
 
     async def validate(self, write: WriteRequest, obj: Object, old: Object | None) -> None:
         is_create = old is None and not write.subresource

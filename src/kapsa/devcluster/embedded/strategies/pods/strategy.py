@@ -14,6 +14,7 @@ from kapsa.schemas.quantities import parse
 
 _COMPUTE = ("cpu", "memory")
 _NOT_READY = "node.kubernetes.io/not-ready"
+_MIRROR = "kubernetes.io/config.mirror"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
@@ -35,7 +36,6 @@ class PodStrategy(BuiltInStrategy):
 
     def admit_create(self, obj: Object) -> None:
         _default_tolerations(obj["spec"])
-        _default_account(obj["spec"])
 
     def initial_status(self, obj: Object) -> dict[str, Any]:
         status: dict[str, Any] = {"phase": "Pending", "qosClass": quality_of_service(obj["spec"])}
@@ -58,7 +58,12 @@ class PodStrategy(BuiltInStrategy):
         obj["status"]["qosClass"] = quality_of_service(obj["spec"])
 
     def validate(self, obj: Object) -> list[FieldError]:
-        return validation.validate_pod_spec(obj["spec"], "spec")
+        annotations = obj["metadata"].get("annotations") or {}
+        errors: list[FieldError] = []
+        if _MIRROR in annotations and not obj["spec"].get("nodeName"):
+            detail = "must set spec.nodeName if mirror pod annotation is set"
+            errors.append(invalid(f"metadata.annotations[{_MIRROR}]", annotations[_MIRROR], detail))
+        return errors + validation.validate_pod_spec(obj["spec"], "spec")
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         # Immutable fields were validated on creation.
@@ -85,6 +90,9 @@ def quality_of_service(spec: Object) -> str:
     limits: dict[str, Any] = {}
     guaranteed = True
     members = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    if any((spec.get("resources") or {}).values()):
+        # Amounts of the whole pod decide alone.
+        members = [spec]
     for container in members:
         resources = container.get("resources") or {}
         for name, amount in (resources.get("requests") or {}).items():
@@ -115,12 +123,6 @@ def _default_tolerations(spec: Object) -> None:
                 {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
             ]
     spec["tolerations"] = tolerations
-
-
-def _default_account(spec: Object) -> None:
-    """Apply the ServiceAccount admission plugin, without the token volume: nothing would read it."""
-    if not spec.get("serviceAccountName"):
-        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
 
 
 _MUTABLE_DETAIL = (
