@@ -259,8 +259,13 @@ class DevCluster:
             from kapsa.devcluster.embedded.controllers.manager import Controllers
 
             certificate = identity.authority.decode() if identity else ""
-            sign = identity.sign if identity else None
-            controllers = Controllers(backend, nodes=self._nodes, certificate=certificate, sign=sign)
+            controllers = Controllers(
+                backend,
+                nodes=self._nodes,
+                certificate=certificate,
+                sign=identity.sign if identity else None,
+                issue_token=self._server.issue_secret_token,
+            )
             self._stack.push_async_callback(controllers.stop)
             await controllers.start()
             self._workloads = controllers.workloads

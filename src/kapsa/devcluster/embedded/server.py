@@ -77,6 +77,8 @@ class Server:
         self.backend.admission.extend(chain)
         self._checks_paths = policy is None
         tokens = Tokens(self.backend, token_key)
+        self.issue_secret_token = tokens.issue_for_secret
+        """Makes the token of a Secret that holds one, for the controller that fills such Secrets."""
         self._authenticator = Authenticator(self._authorizer, tokens)
         self.client = InProcessClient(self.backend)
         """Reads and writes for controllers and tests in this process, with Python objects."""

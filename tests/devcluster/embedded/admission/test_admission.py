@@ -19,6 +19,7 @@ from aiohttp import web
 from kapsa.devcluster import DevCluster
 from kapsa.devcluster.certificates import Authority
 from kapsa.devcluster.wire.status_errors import StatusError
+from tests.eventually import eventually
 
 Object = dict[str, Any]
 Answer = Callable[[Object], Object]
@@ -75,9 +76,17 @@ class WebhookCluster:
         return reply
 
     async def request(
-        self, method: str, path: str, body: Object | None = None, **query: str
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        headers: dict[str, str] | None = None,
+        session: aiohttp.ClientSession | None = None,
+        **query: str,
     ) -> tuple[int, Object]:
-        async with self._session.request(method, self._url + path, json=body, params=query) as response:
+        async with (session or self._session).request(
+            method, self._url + path, json=body, params=query, headers=headers
+        ) as response:
             self.warnings = response.headers.getall("warning", [])
             document: Object = await response.json(content_type=None)
             return response.status, document
@@ -533,3 +542,79 @@ async def _failure(hooks: WebhookCluster, url: str) -> str:
             if status != 201:
                 return str(answer["message"])
             await asyncio.sleep(0.02)
+
+
+def _without_client(kubeconfig: Object) -> Object:
+    return {**kubeconfig, "users": [{"name": "none", "user": {}}]}
+
+
+async def test_webhooks_see_the_user_that_a_request_impersonates(hooks: WebhookCluster) -> None:
+    await hooks.install("mutating", ("first", allow, {}))
+    await hooks.install("validating", ("second", allow, {}))
+    headers = {
+        "Impersonate-User": "jane",
+        "Impersonate-Group": "system:masters",
+        "Impersonate-Uid": "u-1",
+        "Impersonate-Extra-Scopes": "view",
+    }
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}}
+    status, answer = await hooks.request("POST", hooks.path(), body, headers)
+    assert status == 201, answer
+    await hooks.request("DELETE", hooks.path("one"), headers=headers)
+    user = {
+        "username": "jane",
+        "uid": "u-1",
+        "groups": ["system:masters", "system:authenticated"],
+        "extra": {"scopes": ["view"]},
+    }
+    assert [each["userInfo"] for each in hooks.seen["first"] + hooks.seen["second"]] == [user] * 4
+
+
+async def test_webhooks_see_the_service_account_of_a_token(
+    hooks: WebhookCluster, cluster: DevCluster, tmp_path: Path
+) -> None:
+    space = f"/api/v1/namespaces/{hooks.namespace}"
+    _, account = await hooks.request("POST", f"{space}/serviceaccounts", {"metadata": {"name": "robot"}})
+    grant = {
+        "metadata": {"name": "robot"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": hooks.namespace}],
+    }
+    bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{hooks.namespace}/rolebindings"
+    await hooks.request("POST", bindings, grant)
+    _, answer = await hooks.request("POST", f"{space}/serviceaccounts/robot/token", {"spec": {}})
+    headers = {"Authorization": f"Bearer {answer['status']['token']}"}
+    await hooks.install("mutating", ("first", allow, {}))
+    tls = _client_context(_without_client(cluster.kubeconfig_data), tmp_path)
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls)) as session:
+        # The real server's authorizer follows a new binding a moment later.
+        await eventually(
+            lambda: hooks.request("POST", hooks.path(), body, headers, session),
+            lambda answer: answer[0] == 201,
+            "the right to create a ConfigMap",
+        )
+    user = hooks.seen["first"][-1]["userInfo"]
+    (credential,) = user["extra"].pop("authentication.kubernetes.io/credential-id")
+    assert credential.startswith("JTI=")
+    assert user == {
+        "username": f"system:serviceaccount:{hooks.namespace}:robot",
+        "uid": account["metadata"]["uid"],
+        "groups": [
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{hooks.namespace}",
+            "system:authenticated",
+        ],
+        "extra": {},
+    }
+
+
+async def test_a_condition_can_ask_the_authorizer_about_the_user(hooks: WebhookCluster) -> None:
+    condition = {
+        "name": "trusted",
+        "expression": "!request.name.startsWith('one') || authorizer.requestResource.check('none').allowed()",
+    }
+    await hooks.install("validating", ("asked", deny, {"matchConditions": [condition]}))
+    status, answer = await hooks.create("one")
+    expected = 'admission webhook "asked.example.com" denied the request without explanation'
+    assert (status, answer["message"]) == (400, expected)

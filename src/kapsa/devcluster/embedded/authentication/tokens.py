@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import hmac
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ISSUER", "AcceptedToken", "BoundObject", "TokenError", "Tokens"]
 
+_LEGACY_ISSUER = "kubernetes/serviceaccount"
+_LEGACY = "kubernetes.io/serviceaccount/"
+"""Beginning of the claims of a token in a Secret."""
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 """The issuer of all tokens, and the audience of tokens for this server."""
 _LEEWAY = 60
@@ -122,6 +126,19 @@ class Tokens:
         }
         return self._sign(claims)
 
+    def issue_for_secret(self, account: Stored, secret: str) -> str:
+        """Return a token of a ServiceAccount that is valid as long as a Secret holds it."""
+        return self._sign(
+            {
+                "iss": _LEGACY_ISSUER,
+                f"{_LEGACY}namespace": account.namespace,
+                f"{_LEGACY}secret.name": secret,
+                f"{_LEGACY}service-account.name": account.name,
+                f"{_LEGACY}service-account.uid": account.uid,
+                "sub": f"system:serviceaccount:{account.namespace}:{account.name}",
+            }
+        )
+
     def _sign(self, claims: Claims) -> str:
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
@@ -138,12 +155,18 @@ class Tokens:
         """Return the user of a token. Raises TokenError for one that is not valid now, for these audiences."""
         claims, user = self._verified.get(token) or self._remember(token, self._verify(token))
         requested = list(audiences) or [ISSUER]
-        shared = [each for each in claims["aud"] if each in requested]
+        is_legacy = claims["iss"] == _LEGACY_ISSUER
+        # A token in a Secret names no audience: it is for this server.
+        given = [ISSUER] if is_legacy else claims["aud"]
+        shared = [each for each in given if each in requested]
         if not shared:
             raise _rejected(
-                f"token audiences {quoted(claims['aud'])} is invalid for the target audiences {quoted(requested)}"
+                f"token audiences {quoted(given)} is invalid for the target audiences {quoted(requested)}"
             )
-        self._check(claims)
+        if is_legacy:
+            self._check_secret(token, claims)
+        else:
+            self._check(claims)
         return AcceptedToken(user, shared)
 
     def _remember(self, token: str, claims: Claims) -> tuple[Claims, RequestUser]:
@@ -160,7 +183,7 @@ class Tokens:
         from cryptography.hazmat.primitives.hashes import SHA256
 
         claims = _claims_of(token)
-        if claims is None or claims.get("iss") != ISSUER:
+        if claims is None or claims.get("iss") not in (ISSUER, _LEGACY_ISSUER):
             raise TokenError("invalid bearer token")
         signed, _, signature = token.rpartition(".")
         try:
@@ -192,6 +215,26 @@ class Tokens:
             self._check_bound("pod", "pods", namespace, private["pod"])
         elif "node" in private:
             self._check_bound("node", "nodes", "", private["node"])
+
+    def _check_secret(self, token: str, claims: Claims) -> None:
+        """Check a token in a Secret. Raises TokenError unless the Secret still holds it."""
+        namespace, secret, name, uid = (
+            claims[f"{_LEGACY}{field}"]
+            for field in ("namespace", "secret.name", "service-account.name", "service-account.uid")
+        )
+        stored = self._live("secrets", namespace, secret)
+        if stored is None or b'"deletionTimestamp":"' in stored.body:
+            raise _rejected("Token has been invalidated")
+        held = base64.b64decode((decode(stored).get("data") or {}).get("token") or "")
+        if not hmac.compare_digest(held, token.encode()):
+            raise _rejected("Token does not match server's copy")
+        account = self._live("serviceaccounts", namespace, name)
+        if account is None:
+            raise _rejected(f"serviceaccounts {quote(name)} not found")
+        if b'"deletionTimestamp":"' in account.body:
+            raise _rejected(f"ServiceAccount {namespace}/{name} has been deleted")
+        if account.uid != uid:
+            raise _rejected(f"ServiceAccount UID ({account.uid}) does not match claim ({uid})")
 
     def _check_account(self, namespace: str, account: Claims) -> None:
         name = account["name"]
@@ -229,20 +272,23 @@ class Tokens:
 
 def _user_of(claims: Claims) -> RequestUser:
     """Return the user that the claims of a token name."""
+    if claims["iss"] == _LEGACY_ISSUER:
+        return _account_user(
+            claims, claims[f"{_LEGACY}namespace"], claims[f"{_LEGACY}service-account.uid"], {}
+        )
     private = claims["kubernetes.io"]
-    namespace = private["namespace"]
     extra = {f"{_PREFIX}credential-id": [f"JTI={claims['jti']}"]}
     for field in ("pod", "node"):
         if field in private:
             extra[f"{_PREFIX}{field}-name"] = [private[field]["name"]]
             if private[field].get("uid"):
                 extra[f"{_PREFIX}{field}-uid"] = [private[field]["uid"]]
-    return RequestUser(
-        username=claims["sub"],
-        uid=private["serviceaccount"]["uid"],
-        groups=("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"),
-        extra=extra,
-    )
+    return _account_user(claims, private["namespace"], private["serviceaccount"]["uid"], extra)
+
+
+def _account_user(claims: Claims, namespace: str, uid: str, extra: dict[str, list[str]]) -> RequestUser:
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    return RequestUser(username=claims["sub"], uid=uid, groups=groups, extra=extra)
 
 
 def _rejected(why: str) -> TokenError:

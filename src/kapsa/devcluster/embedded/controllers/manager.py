@@ -19,6 +19,10 @@ from kapsa.devcluster.embedded.controllers.housekeeping.service_accounts import 
     CONTROLLER_ACCOUNTS,
     ServiceAccountController,
 )
+from kapsa.devcluster.embedded.controllers.housekeeping.token_secrets import (
+    IssueToken,
+    TokenSecretController,
+)
 from kapsa.devcluster.embedded.controllers.housekeeping.volumes import DEFAULT_CLASS, PROVISIONER
 from kapsa.devcluster.embedded.controllers.machinery.events import Recorder
 from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
@@ -66,12 +70,14 @@ class Controllers:
         nodes: int = 1,
         certificate: str = "",
         sign: RequestSigner | None = None,
+        issue_token: IssueToken | None = None,
     ) -> None:
         """Create the controllers.
 
         `workloads` is the test's control over pods and nodes, `nodes` the initial number of nodes,
         `certificate` the cluster's CA in PEM for the ConfigMap of each namespace, and `sign` signs approved
-        certificate requests; a cluster without TLS has no CA and signs none.
+        certificate requests; a cluster without TLS has no CA and signs none. `issue_token` makes the tokens of
+        Secrets that hold one; without it they stay empty.
         """
         self.workloads = workloads or Workloads()
         self._backend = backend
@@ -85,6 +91,12 @@ class Controllers:
         self._quotas = QuotaController(backend, collector)
         self._accounts = ServiceAccountController(
             backend, self._view, self._executor("service-account-controller"), certificate
+        )
+        self._token_secrets = issue_token and TokenSecretController(
+            backend,
+            self._agent("tokens-controller", "kube-controller-manager", "system:kube-controller-manager"),
+            certificate,
+            issue_token,
         )
         self._roles = RoleAggregationController(backend)
         self._scheduler = Scheduler(
@@ -139,6 +151,7 @@ class Controllers:
             self._namespaces.queue,
             self._quotas.queue,
             self._accounts.queue,
+            *((self._token_secrets.queue,) if self._token_secrets else ()),
             self._roles.queue,
             self._scheduler.queue,
             self._kubelet.queue,
@@ -156,6 +169,8 @@ class Controllers:
         self._namespaces.start()
         self._quotas.start()
         self._accounts.start()
+        if self._token_secrets:
+            self._token_secrets.start()
         for controller in self._owner_controllers:
             controller.start()
         self._create_initial_objects()
@@ -206,6 +221,8 @@ class Controllers:
         self._namespaces.follow(collection, change)
         self._quotas.follow(collection, change)
         self._accounts.follow(collection, change)
+        if self._token_secrets:
+            self._token_secrets.follow(collection, change)
         self._roles.follow(collection, change)
         listeners = self._listeners.get(collection.key)
         if listeners is None and not self._view.is_indexed(collection.key):
