@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from sqlalchemy import text
 
-from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing.chart_server import ChartServer
 from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.errors import InvalidInput, NotAllowed, StateConflict, UnknownObject
@@ -20,7 +18,6 @@ from kapsa.fleet.domain.values import MASK
 from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
-from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.operators import AddVersion, Operators, RegisterOperator, UpdateOperator
@@ -43,6 +40,9 @@ class FakeCharts:
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         return InspectedChart(content, digest, content.decode(), ChartFacts(), ())
 
+    async def compare(self, content: bytes, manifest: str, **_: Any) -> tuple[str, ...]:
+        return ()
+
 
 @pytest.fixture
 def server() -> Iterator[ChartServer]:
@@ -52,21 +52,10 @@ def server() -> Iterator[ChartServer]:
 
 
 @pytest.fixture
-def audit() -> AuditRecorder:
-    return AuditRecorder()
-
-
-@pytest.fixture
-def vault() -> LocalVault:
-    return LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
-
-
-@pytest_asyncio.fixture
-async def operators(database: Database, audit: AuditRecorder, vault: LocalVault) -> AsyncIterator[Operators]:
-    http = GuardedHttpClient(address_guard=None, timeout=5)
-    charts = PublishedCharts(http, allow_http=True)
-    yield Operators(database, PostgresOperators(), charts, vault, audit)
-    await http.close()
+def operators(
+    database: Database, audit: AuditRecorder, vault: LocalVault, charts: PublishedCharts
+) -> Operators:
+    return Operators(database, PostgresOperators(), charts, vault, audit)
 
 
 @pytest.fixture

@@ -61,5 +61,7 @@ class ManagedCluster(msgspec.Struct, frozen=True, rename="camel"):
     windows: tuple[MaintenanceWindow, ...] = ()
     """Times at which the cluster may be changed. None means at any time."""
     freezes: tuple[ChangeFreeze, ...] = ()
+    has_upload: bool = True
+    """False after the uploaded kubeconfig was discarded: an outage longer than a token's life needs a new one."""
     version: int = 1
     """Incremented with every change: the ETag, and part of what a sealed credential is bound to."""

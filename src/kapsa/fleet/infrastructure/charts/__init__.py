@@ -2,5 +2,6 @@
 
 - `published_charts`: fetches charts from HTTP repositories and OCI registries, and inspects archives.
 - `facts`: the CRDs, cluster-scoped objects and webhooks of a rendered chart.
+- `differences`: the objects in which two renders differ.
 - `scopes`: the kinds that are cluster-scoped.
 """

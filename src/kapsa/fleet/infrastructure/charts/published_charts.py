@@ -18,6 +18,7 @@ from kapsa.adapters.helm.chart_repository import ChartRepository, RepositoryCred
 from kapsa.adapters.helm.linter import lint_chart
 from kapsa.adapters.helm.renderer import render_chart
 from kapsa.adapters.http.client import HttpClient
+from kapsa.adapters.manifests.yaml_documents import load_objects
 from kapsa.adapters.oci.chart_artifact import chart_reference, chart_versions, pull_chart
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.registry import ImageRegistry
@@ -27,6 +28,7 @@ from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.operators import ChartSource, HttpChart, OciChart, UploadedChart
 from kapsa.fleet.domain.values import merge_values
 from kapsa.fleet.domain.versions import is_prerelease, is_version, same_version, version_order
+from kapsa.fleet.infrastructure.charts.differences import differences
 from kapsa.fleet.infrastructure.charts.facts import Objects, Renders, chart_crds, chart_facts
 from kapsa.fleet.infrastructure.charts.scopes import is_crd
 from kapsa.fleet.orchestrator.ports.charts import InspectedChart, RepositoryLogin
@@ -116,6 +118,23 @@ class PublishedCharts:
             with _invalid("/source", secrets), tempfile.TemporaryDirectory(prefix="kapsa-chart-") as private:
                 directory = await asyncio.to_thread(archive.unpack, Path(private))
                 return await self._inspect(archive, directory, namespace, merge_values(values, secret_values))
+
+    async def compare(
+        self, content: bytes, manifest: str, *, release: str, namespace: str, values: Mapping[str, Any]
+    ) -> tuple[str, ...]:
+        """Render an archive, and return the objects in which it differs from a manifest: names, and no content.
+
+        Raises InvalidInput if it does not render.
+        """
+        async with self._slots:
+            with _invalid("/operator", tuple(_texts(values))), tempfile.TemporaryDirectory() as private:
+                archive = await asyncio.to_thread(read_archive, content, self._limits)
+                directory = await asyncio.to_thread(archive.unpack, Path(private))
+                rendered = await render_chart(
+                    directory, values, release=release, namespace=namespace, limits=self._process_limits
+                )
+                installed = await asyncio.to_thread(load_objects, manifest.encode(), "the release")
+        return differences(rendered.objects, installed, namespace)
 
     async def _inspect(
         self, archive: ChartArchive, directory: Path, namespace: str, values: Mapping[str, Any]

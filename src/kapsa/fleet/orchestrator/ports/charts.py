@@ -71,3 +71,12 @@ class Charts(Protocol):
         Raises InvalidInput with the reason if it is hostile, malformed, or another chart.
         """
         ...
+
+    async def compare(
+        self, content: bytes, manifest: str, *, release: str, namespace: str, values: Mapping[str, Any]
+    ) -> tuple[str, ...]:
+        """Render an archive, and return the objects in which it differs from a manifest: names, and no content.
+
+        Raises InvalidInput if it does not render.
+        """
+        ...

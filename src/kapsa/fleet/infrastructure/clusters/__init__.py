@@ -1,0 +1,8 @@
+"""Clusters: sessions over untrusted kubeconfigs.
+
+- `gateway`: opens a session from a kubeconfig, with limits on connections, time and sizes.
+- `session`: the requests of one session.
+- `service_account`: the account of this manager in a cluster, and its tokens.
+- `inventory`: Helm releases and CRDs, and who else manages them.
+- `clients`: long-lived clients of registered clusters.
+"""

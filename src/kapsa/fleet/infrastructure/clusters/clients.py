@@ -1,0 +1,90 @@
+"""Long-lived clients of registered clusters, one for each credential, within a bound on connections."""
+
+import asyncio
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from kapsa.fleet.domain.errors import UnknownObject
+from kapsa.fleet.infrastructure.clusters.gateway import untrusted_client
+from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
+from kapsa.fleet.orchestrator.ports.clusters import ClusterRepository
+from kapsa.fleet.orchestrator.ports.transactions import Transactions
+from kapsa.runtime import Client
+
+__all__ = ["ClusterClients"]
+
+
+class _Cached:
+    def __init__(self, kubeconfig: bytes, client: Client) -> None:
+        self.kubeconfig = kubeconfig
+        self.client = client
+        self.users = 0
+        self.retired = False
+
+
+class ClusterClients:
+    """Clients by cluster. A new token makes a new client; the old one closes when its last user is done."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        repository: ClusterRepository,
+        credentials: ClusterCredentials,
+        *,
+        allow_loopback: bool = False,
+        most: int = 25,
+    ) -> None:
+        self._transactions = transactions
+        self._repository = repository
+        self._credentials = credentials
+        self._allow_loopback = allow_loopback
+        self._most = most
+        self._cached: OrderedDict[uuid.UUID, _Cached] = OrderedDict()
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def client(self, cluster_id: uuid.UUID) -> AsyncIterator[Client]:
+        """Return the client of a cluster, with a token that is valid now.
+
+        Raises UnknownObject if there is no such cluster, and ClusterUnreachable if there is no credential.
+        """
+        async with self._transactions.transaction() as connection:
+            cluster = await self._repository.by_id(connection, cluster_id)
+        if cluster is None:
+            raise UnknownObject(f"there is no cluster {cluster_id}")
+        cached = await self._take(cluster_id, await self._credentials.access(cluster))
+        try:
+            yield cached.client
+        finally:
+            cached.users -= 1
+            if cached.retired and not cached.users:
+                await cached.client.close()
+
+    async def close(self) -> None:
+        """Close all clients that nobody uses, and the others when their users are done."""
+        for cluster_id in list(self._cached):
+            await self._retire(cluster_id)
+
+    async def _take(self, cluster_id: uuid.UUID, kubeconfig: bytes) -> _Cached:
+        async with self._lock:
+            cached = self._cached.get(cluster_id)
+            if cached is None or cached.kubeconfig != kubeconfig:
+                await self._retire(cluster_id)
+                if len(self._cached) >= self._most:
+                    await self._retire(next(iter(self._cached)))
+                cached = _Cached(
+                    kubeconfig, untrusted_client(kubeconfig, allow_loopback=self._allow_loopback)
+                )
+                self._cached[cluster_id] = cached
+            self._cached.move_to_end(cluster_id)
+            cached.users += 1
+            return cached
+
+    async def _retire(self, cluster_id: uuid.UUID) -> None:
+        cached = self._cached.pop(cluster_id, None)
+        if cached is not None:
+            cached.retired = True
+            if not cached.users:
+                await cached.client.close()

@@ -1,0 +1,162 @@
+"""Credentials of clusters: short-lived tokens, renewed at half their life, and the upload that they began with.
+
+The upload is opened only to bootstrap again when no token is left, and each opening is audited.
+"""
+
+import random
+from datetime import datetime, timedelta
+
+from kapsa.fleet.domain.clusters import ManagedCluster
+from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
+from kapsa.fleet.orchestrator.ports.clusters import (
+    ClusterCredential,
+    ClusterGateway,
+    ClusterRepository,
+    ClusterUnreachable,
+    CredentialRejected,
+    IssuedAccess,
+    ServiceAccountRef,
+)
+from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
+from kapsa.fleet.orchestrator.ports.vault import KeyVault
+
+__all__ = ["ClusterCredentials", "account_of"]
+
+_TABLE = "cluster_credential"
+_UPLOAD, _TOKEN = "cluster-upload", "cluster-token"
+_MARGIN = timedelta(seconds=30)
+"""Time before its expiry from which a token is no longer used."""
+_ACTOR = "system:clusters"
+
+
+def account_of(cluster: ManagedCluster, cluster_role: str = "cluster-admin") -> ServiceAccountRef:
+    """Return the account of this manager in a cluster. Another manager of the same cluster has another one.
+
+    Helm lets a chart grant only the rights that it has itself, so an account that installs any operator needs all.
+    """
+    return ServiceAccountRef(f"kapsa-fleet-{cluster.id.hex[:12]}", cluster_role)
+
+
+class ClusterCredentials:
+    """Sealed credentials of clusters, renewed and bootstrapped when they are needed."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        repository: ClusterRepository,
+        gateway: ClusterGateway,
+        vault: KeyVault,
+        audit: AuditTrail,
+        *,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._transactions = transactions
+        self._repository = repository
+        self._gateway = gateway
+        self._vault = vault
+        self._audit = audit
+        self._rng = rng or random.Random()  # noqa: S311 - jitter, not secrecy
+
+    async def access(self, cluster: ManagedCluster) -> bytes:
+        """Return a kubeconfig with a token that is valid now, renewed or bootstrapped if that is due.
+
+        Raises ClusterUnreachable if there is none, with what to do about it.
+        """
+        now = await self._transactions.now()
+        async with self._transactions.transaction() as connection:
+            token = await self._repository.credential(connection, cluster.id, _TOKEN)
+        if token is None or token.expires_at is None or token.expires_at - _MARGIN <= now:
+            return await self.bootstrap_again(cluster, "no token is left")
+        kubeconfig = self._open(cluster, token)
+        if token.renew_at is not None and token.renew_at <= now:
+            return await self._renew(cluster, token, kubeconfig)
+        return kubeconfig
+
+    async def bootstrap_again(self, cluster: ManagedCluster, reason: str) -> bytes:
+        """Open the upload, make the account again, and return a kubeconfig with a new token.
+
+        Raises ClusterUnreachable if the upload was discarded, or does not work any more.
+        """
+        async with self._transactions.transaction() as connection:
+            upload = await self._repository.credential(connection, cluster.id, _UPLOAD)
+            token = await self._repository.credential(connection, cluster.id, _TOKEN)
+            if upload is None:
+                raise ClusterUnreachable(
+                    f"{reason}, and the uploaded kubeconfig was discarded: upload a new one (PATCH with kubeconfig)"
+                )
+            # Recorded before it is opened: an opening that leaves no trace is worse than a trace without one.
+            await self._record(connection, cluster, "cluster.openUpload", reason)
+        async with self._gateway.connect(self._open(cluster, upload)) as session:
+            issued = await session.bootstrap(account_of(cluster))
+        async with self._transactions.transaction() as connection:
+            await self.put_token(connection, cluster, issued, after=token.version if token else 0)
+        return issued.kubeconfig
+
+    async def put_token(
+        self, connection: Connection, cluster: ManagedCluster, issued: IssuedAccess, *, after: int
+    ) -> None:
+        """Seal a token in place of the version before. One that another replica stored meanwhile stays."""
+        now = await self._transactions.now()
+        version = after + 1
+        sealed = self._vault.seal(_TOKEN, _TABLE, str(cluster.id), version, issued.kubeconfig)
+        half = issued.lifetime / 2
+        credential = ClusterCredential(
+            _TOKEN,
+            version,
+            sealed,
+            renew_at=now + half * self._rng.uniform(0.9, 1.1),
+            expires_at=now + issued.lifetime,
+        )
+        await self._repository.put_credential(connection, cluster.id, credential)
+
+    async def put_upload(self, connection: Connection, cluster: ManagedCluster, kubeconfig: bytes) -> None:
+        """Seal an uploaded kubeconfig in place of the one before."""
+        before = await self._repository.credential(connection, cluster.id, _UPLOAD)
+        version = before.version + 1 if before is not None else 1
+        sealed = self._vault.seal(_UPLOAD, _TABLE, str(cluster.id), version, kubeconfig)
+        await self._repository.put_credential(
+            connection, cluster.id, ClusterCredential(_UPLOAD, version, sealed)
+        )
+
+    async def discard_upload(self, connection: Connection, cluster: ManagedCluster) -> bool:
+        """Erase the uploaded kubeconfig. Return False if there was none."""
+        return await self._repository.erase_credential(connection, cluster.id, _UPLOAD)
+
+    async def token_version(self, connection: Connection, cluster: ManagedCluster) -> int:
+        """Return the version of the present token: 0 if there is none."""
+        token = await self._repository.credential(connection, cluster.id, _TOKEN)
+        return token.version if token is not None else 0
+
+    async def token_expiry(self, connection: Connection, cluster: ManagedCluster) -> datetime | None:
+        """Return the time at which the present token expires."""
+        token = await self._repository.credential(connection, cluster.id, _TOKEN)
+        return token.expires_at if token is not None else None
+
+    async def _renew(self, cluster: ManagedCluster, token: ClusterCredential, kubeconfig: bytes) -> bytes:
+        try:
+            async with self._gateway.connect(kubeconfig) as session:
+                issued = await session.issue(account_of(cluster))
+        except CredentialRejected as error:
+            return await self.bootstrap_again(cluster, f"the token was rejected ({error})")
+        except ClusterUnreachable:
+            return kubeconfig  # it is valid for the other half of its life
+        async with self._transactions.transaction() as connection:
+            await self.put_token(connection, cluster, issued, after=token.version)
+        return issued.kubeconfig
+
+    def _open(self, cluster: ManagedCluster, credential: ClusterCredential) -> bytes:
+        return self._vault.open(
+            credential.sealed, credential.purpose, _TABLE, str(cluster.id), credential.version
+        )
+
+    async def _record(
+        self, connection: Connection, cluster: ManagedCluster, action: str, reason: str
+    ) -> None:
+        entry = AuditEntry(
+            actor=_ACTOR,
+            action=action,
+            object_kind="cluster",
+            object_id=str(cluster.id),
+            payload={"name": cluster.name, "reason": reason},
+        )
+        await self._audit.record(connection, entry)
