@@ -17,7 +17,7 @@ def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bo
 
 def matches_map(selector: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
     """Return whether labels satisfy a map selector, the form of Services and ReplicationControllers."""
-    return all(labels.get(key) == value for key, value in (selector or {}).items())
+    return (selector or {}).items() <= labels.items()
 
 
 def _satisfies(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 
 from kapsa.devcluster.embedded.backend import Backend
@@ -133,6 +134,9 @@ class ReplicaSetController(OwnerController):
             if is_terminating_namespace(error):
                 return
             failure = error.message
+        if key in self._sizes:
+            # Each look at a large number of pods takes a while: requests get a turn in between.
+            await asyncio.sleep(0)
         uid = owner["metadata"]["uid"]
         selector = selector_of(owner)
         pods = [p for p in self.view.owned(POD, uid) if matches(selector, p["metadata"].get("labels") or {})]
