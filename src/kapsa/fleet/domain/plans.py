@@ -48,6 +48,8 @@ class LiveVerdict(msgspec.Struct, frozen=True, rename="camel"):
     """`namespace/name: reason` of the first few."""
     partial_reason: str = ""
     """Non-empty if not every resource could be read."""
+    pruned: int = 0
+    """Resources that would lose fields at their next write."""
 
     @property
     def share(self) -> RejectedShare:

@@ -25,7 +25,8 @@ class ChartCrd(msgspec.Struct, frozen=True, rename="camel"):
     """A CRD that a chart brings along."""
 
     name: str
-    location: Literal["crds", "templates"]
+    location: Literal["crds", "templates", "upload"]
+    """The folder of the chart; `upload` if it was stored by itself."""
     definition: dict[str, Any]
 
 

@@ -1,0 +1,1 @@
+"""CRDs and custom resources of clusters."""

@@ -1,0 +1,8 @@
+"""CRDs of operators: stored with every version, compared, judged by live resources, approved.
+
+- `use_cases`: `Crds`, what the API calls.
+- `requests`: the requests, and their results.
+- `documents`: the checks of a CRD that a person stores.
+- `live_verdict`: the resources of a cluster against a new schema.
+- `cluster_changes`: the change that each cluster would see.
+"""
