@@ -100,6 +100,8 @@ INTERNAL = {
         "condition_status",
         "constrain",
         "decode_scalar",
+        "encode_extension",
+        "encode_json",
         "decoder_for",
         "extend",
         "field_options",

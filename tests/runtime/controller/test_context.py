@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kapsa.devcluster.faults import Drop, FaultPlan, FaultRule
-from kapsa.runtime import Backoff, Context, Operator, Owns, Requeue
+from kapsa.runtime import Backoff, Context, Operator, Owns, Quantity, Requeue
 from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, AppStatus, Recorder, Work, app, config_map
@@ -571,3 +571,54 @@ async def test_a_type_checker_knows_the_status_fields(harness: Harness) -> None:
     await harness.apply(app("web"))
     await harness.settle()
     assert (await harness.get(App, "web")).status.ready == 3
+
+
+async def test_a_resource_that_is_created_again_at_once_waits_for_the_old_ones_children_and_gets_its_own(
+    harness: Harness,
+) -> None:
+    await start(harness, owner(make_child))
+    await harness.apply(app("a"))
+    await harness.settle()
+    await harness.client.delete(App, "a", namespace="default")
+    await harness.apply(app("a", image="httpd"))
+    await harness.settle()
+    child, parent = await harness.get("v1/ConfigMap", "a"), await harness.get(App, "a")
+    assert child["data"] == {"image": "httpd"}
+    assert [each["uid"] for each in child["metadata"]["ownerReferences"]] == [parent.metadata.uid]
+
+
+async def test_a_childs_amounts_may_be_quantities(harness: Harness) -> None:
+    async def claim(resource: App, ctx: Context[App]) -> None:
+        requests = {"storage": Quantity("1Gi") + Quantity("1Gi")}
+        await ctx.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": resource.name},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": requests}},
+            }
+        )
+
+    await start(harness, Recorder(claim, owns=("v1/PersistentVolumeClaim",)))
+    await harness.apply(app("a"))
+    await harness.settle()
+    harness.assert_no_failures()
+    made = await harness.get("v1/PersistentVolumeClaim", "a")
+    assert made["spec"]["resources"]["requests"] == {"storage": "2Gi"}
+
+
+async def test_a_child_of_an_unsupported_type_is_rejected_without_its_content(
+    harness: Harness,
+) -> None:
+    class Sealed:
+        def __repr__(self) -> str:
+            return "password: hunter2"
+
+    async def wrong(resource: App, ctx: Context[App]) -> None:
+        with pytest.raises(TypeError, match=r"got Sealed$"):
+            await ctx.apply(Sealed())
+
+    await start(harness, owner(wrong))
+    await harness.apply(app("a"))
+    await harness.settle()
+    harness.assert_no_failures()

@@ -335,3 +335,11 @@ class LaterPart(Part):
 
 def test_parts_may_be_defined_after_the_resource() -> None:
     assert Later.decode(b'{"spec":{"part":{"size":3}}}').spec.part.size == 3
+
+
+@pytest.mark.parametrize("version", ["1.0", "V1", "1", "v1.2", "v1-"])
+def test_a_version_that_no_crd_can_have_is_rejected(version: str) -> None:
+    with pytest.raises(TypeError, match="version must be a name such as 'v1' or 'v1beta1'"):
+
+        class Wrong(CustomResource[Spec, Status], group="example.com", version=version):
+            """A kind."""

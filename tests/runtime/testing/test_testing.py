@@ -180,3 +180,26 @@ async def test_calls_are_recorded_by_client(harness: Harness, faults: FaultPlan)
         "operator: patch apps/status default/a -> 200",
     ]
     assert {record.client for record in faults.records} >= {"operator", "test"}
+
+
+async def test_a_crash_sweep_of_a_run_without_writes_fails() -> None:
+    class Idle(Recorder):
+        async def reconcile(self, resource: App, ctx: Context[App]) -> Requeue | None:
+            raise RuntimeError("never gets to a write")
+
+    with pytest.raises(AssertionError, match="the undisturbed run made no write"):
+        await crash_at_every_write(scenario(Idle))
+
+
+async def test_runs_that_failed_are_reported_although_the_cluster_settled(harness: Harness) -> None:
+    async def fail(resource: App, ctx: Context[App]) -> None:
+        raise RuntimeError("always")
+
+    await harness.install(App)
+    await harness.start(Operator(controllers=[Recorder(fail)]))
+    await harness.settle()
+    harness.assert_no_failures()
+    await harness.apply(app("a"))
+    await harness.settle()
+    with pytest.raises(AssertionError, match=r"runs failed: app: \d+ × error"):
+        harness.assert_no_failures()

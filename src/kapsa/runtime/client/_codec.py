@@ -7,6 +7,7 @@ import msgspec
 from kapsa.runtime.errors import DecodeError
 from kapsa.runtime.resources.api_resource import ApiResource
 from kapsa.runtime.resources.kind import Manifest, decoder_for
+from kapsa.runtime.resources.model import encode_json
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.resource_list import ResourceList
 
@@ -39,7 +40,6 @@ class _Object(msgspec.Struct, frozen=True):
 
 _decode_raw_list = msgspec.json.Decoder(_RawList).decode
 _decode_manifest_list = msgspec.json.Decoder(_ManifestList).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class Codec:
@@ -94,4 +94,4 @@ def encode(body: Any) -> bytes:
         return body
     if isinstance(body, CustomResource):
         body = body.to_dict()
-    return _encode(body)
+    return encode_json(body)

@@ -12,6 +12,7 @@ from kapsa.runtime.client.discovery import Discovery
 from kapsa.runtime.resources.api_resource import resource_of
 from kapsa.runtime.resources.kind import Kind, kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind
+from kapsa.runtime.resources.model import encode_extension
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.stored_object import Key, StoredObject
 
@@ -93,9 +94,9 @@ def _manifest_of(child: Any) -> dict[str, Any]:
         return manifest
     if not isinstance(child, msgspec.Struct) and not is_dataclass(child):
         raise TypeError(
-            f"child must be a dict, YAML text, a resource or a struct, got {type(child).__name__}: {child!r}"
+            f"child must be a dict, YAML text, a resource or a struct, got {type(child).__name__}"
         )
-    manifest = _without_none(msgspec.to_builtins(child))
+    manifest = _without_none(msgspec.to_builtins(child, enc_hook=encode_extension))
     if "apiVersion" not in manifest or "kind" not in manifest:
         gvk = kind_of(type(child))
         manifest = {"apiVersion": gvk.api_version, "kind": gvk.kind, **manifest}

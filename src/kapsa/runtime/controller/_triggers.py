@@ -161,17 +161,22 @@ class Triggers:
                 if owner is None or owner.kind != kind or owner.group != group or owner.uid == seen:
                     continue
                 seen = owner.uid
-                key = self._owner_key(owner.name, owner.uid, change.object.namespace)
+                # A child that is gone may have kept a new resource of its owner's name waiting.
+                uid = owner.uid if change.new is not None else ""
+                key = self._owner_key(owner.name, uid, change.object.namespace)
                 if key is not None:
                     yield key, Priority.EVENT
 
         return owners
 
     def _owner_key(self, name: str, uid: str, namespace: str) -> Key | None:
-        """Return the owner's key. A cluster-scoped owner may have children in any namespace."""
+        """Return the owner's key, of any UID if that is empty.
+
+        A cluster-scoped owner may have children in any namespace.
+        """
         for key in (Key(namespace, name), Key("", name)):
             owner = self._cache.get(self._gvk, key)
-            if owner is not None and owner.uid == uid:
+            if owner is not None and uid in ("", owner.uid):
                 return key
         return None
 

@@ -30,12 +30,12 @@ from kapsa.runtime.controller._field_ownership import (
 from kapsa.runtime.controller._primary import Primary
 from kapsa.runtime.errors import ClientError
 from kapsa.runtime.resources.metadata import GroupVersionKind
+from kapsa.runtime.resources.model import encode_json
 from kapsa.runtime.resources.stored_object import Change, Key, StoredObject
 
 __all__ = ["Applied", "Applier", "Drift"]
 
 _log = structlog.get_logger(__name__)
-_encode = msgspec.json.Encoder().encode
 
 _RecordKey = tuple[GroupVersionKind, Key, str]
 """An object, by kind and key, and the field manager that applied it."""
@@ -114,7 +114,7 @@ class Applier:
         Raises OutdatedError if the request would come from an outdated state of the run's resource.
         """
         record_key = (gvk, key, manager)
-        wish = digest(_encode(desired))
+        wish = digest(encode_json(desired))
         watched = self._cache.watches(gvk)
         live = self._cache.get(gvk, key) if watched else None
         record = self._records.get(record_key)

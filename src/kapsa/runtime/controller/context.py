@@ -17,7 +17,7 @@ from kapsa.runtime.client.client import Client, PatchType, Propagation
 from kapsa.runtime.controller._child_manifest import uid_of
 from kapsa.runtime.controller._primary import Primary
 from kapsa.runtime.controller.events import ObjectReference
-from kapsa.runtime.controller.outcomes import NotOursError
+from kapsa.runtime.controller.outcomes import NotOursError, OutdatedError
 from kapsa.runtime.controller.services import Services
 from kapsa.runtime.controller.workqueue import Reason
 from kapsa.runtime.errors import Conflict, NotFound
@@ -26,6 +26,7 @@ from kapsa.runtime.resources.identity import identity_of
 from kapsa.runtime.resources.kind import Kind, kind_of
 from kapsa.runtime.resources.merge_patch import changes
 from kapsa.runtime.resources.metadata import GroupVersionKind
+from kapsa.runtime.resources.model import encode_json
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.resources.selector import LabelSelector
 from kapsa.runtime.resources.stored_object import Key, StoredObject, read_as
@@ -36,7 +37,6 @@ R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 T = TypeVar("T")
-_encode = msgspec.json.Encoder().encode
 
 
 class HasStatus(Protocol[S_co]):
@@ -202,7 +202,7 @@ class Context(Generic[R]):
             child, self.stored, owned=owner, named=False
         )
         created: dict[str, Any] = await self.client.create(desired, namespace=key.namespace)
-        self._primary.record(gvk, _encode(created))
+        self._primary.record(gvk, encode_json(created))
         return created
 
     async def patch(
@@ -271,7 +271,7 @@ class Context(Generic[R]):
             self._primary.record_delete(gvk, key, uid)
         else:
             redundant = live is not None and live.deletion_timestamp is not None
-            self._primary.record(gvk, _encode(left), replaced=live, redundant=redundant)
+            self._primary.record(gvk, encode_json(left), replaced=live, redundant=redundant)
         return True
 
     # -- status ----------------------------------------------------------------------------------------------
@@ -372,10 +372,16 @@ class Context(Generic[R]):
         if live is None or live.deletion_timestamp is not None:
             return
         other = live.controller
-        if other is not None and other.uid != self.stored.uid:
-            raise NotOursError(
-                f"{gvk.kind} {key} is controlled by {other.kind} {other.name}: choose another name, or delete it first"
+        if other is None or other.uid == self.stored.uid:
+            return
+        own = self._primary.gvk
+        if (other.group, other.kind, other.name) == (own.group, own.kind, self.stored.name):
+            raise OutdatedError(
+                f"{gvk.kind} {key} belongs to the deleted {own.kind} of the same name until it is garbage-collected"
             )
+        raise NotOursError(
+            f"{gvk.kind} {key} is controlled by {other.kind} {other.name}: choose another name, or delete it first"
+        )
 
 
 def _by_key(stored: StoredObject) -> Key:

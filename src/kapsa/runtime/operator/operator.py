@@ -89,9 +89,11 @@ class Operator(OperatorDeclaration):
 
     def run(self, **options: Any) -> None:
         """Run as the only work of this process. Returns after SIGTERM or SIGINT."""
-        try:
+        run = asyncio.run
+        with contextlib.suppress(
+            ImportError
+        ):  # left before the run: a traceback must not begin with this one
             import uvloop
-        except ImportError:
-            asyncio.run(self.serve(**options))
-        else:
-            uvloop.run(self.serve(**options))
+
+            run = uvloop.run
+        run(self.serve(**options))

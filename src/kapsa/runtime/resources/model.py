@@ -28,6 +28,8 @@ __all__ = [
     "Spec",
     "Status",
     "decode_scalar",
+    "encode_extension",
+    "encode_json",
     "field_options",
     "rule",
     "sealed",
@@ -326,6 +328,17 @@ def to_wire(value: Any) -> Any:
     if hasattr(value, "to_wire"):
         return value.to_wire()
     return msgspec.to_builtins(value)
+
+
+def encode_extension(value: Any) -> Any:
+    """Return the plain JSON form of a type of ours, such as a Quantity in a manifest: a hook for msgspec's encoders."""
+    if hasattr(value, "to_wire"):
+        return value.to_wire()
+    raise NotImplementedError(f"objects of type {type(value).__name__} cannot be sent to the API server")
+
+
+encode_json = msgspec.json.Encoder(enc_hook=encode_extension).encode
+"""Encodes a manifest, whose values may be types of ours."""
 
 
 def _struct_to_wire(value: msgspec.Struct) -> dict[str, Any]:

@@ -11,6 +11,7 @@ read costs nothing.
 from __future__ import annotations
 
 import functools
+import re
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, Never, Self, TypeVar
@@ -283,6 +284,7 @@ def _resolve_types(cls: type[CustomResource[Any, Any]]) -> None:
                 cls.status_type = status
 
 
+_VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _ARGUMENTS = frozenset(ResourceDefinition.__struct_fields__)
 
 
@@ -300,6 +302,8 @@ def _check_body(cls: type[CustomResource[Any, Any]]) -> None:
 def _check_declaration(cls: type[CustomResource[Any, Any]], group: str, version: str) -> None:
     if not group or not version:
         raise TypeError(f"{cls.__name__} needs both group and version, got {group!r} and {version!r}")
+    if not _VERSION.fullmatch(version):
+        raise TypeError(f"{cls.__name__}: version must be a name such as 'v1' or 'v1beta1', got {version!r}")
     if "." not in group:
         raise TypeError(f"{cls.__name__}: group must be a domain name such as 'example.com', got {group!r}")
     if not hasattr(cls, "spec_type") or not hasattr(cls, "status_type"):

@@ -87,6 +87,9 @@ async def crash_at_every_write(
         for again in range(pairs + 1 if moment == "commit" else 1)
     ]
 
+    if not points:
+        raise AssertionError("the undisturbed run made no write: there is nothing to crash at")
+
     async def difference_at(point: CrashPoint) -> str:
         return difference(reference, await run_scenario(scenario, point.arm))
 

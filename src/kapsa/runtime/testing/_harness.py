@@ -29,6 +29,7 @@ from kapsa.runtime.testing._transport import InProcessTransport
 __all__ = ["Harness", "NotSettledError", "RecordedCall"]
 
 _NOT_STATE = {"leases", "events"}
+_FAILED = ("error", "timeout", "terminal")
 """Resources that change without a change of state."""
 WebhookHandler = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 
@@ -228,6 +229,22 @@ class Harness:
         for recorded in self.calls:
             audit(recorded.call, recorded.status, 0)
         return audit.verify(grants(operator.rights(), namespace=self.client.namespace))
+
+    def assert_no_failures(self) -> None:
+        """Fail if a run of a running operator ended in an error, a time-out or a terminal error.
+
+        `settle` waits until nothing is left to do; a resource that fails for ever backs off and does not keep it
+        waiting.
+        """
+        failed = [
+            f"{sample.labels['controller']}: {sample.value:.0f} × {sample.labels['result']}"
+            for run in self.running.values()
+            for family in run.metrics.reconciliations.collect()
+            for sample in family.samples
+            if sample.name.endswith("_total") and sample.value and sample.labels["result"] in _FAILED
+        ]
+        if failed:
+            raise AssertionError(f"runs failed: {', '.join(failed)}")
 
     async def get(self, kind: Kind, name: str, *, namespace: str = "default") -> Any:
         """Return an object from the cluster; None if it does not exist."""
