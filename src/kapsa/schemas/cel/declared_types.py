@@ -102,6 +102,9 @@ def _declare(schema: Schema, resource: bool) -> DeclaredType | None:
         return DeclaredType(scalar=types.DYN, max_elements=longest, min_size=1)
     if schema.type == "array":
         return _list(schema)
+    if schema.additional is not None and schema.additional.format == "quantity":
+        # Amounts of built-in kinds have no type that CEL knows, so their maps are hidden.
+        return None
     if schema.type == "object":
         return _map(schema) if _is_map(schema) else _object(schema, resource)
     if schema.type == "string":

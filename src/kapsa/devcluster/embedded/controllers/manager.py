@@ -13,6 +13,7 @@ from kapsa.devcluster.embedded.controllers.housekeeping.certificates import (
 from kapsa.devcluster.embedded.controllers.housekeeping.controllers import HOUSEKEEPING_CONTROLLERS
 from kapsa.devcluster.embedded.controllers.housekeeping.garbage_collector import GarbageCollector
 from kapsa.devcluster.embedded.controllers.housekeeping.namespaces import NamespaceController
+from kapsa.devcluster.embedded.controllers.housekeeping.policy_status import PolicyStatusController
 from kapsa.devcluster.embedded.controllers.housekeeping.quotas import QuotaController
 from kapsa.devcluster.embedded.controllers.housekeeping.role_aggregation import RoleAggregationController
 from kapsa.devcluster.embedded.controllers.housekeeping.service_accounts import (
@@ -92,12 +93,18 @@ class Controllers:
         self._accounts = ServiceAccountController(
             backend, self._view, self._executor("service-account-controller"), certificate
         )
-        self._token_secrets = issue_token and TokenSecretController(
-            backend,
-            self._agent("tokens-controller", "kube-controller-manager", "system:kube-controller-manager"),
-            certificate,
-            issue_token,
+        status_writer = Executor(
+            backend, self._recorder, account=PolicyStatusController.name, manager=PolicyStatusController.name
         )
+        self._fillers: list[PolicyStatusController | TokenSecretController] = [
+            PolicyStatusController(backend, status_writer)
+        ]
+        """Controllers that fill in fields of single objects."""
+        if issue_token is not None:
+            agent = self._agent(
+                "tokens-controller", "kube-controller-manager", "system:kube-controller-manager"
+            )
+            self._fillers.append(TokenSecretController(backend, agent, certificate, issue_token))
         self._roles = RoleAggregationController(backend)
         self._scheduler = Scheduler(
             backend,
@@ -151,7 +158,7 @@ class Controllers:
             self._namespaces.queue,
             self._quotas.queue,
             self._accounts.queue,
-            *((self._token_secrets.queue,) if self._token_secrets else ()),
+            *(controller.queue for controller in self._fillers),
             self._roles.queue,
             self._scheduler.queue,
             self._kubelet.queue,
@@ -169,8 +176,8 @@ class Controllers:
         self._namespaces.start()
         self._quotas.start()
         self._accounts.start()
-        if self._token_secrets:
-            self._token_secrets.start()
+        for filler in self._fillers:
+            filler.start()
         for controller in self._owner_controllers:
             controller.start()
         self._create_initial_objects()
@@ -221,8 +228,8 @@ class Controllers:
         self._namespaces.follow(collection, change)
         self._quotas.follow(collection, change)
         self._accounts.follow(collection, change)
-        if self._token_secrets:
-            self._token_secrets.follow(collection, change)
+        for filler in self._fillers:
+            filler.follow(collection, change)
         self._roles.follow(collection, change)
         listeners = self._listeners.get(collection.key)
         if listeners is None and not self._view.is_indexed(collection.key):

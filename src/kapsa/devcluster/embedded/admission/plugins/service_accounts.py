@@ -30,6 +30,7 @@ class ServiceAccounts(Plugin):
         if old is not None or write.subresource:
             return obj
         if _MIRROR in (obj["metadata"].get("annotations") or {}):
+            _check_mirror(write, obj)
             return obj
         spec = obj["spec"]
         name = spec.get("serviceAccountName") or _DEFAULT_ACCOUNT
@@ -42,6 +43,8 @@ class ServiceAccounts(Plugin):
             spec["imagePullSecrets"] = account["imagePullSecrets"]
         if _wants_token(spec, account):
             self._mount(spec)
+        # As in the real server, a pod is checked before the fields of its spec are validated.
+        await self.validate(write, obj, old)
         return obj
 
     async def _account(self, namespace: str, name: str) -> Object | None:
