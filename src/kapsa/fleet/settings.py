@@ -101,6 +101,10 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The file with the secret for the signatures of events."""
     internal_addresses: bool = False
     """True to connect to clusters, repositories and webhooks on loopback and link-local addresses, too."""
+    plain_http_repositories: bool = False
+    """True to fetch charts over plain HTTP, too, and from registries whose certificate is not trusted."""
+    cluster_token_minutes: Annotated[int, msgspec.Meta(ge=10, le=2_880)] = 360
+    """Lifetime of the tokens that the manager uses for clusters. They are renewed at half of it."""
 
     audit_retention_days: Days = 400
     """Days until actor and payload of an audit entry are erased. The entry itself stays in the chain."""

@@ -24,6 +24,8 @@ from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.cluster_monitor import ClusterMonitor
 from kapsa.fleet.orchestrator.clusters import Clusters
 from kapsa.fleet.orchestrator.operators import Operators
+from kapsa.runtime import Client
+from tests.eventually import eventually
 from tests.fleet.audit_recorder import AuditRecorder
 
 
@@ -91,10 +93,20 @@ async def registry(
 async def secure_cluster(engine: str, request: pytest.FixtureRequest) -> AsyncIterator[DevCluster]:
     """A cluster of the engine under test that serves HTTPS."""
     if engine == "real":
-        yield request.getfixturevalue("real_cluster")
+        shared: DevCluster = request.getfixturevalue("real_cluster")
+        async with Client.connect(kubeconfig=shared.kubeconfig) as client:
+            await eventually(
+                lambda: _terminating(client), lambda names: not names, "no namespace of the last test"
+            )
+        yield shared
         return
     async with DevCluster(tls=True) as embedded:
         yield embedded
+
+
+async def _terminating(client: Client) -> list[str]:
+    namespaces = (await client.list("v1/Namespace")).items
+    return [each["metadata"]["name"] for each in namespaces if each["metadata"].get("deletionTimestamp")]
 
 
 @pytest.fixture

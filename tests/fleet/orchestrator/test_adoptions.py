@@ -182,6 +182,7 @@ async def test_forged_release_records_are_reported_and_cost_little(
     bomb = base64.b64encode(base64.b64encode(gzip.compress(b" " * (60 * 1024 * 1024)))).decode()
     junk = base64.b64encode(b"junk").decode()
     async with Client.connect(kubeconfig=secure_cluster.kubeconfig) as client:
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "forged"}})
         for name, release, secret_type in (
             ("bomb", bomb, "helm.sh/release.v1"),
             ("junk", junk, "helm.sh/release.v1"),
@@ -192,7 +193,7 @@ async def test_forged_release_records_are_reported_and_cost_little(
                 "kind": "Secret",
                 "metadata": {
                     "name": f"sh.helm.release.v1.{name}.v1",
-                    "namespace": "default",
+                    "namespace": "forged",
                     "labels": {"owner": "helm", "name": name, "version": "1"},
                 },
                 "type": secret_type,
@@ -201,7 +202,7 @@ async def test_forged_release_records_are_reported_and_cost_little(
             await client.create(secret)
     await registry.clusters.register(ADMIN, RegisterCluster("dev-1", ClusterEnvironment.DEV, kubeconfig))
     inventory = await registry.clusters.releases(VIEWER, "dev-1", refresh=True)
-    entries = [(each.name, each.status) for each in inventory.releases if each.namespace == "default"]
+    entries = [(each.name, each.status) for each in inventory.releases if each.namespace == "forged"]
     assert entries == [("bomb", "unreadable"), ("junk", "unreadable")]
     assert any("unpacks to more than" in problem for problem in inventory.problems)
     await registry.clusters.delete(ADMIN, "dev-1")

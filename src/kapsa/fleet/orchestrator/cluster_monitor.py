@@ -59,7 +59,10 @@ class ClusterMonitor:
             claims = await self._repository.claim_checks(
                 connection, interval=self._interval, limit=self._batch
             )
-        await asyncio.gather(*(self._check(claim) for claim in claims))
+        outcomes = await asyncio.gather(*(self._check(claim) for claim in claims), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome  # after all checks have ended: one failure does not stop the others
         return len(claims)
 
     async def next_due(self) -> datetime | None:

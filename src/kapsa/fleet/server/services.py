@@ -25,6 +25,7 @@ from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.infrastructure.vault.rotation import check_keys
 from kapsa.fleet.orchestrator.audit import AuditLog
 from kapsa.fleet.server.background import BackgroundTask
+from kapsa.fleet.server.registry import FleetRegistry, build_registry
 from kapsa.fleet.settings import DATABASE_VARIABLE, PREFIX, FleetSettings
 
 __all__ = ["ManagerServices", "build_services", "encryption_keys"]
@@ -45,6 +46,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
     dispatcher: OutboxDispatcher
     retention: Retention
     http_client: GuardedHttpClient
+    registry: FleetRegistry
 
     def background(self) -> tuple[BackgroundTask, ...]:
         """Return the tasks that run all the time."""
@@ -52,10 +54,12 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
             BackgroundTask("audit-sealer", self.sealer.seal, every=1.0),
             BackgroundTask("outbox", self.dispatcher.deliver_due, every=1.0),
             BackgroundTask("retention", self.retention.sweep, every=3600.0),
+            BackgroundTask("cluster-health", self.registry.monitor.run_due, every=1.0),
         )
 
     async def close(self) -> None:
         """Close connections to the outside."""
+        await self.registry.clients.close()
         await self.http_client.close()
 
 
@@ -71,11 +75,12 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
         timedelta(days=settings.audit_retention_days),
         timedelta(days=settings.outbox_retention_days),
     )
+    audit = PostgresAuditTrail()
     return ManagerServices(
         settings=settings,
         database=database,
         vault=vault,
-        audit=PostgresAuditTrail(),
+        audit=audit,
         audit_log=AuditLog(PostgresAuditReader(database)),
         sealer=AuditSealer(database, await chain_key(database, vault)),
         idempotency_keys=PostgresIdempotencyKeys(database),
@@ -84,6 +89,7 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
         dispatcher=OutboxDispatcher(OutboxQueue(database), _senders(settings, client)),
         retention=Retention(database, foundation_rules(audit_age, outbox_age)),
         http_client=client,
+        registry=build_registry(settings, database, vault, audit, client),
     )
 
 

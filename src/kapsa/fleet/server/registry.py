@@ -1,0 +1,58 @@
+"""The registry of a manager: operators and clusters, built on its database, vault and audit trail."""
+
+from datetime import timedelta
+
+import msgspec
+
+from kapsa.adapters.http.client import HttpClient
+from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
+from kapsa.fleet.infrastructure.clusters.clients import ClusterClients
+from kapsa.fleet.infrastructure.clusters.gateway import KubernetesGateway
+from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
+from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
+from kapsa.fleet.orchestrator.adoptions import Adoptions
+from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
+from kapsa.fleet.orchestrator.cluster_monitor import ClusterMonitor
+from kapsa.fleet.orchestrator.clusters import Clusters
+from kapsa.fleet.orchestrator.operator_secrets import OperatorSecrets
+from kapsa.fleet.orchestrator.operators import Operators
+from kapsa.fleet.orchestrator.ports.audit import AuditTrail
+from kapsa.fleet.orchestrator.ports.vault import KeyVault
+from kapsa.fleet.settings import FleetSettings
+
+__all__ = ["FleetRegistry", "build_registry"]
+
+
+class FleetRegistry(msgspec.Struct, frozen=True, kw_only=True):
+    """The use cases of operators and clusters, and what the rollout engine needs of them."""
+
+    operators: Operators
+    clusters: Clusters
+    adoptions: Adoptions
+    monitor: ClusterMonitor
+    operator_secrets: OperatorSecrets
+    clients: ClusterClients
+    charts: PublishedCharts
+
+
+def build_registry(
+    settings: FleetSettings, database: Database, vault: KeyVault, audit: AuditTrail, http: HttpClient
+) -> FleetRegistry:
+    """Build the registry. Addresses of clusters and repositories are judged as the settings say."""
+    internal = settings.internal_addresses
+    operators, clusters = PostgresOperators(), PostgresClusters()
+    charts = PublishedCharts(http, allow_http=settings.plain_http_repositories)
+    lifetime = timedelta(minutes=settings.cluster_token_minutes)
+    gateway = KubernetesGateway(allow_loopback=internal, token_lifetime=lifetime)
+    credentials = ClusterCredentials(database, clusters, gateway, vault, audit)
+    adoptions = Adoptions(database, clusters, operators, gateway, credentials, charts, vault, audit)
+    return FleetRegistry(
+        operators=Operators(database, operators, charts, vault, audit),
+        clusters=Clusters(database, clusters, gateway, credentials, adoptions, audit),
+        adoptions=adoptions,
+        monitor=ClusterMonitor(database, clusters, gateway, credentials, audit),
+        operator_secrets=OperatorSecrets(operators, vault),
+        clients=ClusterClients(database, clusters, credentials, allow_loopback=internal),
+        charts=charts,
+    )
