@@ -6,7 +6,7 @@ import asyncio
 import base64
 import binascii
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,6 +25,9 @@ from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.requests.mutations import DeleteRequest, WriteRequest
 from kapsa.devcluster.embedded.storage.store import Collection, StoreChange
 from kapsa.devcluster.wire.status_errors import StatusError, forbidden, internal
+
+if TYPE_CHECKING:
+    from kapsa.devcluster.embedded.admission.policies.programs import CompiledExpression
 
 __all__ = ["WebhookAdmission"]
 
@@ -45,6 +48,8 @@ class WebhookAdmission:
         self._authorizer = authorizer
         self.client = client or WebhookClient()
         self._webhooks: dict[tuple[str, str], list[Object]] = {}
+        self._conditions: dict[tuple[str, ...], list[CompiledExpression]] = {}
+        """Compiled match conditions by their expressions; a request may still use those of a replaced webhook."""
         backend.store.listeners.append(self._follow)
 
     # Called by the write path
@@ -144,8 +149,10 @@ class WebhookAdmission:
 
         values = request_values(reviewed, invocation, self._authorizer)
         try:
-            compiled = compile_conditions(conditions, params=False)
-            holds = conditions_hold(compiled, PolicyEvaluation(values, budget=MATCH_BUDGET))
+            key = tuple(each["expression"] for each in conditions)
+            if key not in self._conditions:
+                self._conditions[key] = compile_conditions(conditions, params=False)
+            holds = conditions_hold(self._conditions[key], PolicyEvaluation(values, budget=MATCH_BUDGET))
         except PolicyExpressionError as error:
             if webhook.get("failurePolicy") == "Ignore":
                 return None
@@ -188,7 +195,8 @@ class WebhookAdmission:
             raise CallError(f"failed to call webhook: {error}") from None
 
     def _follow(self, collection: Collection, change: StoreChange) -> None:
-        self._webhooks.pop(collection.key, None)
+        if self._webhooks.pop(collection.key, None) is not None:
+            self._conditions.clear()
 
     def _configured(self, key: tuple[str, str]) -> list[Object]:
         configured = self._webhooks.get(key)
