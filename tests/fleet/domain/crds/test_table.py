@@ -300,6 +300,11 @@ EQUIVALENT = [
         {**INT_OR_STRING, "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}]},
     ),
     ("a description", STRING, {**STRING, "description": "words", "title": "T", "example": "e"}),
+    (
+        "a default of objects written otherwise",
+        {**ANY, "default": {"a": [1.0]}},
+        {**ANY, "default": {"a": [1]}},
+    ),
     ("a default written otherwise", {**NUMBER, "default": 1}, {**NUMBER, "default": 1.0}),
     (
         "a rule in another layout",
@@ -352,6 +357,20 @@ def test_a_restricted_name_is_breaking() -> None:
     new = resource(metadata=object_of({"name": {**STRING, "maxLength": 20}}))
     assert rules(compare(resource(), new)) == ["breaking bound-tightened metadata.name"]
     assert severity(new, resource()) is SAFE
+
+
+def test_an_embedded_resource_keeps_its_type_and_metadata_only_as_one() -> None:
+    embedded = {**object_of({"spec": STRING}), "x-kubernetes-embedded-resource": True}
+    findings = compare(field_of(embedded), field_of(object_of({"spec": STRING})))
+    assert rules(findings) == ["breaking embedded-resource-changed spec.field"]
+    assert findings[0].loses_data
+
+
+def test_a_transition_rule_that_no_longer_runs_on_creation_is_safe() -> None:
+    old = {"rule": "self == oldSelf.orValue('a')", "optionalOldSelf": True}
+    new = {**old, "optionalOldSelf": False}
+    changed = ({**STRING, "x-kubernetes-validations": [each]} for each in (old, new))
+    assert severity(*(field_of(each) for each in changed)) is SAFE
 
 
 def test_a_removed_object_is_one_finding_however_much_it_holds() -> None:

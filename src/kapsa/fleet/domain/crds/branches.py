@@ -76,35 +76,42 @@ def _encoded(node: SchemaNode) -> bytes:
     return msgspec.json.encode(node, order="deterministic")
 
 
-def _by_key(branches: _Branches) -> dict[bytes, SchemaNode]:
-    return {_key(branch): branch for branch in branches or ()}
-
-
 class _Search:
     """A bounded search for an answer to: does one branch accept everything that another accepts?"""
 
     def __init__(self, steps: int) -> None:
         self._left = steps
+        self._keys: dict[int, bytes] = {}
 
     def changed(self, old: SchemaNode, new: SchemaNode) -> Iterator[tuple[str, bool]]:
         """Yield each junctor that changed, and whether it still accepts what it accepted before."""
         if old.all_of != new.all_of:
-            yield from self._all_of(_by_key(old.all_of), _by_key(new.all_of))
+            yield from self._all_of(self._by_key(old.all_of), self._by_key(new.all_of))
         if old.any_of != new.any_of:
-            yield from self._any_of(_by_key(old.any_of), _by_key(new.any_of))
+            yield from self._any_of(self._by_key(old.any_of), self._by_key(new.any_of))
         if old.one_of != new.one_of:
             # Exactly one branch must hold: a further one can exclude an old one, and so can a copy.
-            keys = [sorted(_key(branch) for branch in node.one_of or ()) for node in (old, new)]
+            keys = [sorted(self._key(branch) for branch in node.one_of or ()) for node in (old, new)]
             if keys[0] != keys[1]:
                 yield "oneOf", not keys[1]
         if old.not_ != new.not_ and (
-            old.not_ is None or new.not_ is None or _key(old.not_) != _key(new.not_)
+            old.not_ is None or new.not_ is None or self._key(old.not_) != self._key(new.not_)
         ):
             # What must not hold now must not have held before.
             yield (
                 "not",
                 new.not_ is None or (old.not_ is not None and self._accepts_more(new.not_, old.not_)),
             )
+
+    def _key(self, node: SchemaNode) -> bytes:
+        """Return the key of a branch, computed once: the same branch is met again and again."""
+        key = self._keys.get(id(node))
+        if key is None:
+            self._keys[id(node)] = key = _key(node)
+        return key
+
+    def _by_key(self, branches: _Branches) -> dict[bytes, SchemaNode]:
+        return {self._key(branch): branch for branch in branches or ()}
 
     def _all_of(
         self, old: dict[bytes, SchemaNode], new: dict[bytes, SchemaNode]
