@@ -55,6 +55,13 @@ class PostgresServer:
     def drop_database(self, url: URL) -> None:
         self._administrator.execute(f"DROP DATABASE {url.database} WITH (FORCE)")
 
+    def cut_off(self, url: URL) -> None:
+        """End all connections to a database, and refuse new ones."""
+        self._administrator.execute(f"ALTER DATABASE {url.database} ALLOW_CONNECTIONS false")
+        self._administrator.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [url.database]
+        )
+
     def close(self) -> None:
         self._administrator.close()
 

